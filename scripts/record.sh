@@ -12,7 +12,6 @@
 #              docs/simulate.md
 #   peers      PyTorch DDP, FSDP2 and DeepSpeed beside Zeroth in fp32 and bf16 (two to three hours; installs PyTorch and
 #              DeepSpeed into .venv). Files of processors of other makers stay
-#   pipeline   torch.distributed.pipelining beside Zeroth's pipelines, two stages (an hour; installs as peers)
 #   checkpoints
 #              PyTorch DCP and DeepSpeed beside Zeroth: saves and loads (10 minutes, 4 GB of disk under out/; installs as peers)
 #   savings    what `zeroth plan` says of 1 to 1024 ranks (seconds; it is arithmetic)
@@ -20,12 +19,13 @@
 #              of docs/benchmarks.md is written by hand
 #   adamw, collectives, engine_overhead
 #              the benchmarks of these names, for docs/verification.md: no page is made of them (minutes)
+#   pipeline   torch.distributed.pipelining beside Zeroth's pipelines, two stages (an hour; installs as peers); likewise
 # Leave the machine alone meanwhile. A part that fails leaves its old file.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/lib/packages.sh
 
-all=(demo stages gpu step_time peers pipeline checkpoints savings silent adamw collectives engine_overhead)
+all=(demo stages gpu step_time peers checkpoints savings silent adamw collectives engine_overhead pipeline)
 parts=("$@")
 if [ $# -eq 0 ]; then
   parts=("${all[@]}")

@@ -114,8 +114,7 @@ void declare(CLI::App& app, Options& o, Words& words) {
   app.add_option("--context", o.shape.context, "Tokens per sequence [256]")->check(within(width_allowed));
   app.add_option("--vocabulary", o.shape.vocabulary, "Rows of the token embedding; bytes use the first 256 [256]")
       ->check(within(vocabulary_allowed));
-  app.add_flag("--untied-head", o.shape.untied_head,
-               "The head has a matrix of its own, as stages of a pipeline need it, and not the token embedding");
+  app.add_flag("--untied-head", o.shape.untied_head, "The head has a matrix of its own, and not the token embedding");
   app.add_option("--dropout", o.dropout, "Rate of dropout behind the embedding, attention and the MLP")
       ->check(rate())
       ->capture_default_str();

@@ -1,12 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/arrangement.hpp"
 
+#include <algorithm>
+#include <iterator>
+#include <string>
+
 namespace zeroth::checkpoint {
 namespace {
 
+/// The names of units that use `param`, but for the first of them.
+std::vector<std::string> further_users(model::Description const& model, ParamId param) {
+  std::vector<std::string> names;
+  auto const& shared = model.stage.shared;
+  if (auto const found = std::ranges::find(shared, param, &model::SharedParam::param); found != shared.end()) {
+    std::transform(found->uses.begin() + 1, found->uses.end(), std::back_inserter(names),
+                   [](auto const& use) { return use.unit; });
+    return names;
+  }
+  for (auto const unit : model.params[param].ties) {
+    names.push_back(model.units[unit].name);
+  }
+  return names;
+}
+
 void add_part(Arrangement& arrangement, int first_place, shard::Memory const& memory, shard::FlatUnit const& flat,
               shard::Part const& part, std::vector<shard::OwnSlice> const& slices) {
-  if (slices.empty()) {
+  if (slices.empty() || !flat.speaks) {
     return;
   }
   Space space{.unit = flat.name,
@@ -19,9 +38,7 @@ void add_part(Arrangement& arrangement, int first_place, shard::Memory const& me
   for (auto const& placed : part.params) {
     auto const& param = memory.model().params[placed.param];
     space.params.push_back({param.name, param.shape, param.count, placed.offset, {}});
-    for (auto const unit : param.ties) {
-      space.params.back().ties.push_back(memory.model().units[unit].name);
-    }
+    space.params.back().ties = further_users(memory.model(), placed.param);
   }
   for (auto const& slice : slices) {
     space.states.push_back({slice.name, slice.dtype, 0});
@@ -45,14 +62,10 @@ Arrangement arrange(shard::ShardManager const& manager, int first_place, int pla
   Arrangement arrangement;
   arrangement.contents.places = places;
   arrangement.reads.resize(layout.flats().size());
-  auto const add_trainable = [&](shard::FlatId flat) {
+  for (auto const flat : layout.update_order()) {
     auto const& unit = memory.flat(flat);
     add_part(arrangement, first_place, memory, unit, unit.trainable, manager.slices.trainable(flat));
     arrangement.reads[flat] = arrangement.sources.size();
-  };
-  auto const completion = layout.completion_order();
-  for (auto flat = completion.rbegin(); flat != completion.rend(); ++flat) {
-    add_trainable(*flat);
   }
   for (auto const flat : layout.flats().ids()) {  // which no update writes to
     auto const& unit = memory.flat(flat);

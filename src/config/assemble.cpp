@@ -266,7 +266,9 @@ PipelineSettings pipeline(Values const& values) {
           .partition = partition == "units"   ? PipelinePartition::units
                        : partition == "flops" ? PipelinePartition::flops
                                               : PipelinePartition::parameters,
-          .schedule_file = text<"zeroth.pipeline.schedule_file">(values)};
+          .schedule_file = text<"zeroth.pipeline.schedule_file">(values),
+          .tied_gradients =
+              values.get<"zeroth.tied_gradients">() == "apart" ? TiedGradients::apart : TiedGradients::together};
 }
 
 int tensor_ranks(Values const& values) { return static_cast<int>(values.get<"zeroth.mesh.tensor">()); }

@@ -130,6 +130,8 @@ Value reduce_gradients(Values const& values) {
   return once ? "last_micro_step" : "every_micro_step";
 }
 
+Value tied_gradients(Values const& values) { return values.get<"zeroth.mesh.pipeline">() > 1 ? "apart" : "together"; }
+
 Value skip_nonfinite(Values const& values) {
   auto const compute = compute_dtype(values);
   return compute == "bf16" ? values.get<"bf16.check_grad_overflow">() : compute == "fp16";

@@ -74,6 +74,7 @@ Value fp16_where_bf16_decides(Values const& values);
 Value bf16_where_fp16_decides(Values const& values);
 Value rate_of_the_optimizer(Values const& values);
 Value reduce_gradients(Values const& values);
+Value tied_gradients(Values const& values);
 Value gradient_slots(Values const& values);
 Value group_size(Values const& values);
 Value disk_threads(Values const& values);
@@ -107,6 +108,7 @@ inline constexpr Name pipeline_partition_names[] = {
     {"parameters", "parameters"}, {"units", "units"}, {"flops", "flops"}};
 inline constexpr Name reduce_gradients_names[] = {{"every_micro_step", "every_micro_step"},
                                                   {"last_micro_step", "last_micro_step"}};
+inline constexpr Name tied_gradients_names[] = {{"together", "together"}, {"apart", "apart"}};
 inline constexpr Name offload_names[] = {{"none", "none"}, {"cpu", "cpu"}, {"nvme", "nvme"}};
 inline constexpr Name offload_update_names[] = {{"device", "device"}, {"host", "host"}};
 
@@ -386,6 +388,9 @@ inline constexpr Key keys[] = {
    .derive = derive::reduce_gradients,
    .why = "last_micro_step at stages 0 and 1, every_micro_step at stages 2 and 3 and with zeroth.same_bits_at_any_ranks",
    .meaning = "When gradients leave a rank: after every micro-step, or once, after they were added up on the rank. Roundings follow it: with several micro-steps give it, and every stage trains the same."},
+  {.path = "zeroth.tied_gradients", .kind = Kind::name, .names = tied_gradients_names,
+   .derive = derive::tied_gradients, .why = "apart with zeroth.mesh.pipeline above 1, else together",
+   .meaning = "How gradients of a parameter that several units use are added up: `together` in one memory, as they come; or `apart`, each unit's by themselves over micro-steps and ranks, and then their sums in the order of units. `apart` has the same bits in a pipeline of any number of stages, and without one. Chunks of a pipeline have no memory together."},
   {.path = "zeroth.mesh.pipeline", .kind = Kind::integer, .range = {1, int_limit}, .value = 1,
    .meaning = "Stages of a pipeline, each of as many ranks in a row as the job's ranks are divided by it: see zeroth::Mesh. What depends on the number of ranks, batch sizes too, follows from the ranks of a stage."},
   {.path = "zeroth.mesh.tensor", .kind = Kind::integer, .range = {1, int_limit}, .value = 1,

@@ -142,10 +142,10 @@ void check_save(std::filesystem::path const& folder, SaveOptions const& options)
                  fmt::format("save(): keep_every is {}; allowed are 0, which is none, and more", options.keep_every));
 }
 
-/// The id of `param` in this rank's stage; none where another stage has it.
+/// The id of `param` in this rank's stage; none where only others have it.
 std::optional<ParamId> param_of_stage(EngineState const& engine, ModelId model, ParamId param, char const* call) {
   auto const& share = engine.runtime.share;
-  bool const elsewhere = share.knows(model, param) && share.owned(param).stage != share.stage();
+  bool const elsewhere = share.knows(model, param) && !share.params()[param].local;
   auto const local = elsewhere ? std::nullopt : std::optional{share.local(model, param, call)};
   if (local) {
     engine.session.protocol->check_param(model, *local, call);
@@ -241,7 +241,9 @@ std::optional<StepReport> AnyEngine::step(StepOptions const& options) {
     auto const& settings = engine.settings();
     engine.session.samples += settings.batch.train;
     if (settings.check && steps % engine::replica_check_steps == 0) {
-      engine.compare_replicas(shard::States::with, fmt::format("step {}", steps));
+      auto const after = fmt::format("step {}", steps);
+      engine.compare_replicas(shard::States::with, after);
+      engine.compare_ties(shard::States::with, after);
     }
     book.close(steps, engine.meters());
     if (engine.session.reporter) {
@@ -355,6 +357,7 @@ void AnyEngine::load_weights(std::filesystem::path const& file,
     auto found = engine::load_weights(whole_model(engine), file, left_out);
     if (std::ranges::none_of(found, &engine::Finding::failed)) {
       engine.compare_replicas(shard::States::without, "load_weights()");
+      engine.compare_ties(shard::States::without, "load_weights()");
     }
     return found;
   });
@@ -442,7 +445,7 @@ void AnyEngine::read(AnyParam const& param, std::span<float> values) {
       engine::read_values(*engine.sharded.manager, *id, values, engine.runtime);
     }
     if (engine.runtime.has_pipeline()) {
-      engine::tell(values, engine.runtime.first_in_line(engine.runtime.share.owned(param.id_).stage),
+      engine::tell(values, engine.runtime.first_in_line(engine.runtime.share.params()[param.id_].stage()),
                    engine.runtime.line());
     }
   });
@@ -460,7 +463,9 @@ void AnyEngine::write(AnyParam const& param, std::span<float const> values) {
   engine.or_end([&] {
     engine.meet("write");
     engine.session.await_saved();
-    engine::write_values(*engine.sharded.manager, *id, values, engine.runtime);
+    auto const& runtime = engine.runtime;
+    engine::write_values(*engine.sharded.manager, *id, values, runtime,
+                         runtime.ties.over(runtime.share.params()[param.id_].stages()));
     engine.compare_replicas(shard::States::without, "write()");
   });
 }
@@ -485,7 +490,8 @@ float AnyEngine::gradient_norm(AnyParam const& param) {
   }
   return engine.or_end([&] {
     auto total = sum_step(engine);
-    bool const counts = id && (engine.runtime.counts() || engine.sharded.model->params[*id].part);
+    bool const counts = known.stage() == engine.runtime.share.stage() &&
+                        (engine.runtime.counts() || engine.sharded.model->params[*id].part);
     auto const mine =
         counts ? engine::squares_of_slice(*engine.sharded.manager, *id, engine.runtime.exchange()) : optim::ExactSum{};
     total.sum_of_squares = engine::sum_over_ranks(mine, engine.runtime.share, param.id_, engine.runtime.whole());

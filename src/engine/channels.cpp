@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/channels.hpp"
 
-#include <chrono>
 #include <utility>
 
 namespace zeroth::engine {
@@ -76,7 +75,10 @@ void Channels::start(Channel& channel, comm::Operation operation, std::byte* dat
 
 void Channels::settle(Channel& channel) {
   if (std::exchange(channel.under_way, false)) {
-    channel.end->synchronize();
+    auto& compute = device_->compute();
+    auto const before = compute.waited_ms();
+    compute.wait(*channel.end);
+    waited_ms_ += compute.waited_ms() - before;
   }
 }
 
@@ -96,7 +98,6 @@ Channels::Channel* Channels::outgoing(stage::Action const& action) noexcept {
 
 void Channels::begin(Script const& script, std::size_t index) {
   auto const& action = script.actions[index];
-  auto const begin = device_->now();
   if (bool const forward = stage::reads_input(action); forward || stage::reads_gradient(action, all_chunks())) {
     auto& channel = forward ? from_before_ : from_next_;
     if (!channel.under_way) {  // the first message
@@ -110,7 +111,6 @@ void Channels::begin(Script const& script, std::size_t index) {
   if (auto* const channel = outgoing(action)) {
     settle(*channel);
   }
-  waited_ms_ += std::chrono::duration<double, std::milli>(device_->now() - begin).count();
 }
 
 void Channels::end(Script const& script, std::size_t index) {

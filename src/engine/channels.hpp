@@ -54,7 +54,7 @@ class Channels {
 
   void set_options(comm::CommOptions const& options);
   [[nodiscard]] std::int64_t bytes() const noexcept { return sizes_.bytes(); }  ///< See ChannelSizes.
-  /// Milliseconds that actions have waited for neighbours so far.
+  /// Milliseconds that actions have waited for neighbours so far, which Stream::waited_ms() of compute counts, too.
   [[nodiscard]] double waited_ms() const noexcept { return waited_ms_; }
   /// Before action number `index`: waits for what it reads, and for the slot that it writes.
   void begin(Script const& script, std::size_t index);
@@ -100,7 +100,7 @@ class Channels {
   /// `chunk` is the one that reads or read it forward.
   void start(Channel& channel, comm::Operation operation, std::byte* data, int chunk, bool forward);
   void receive(Channel& channel, Script const& script, std::size_t index);
-  static void settle(Channel& channel);
+  void settle(Channel& channel);
   [[nodiscard]] std::array<Channel*, 4> channels() noexcept {
     return {&from_before_, &to_next_, &from_next_, &to_before_};
   }

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "shard/route.hpp"
 
@@ -64,6 +66,41 @@ Communicators::Communicators(comm::Communicator& job, Settings const& settings, 
 void Communicators::set_options(comm::CommOptions const& options) {
   for (auto const& each : owned_) {
     each->set_options(options);
+  }
+}
+
+TieCommunicators::TieCommunicators(comm::Communicator& line, Share const& share) {
+  std::set<std::vector<int>> sets;  // the same on all ranks
+  for (auto const& param : share.params()) {
+    if (auto stages = param.stages(); stages.size() > 1) {
+      sets.insert(std::move(stages));
+    }
+  }
+  for (auto const& stages : sets) {
+    bool const is_in = std::ranges::binary_search(stages, line.rank());
+    auto part = line.split(is_in ? 0 : 1, line.rank(), name_of_ties);
+    if (is_in) {
+      by_stages_.emplace(stages, std::move(part));
+    }
+  }
+}
+
+comm::Communicator* TieCommunicators::over(std::vector<int> const& stages) const noexcept {
+  auto const found = by_stages_.find(stages);
+  return found == by_stages_.end() ? nullptr : found->second.get();
+}
+
+std::vector<comm::Communicator*> TieCommunicators::of(shard::Layout const& layout) const {
+  std::vector<comm::Communicator*> all;
+  for (auto const& tie : layout.ties()) {
+    all.push_back(over(tie.stages));
+  }
+  return all;
+}
+
+void TieCommunicators::set_options(comm::CommOptions const& options) {
+  for (auto const& [stages, communicator] : by_stages_) {
+    communicator->set_options(options);
   }
 }
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The communicators of an engine: which it splits from its job's.
 #pragma once
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "engine/share.hpp"
 #include "shard/memory_plan.hpp"
 #include "shard/ranks.hpp"
 #include "zeroth/comm/communicator.hpp"
@@ -14,6 +16,8 @@ namespace zeroth::engine {
 
 /// The communicator on which the stages of a pipeline decide a step together, in messages and simulations.
 inline constexpr char const* name_of_stages = "step";
+/// Likewise those on which stages that have tied parameters together tell each other sums of gradients.
+inline constexpr char const* name_of_ties = "ties";
 
 /// A communicator that an engine splits from its job's, in which places are the order.
 struct Split {
@@ -42,6 +46,23 @@ class Communicators {
  private:
   std::vector<std::unique_ptr<comm::Communicator>> owned_;
   shard::Ranks gather_, reduce_;
+};
+
+/// Among ranks at one place of those stages of a pipeline that have parameters together: one for each set of stages.
+class TieCommunicators {
+ public:
+  TieCommunicators() = default;
+  /// Collective on `line`, the ranks at this place of all stages, waits.
+  TieCommunicators(comm::Communicator& line, Share const& share);
+
+  /// Null unless this stage is among several.
+  [[nodiscard]] comm::Communicator* over(std::vector<int> const& stages) const noexcept;
+  /// Of each of a layout's ties.
+  [[nodiscard]] std::vector<comm::Communicator*> of(shard::Layout const& layout) const;
+  void set_options(comm::CommOptions const& options);
+
+ private:
+  std::map<std::vector<int>, std::unique_ptr<comm::Communicator>> by_stages_;
 };
 
 }  // namespace zeroth::engine

@@ -132,6 +132,7 @@ void EngineState::set_up(Mesh* mesh, Model const& given, Config const& config) {
   if (device.holds_values()) {
     sharded.manager->values.initialise();
     compare_replicas(shard::States::without, "initialisation");
+    compare_ties(shard::States::without, "initialisation");
     if (runtime.speaks()) {
       tell_user(config, start.warning());
       session.reporter = std::make_unique<engine::Reporter>(engine::ReporterContext{
@@ -209,8 +210,9 @@ engine::Meters EngineState::meters() const {
   auto const traffic = sharded.manager->traffic();
   engine::Meters now;
   now.now = runtime.device->now();
-  now.waited_ms =
-      runtime.device->compute().waited_ms() + runtime.gather_stream->host_ms() + runtime.reduce_stream->host_ms();
+  now.bubble_ms = runtime.channels ? runtime.channels->waited_ms() : 0;
+  now.waited_ms = runtime.device->compute().waited_ms() - now.bubble_ms + runtime.gather_stream->host_ms() +
+                  runtime.reduce_stream->host_ms();
   for (auto const* const offloaded : sharded.manager->memory.offloaded()) {
     now.io_ms += offloaded->held_up_ms();
     now.disks.read_bytes += offloaded->traffic().read_bytes;
@@ -219,7 +221,6 @@ engine::Meters EngineState::meters() const {
   now.save_ms = session.checkpoints ? session.checkpoints->waited_ms() : 0;
   now.gathered = traffic.gathered;
   now.reduced = traffic.reduced;
-  now.bubble_ms = runtime.channels ? runtime.channels->waited_ms() : 0;
   now.prefetch_misses = sharded.schedule->prefetch_misses();
   now.parameter_slots = sharded.manager->parameters.slots_high_water();
   now.gradient_slots = sharded.manager->gradients.slots_high_water();

@@ -42,6 +42,10 @@ class EngineState {
   void meet(std::string_view purpose);
   /// When nothing else is enqueued: waits.
   void compare_replicas(shard::States states, std::string const& after);
+  /// The same of parameters that stages have together; collective on all of these.
+  void compare_ties(shard::States states, std::string const& after) {
+    sharded.compare_ties(states, after, runtime.exchange());
+  }
   /// A turn begins: for the history. Backward turns of units that stay open are none of the calls that ranks compare:
   /// they move nothing, and may begin whenever forward is over.
   void record(stage::Turn const& turn);

@@ -71,8 +71,8 @@ Contribution Guard::contribute(ModelId model, ParamId of_model) const {
   auto& state = engine();
   engine::Entry const entry{state.session.doorway, "grad"};
   auto const param = state.runtime.share.local(model, of_model, "grad");
-  state.session.protocol->check_gradient(id_, model, param);
-  auto const [data, beta] = state.sharded.manager->gradients.contribute(param);
+  auto const unit = state.session.protocol->check_gradient(id_, model, param);
+  auto const [data, beta] = state.sharded.manager->gradients.contribute(unit, param);
   return {&state, data, beta};
 }
 

@@ -33,17 +33,29 @@ void read_values(shard::ShardManager& manager, ParamId param, std::span<float> v
              });
 }
 
-void write_values(shard::ShardManager& manager, model::Description const& model, ParamId param,
-                  std::span<float const> values, Exchange const& exchange) {
+namespace {
+
+void expect_same_values(std::span<float const> values, std::string_view param, Exchange const& exchange) {
   LaneHash hash;
   hash.add(std::as_bytes(values));
   auto const value = hash.value();
   auto const hashes = gather(std::span{&value, 1}, "write", exchange);
   auto const other = std::ranges::find_if_not(hashes, [&](auto each) { return each == hashes.front(); });
   if (other != hashes.end()) {
-    throw PeerError{
-        fmt::format("write(): ranks {} and {} gave different values for parameter \"{}\"", exchange.job_rank(0),
-                    exchange.job_rank(static_cast<std::size_t>(other - hashes.begin())), model.params[param].name)};
+    throw PeerError{fmt::format("write(): ranks {} and {} gave different values for parameter \"{}\"",
+                                exchange.job_rank(0),
+                                exchange.job_rank(static_cast<std::size_t>(other - hashes.begin())), param)};
+  }
+}
+
+}  // namespace
+
+void write_values(shard::ShardManager& manager, model::Description const& model, ParamId param,
+                  std::span<float const> values, Exchange const& exchange, comm::Communicator* other_stages) {
+  auto const& name = model.params[param].name;
+  expect_same_values(values, name, exchange);
+  if (other_stages != nullptr) {
+    expect_same_values(values, name, {other_stages, exchange.device, exchange.stream});
   }
   manager.parameters.await_gathers();
   manager.parameters.drop_all();

@@ -14,9 +14,10 @@ namespace zeroth::engine {
 /// All elements of `param` on every rank, as they are saved.
 void read_values(shard::ShardManager& manager, ParamId param, std::span<float> values, Exchange const& exchange);
 
-/// The same values on all ranks, into all that holds them. Throws PeerError if ranks bring different ones.
+/// The same values on all ranks, into all that holds them. `other_stages`: where other stages have the parameter too,
+/// the ranks of those at this rank's place; null: none has. Throws PeerError if ranks bring different values.
 void write_values(shard::ShardManager& manager, model::Description const& model, ParamId param,
-                  std::span<float const> values, Exchange const& exchange);
+                  std::span<float const> values, Exchange const& exchange, comm::Communicator* other_stages);
 
 /// Not collective: the sum of squares of this rank's slice of the reduced gradient of `param`, still scaled.
 [[nodiscard]] optim::ExactSum squares_of_slice(shard::ShardManager& manager, ParamId param, Exchange const& exchange);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <limits>
 
 #include "zeroth/core/error.hpp"
@@ -12,11 +13,29 @@
 namespace zeroth::engine {
 namespace {
 
+/// A parameter that several units use, and that a chunk with some of them has once.
+struct TiedLoad {
+  std::int64_t load;
+  std::vector<std::uint32_t> users;
+};
+
 /// Units from which a chunk may begin, and what comes before them.
 struct Begins {
   std::vector<std::uint32_t> units;
-  std::vector<std::int64_t> before;  ///< The load of all earlier units.
-  std::int64_t all = 0;
+  std::vector<std::int64_t> before;  ///< The load of all earlier units, and last that of all.
+  std::vector<TiedLoad> ties;
+
+  /// What units from the begin number `begin` to before number `end` have together.
+  [[nodiscard]] std::int64_t load(std::size_t begin, std::size_t end) const {
+    auto load = before[end] - before[begin];
+    for (auto const& tie : ties) {
+      auto const among = std::ranges::count_if(tie.users, [&](std::uint32_t user) {
+        return user >= units[begin] && (end == units.size() || user < units[end]);
+      });
+      load -= among > 1 ? (among - 1) * tie.load : 0;
+    }
+    return load;
+  }
 };
 
 std::int64_t load_of(model::UnitDescription const& unit, model::Description const& whole, PipelinePartition partition) {
@@ -30,30 +49,39 @@ std::int64_t load_of(model::UnitDescription const& unit, model::Description cons
     load += !flops ? param.count : param.shape.size() >= 2 ? param.count * unit.rows_per_sample : 0;
   };
   std::ranges::for_each(unit.params, add);
-  if (flops) {
-    std::ranges::for_each(unit.ties, add);
-  }
+  std::ranges::for_each(unit.ties, add);
   return load;
 }
 
 Begins begins_of(model::Description const& whole, PipelinePartition partition) {
   Begins begins;
+  std::int64_t all = 0;
   for (auto const id : whole.units.ids()) {
     auto const& unit = whole.units[id];
     if (index_of(id) == 0 || unit.input_per_sample > 0) {
       begins.units.push_back(index_of(id));
-      begins.before.push_back(begins.all);
+      begins.before.push_back(all);
     }
-    begins.all += load_of(unit, whole, partition);
+    all += load_of(unit, whole, partition);
+  }
+  begins.before.push_back(all);
+  for (auto const& param : whole.params) {
+    if (partition == PipelinePartition::parameters && !param.ties.empty()) {
+      begins.ties.push_back({param.count, {index_of(param.owner)}});
+      std::ranges::transform(param.ties, std::back_inserter(begins.ties.back().users),
+                             [](UnitId user) { return index_of(user); });
+    }
   }
   return begins;
 }
 
-void refuse_models(model::Description const& whole, std::vector<std::uint32_t> const& first, int stages) {
+void refuse_models(model::Description const& whole, std::vector<std::uint32_t> const& first,
+                   PipelineSettings const& settings) {
   auto const where = [&](UnitId unit) {
     auto const chunk = chunk_of(first, index_of(unit));
-    return static_cast<int>(first.size()) == stages ? fmt::format("stage {}", chunk)
-                                                    : fmt::format("chunk {} of stage {}", chunk, chunk % stages);
+    return static_cast<int>(first.size()) == settings.stages
+               ? fmt::format("stage {}", chunk)
+               : fmt::format("chunk {} of stage {}", chunk, chunk % settings.stages);
   };
   for (auto const& unit : whole.units) {
     ZEROTH_EXPECTS(
@@ -64,12 +92,14 @@ void refuse_models(model::Description const& whole, std::vector<std::uint32_t> c
   }
   for (auto const& param : whole.params) {
     for (auto const tie : param.ties) {
-      ZEROTH_EXPECTS(chunk_of(first, index_of(tie)) == chunk_of(first, index_of(param.owner)),
-                     fmt::format("parameter \"{}\" is of unit \"{}\" in {} of the pipeline, and tied by unit \"{}\" in "
-                                 "{}: stages share no parameters; allowed are ties within one of them, or a smaller "
-                                 "zeroth.mesh.pipeline",
-                                 param.name, whole.units[param.owner].name, where(param.owner), whole.units[tie].name,
-                                 where(tie)));
+      bool const apart = chunk_of(first, index_of(tie)) != chunk_of(first, index_of(param.owner));
+      if (apart && param.options.trainable && settings.tied_gradients == TiedGradients::together) {
+        throw ConfigError{fmt::format(
+            "zeroth.tied_gradients is \"together\", and parameter \"{}\" is of unit \"{}\" in {} of the pipeline, and "
+            "tied by unit \"{}\" in {}, which have no memory together; allowed are \"apart\", ties within one of them, "
+            "or zeroth.mesh.pipeline 1",
+            param.name, whole.units[param.owner].name, where(param.owner), whole.units[tie].name, where(tie))};
+      }
     }
   }
 }
@@ -88,7 +118,6 @@ std::vector<std::uint32_t> first_units(model::Description const& whole, Pipeline
         count == 1 ? "1 unit" : fmt::format("{} units", count), count / static_cast<std::size_t>(settings.chunks),
         settings.chunks > 1 ? " stages of as many chunks" : "")};
   }
-  auto const load_before = [&](std::size_t begin) { return begin == count ? begins.all : begins.before[begin]; };
   // least[s][b]: the largest load of a chunk, where the last s chunks begin with begins.units[b].
   constexpr auto none = std::numeric_limits<std::int64_t>::max();
   std::vector least(wanted + 1, std::vector<std::int64_t>(count + 1, none));
@@ -97,7 +126,7 @@ std::vector<std::uint32_t> first_units(model::Description const& whole, Pipeline
   for (std::size_t s = 1; s <= wanted; ++s) {
     for (std::size_t begin = 0; begin < count; ++begin) {
       for (auto end = begin + 1; end <= count; ++end) {
-        auto const most = std::max(least[s - 1][end], load_before(end) - load_before(begin));
+        auto const most = std::max(least[s - 1][end], begins.load(begin, end));
         if (least[s - 1][end] != none && most < least[s][begin]) {
           least[s][begin] = most;
           next[s][begin] = end;
@@ -111,7 +140,7 @@ std::vector<std::uint32_t> first_units(model::Description const& whole, Pipeline
     first.push_back(begins.units[at]);
     at = next[s][at];
   }
-  refuse_models(whole, first, settings.stages);
+  refuse_models(whole, first, settings);
   return first;
 }
 

@@ -63,10 +63,10 @@ void end_action(EngineState& engine) {
                      : action.phase == Phase::backward_weights ? false
                                                                : action.chunk > 0;
   engine.session.protocol->end_action(is_last, sends);
-  engine.sharded.schedule->end_pass();
-  if (engine.runtime.channels) {
+  if (engine.runtime.channels) {  // first: others wait for that, and at the end of a step this stage for them
     engine.runtime.channels->end(engine.sharded.blueprint.pipeline.script, index);
   }
+  engine.sharded.schedule->end_pass();
 }
 
 /// Sets the schedule up for the action that has begun.

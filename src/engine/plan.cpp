@@ -72,8 +72,8 @@ PlannedParametersDisk planned_parameters(shard::MemoryPlan const& memory, engine
 
 void count_elements(shard::Layout const& layout, Plan& plan) {
   plan.units = layout.unit_count();
-  plan.flat_units = std::ssize(layout.flats());
   for (auto const& flat : layout.flats()) {
+    plan.flat_units += flat.apart.params.empty() ? 1 : 0;
     plan.parameter_count += flat.used_count();
     plan.padded_count += flat.padded_count();
     if (flat.used_count() > plan.largest_flat_unit_count) {
@@ -98,6 +98,9 @@ PlannedPersistence persistent_in(shard::Layout const& layout, Dtype compute) {
 std::int64_t checkpoint_bytes(shard::Layout const& layout, PrecisionSettings const& precision, int states) {
   std::int64_t bytes = 0;
   for (auto const& flat : layout.flats()) {
+    if (!flat.speaks) {
+      continue;
+    }
     bytes += flat.trainable.padded_count * (bytes_of(precision.master) + states * bytes_of(precision.states)) +
              flat.frozen.padded_count * bytes_of(precision.compute);
   }
@@ -179,6 +182,7 @@ Plan plan_of_stages(model::Description const& whole, Config const& config, int w
   auto const data_ranks = engine::data_ranks(config, world);
   std::vector<Plan> plans;
   std::vector<PlannedStage> rows;
+  Plan again;  // of parameters that an earlier stage has too
   for (int stage = 0; stage < stages; ++stage) {
     engine::Share share{whole, config.pipeline(), stage};
     auto const part = share.take_part();
@@ -188,6 +192,13 @@ Plan plan_of_stages(model::Description const& whole, Config const& config, int w
     }
     plans.push_back(plan_of(blueprint, options));
     rows.push_back(row_of(plans.back(), part, blueprint.pipeline));
+    for (auto const& flat : blueprint.layout.flats()) {
+      if (!flat.speaks) {
+        again.parameter_count += flat.used_count();
+        again.padded_count += flat.padded_count();
+        ++again.flat_units;
+      }
+    }
   }
   auto const largest = std::ranges::max_element(rows, {}, [](PlannedStage const& row) { return row.bytes.total(); });
   auto const at = static_cast<std::size_t>(largest - rows.begin());
@@ -195,7 +206,10 @@ Plan plan_of_stages(model::Description const& whole, Config const& config, int w
   result.largest_stage = at;
   result.notes = notes_of(plans);
   result.pipeline = std::move(rows);
-  result.parameter_count = result.padded_count = result.units = result.flat_units = result.checkpoint_bytes = 0;
+  result.parameter_count = -again.parameter_count;
+  result.padded_count = -again.padded_count;
+  result.flat_units = -again.flat_units;
+  result.units = result.checkpoint_bytes = 0;
   for (auto const& plan : plans) {
     result.parameter_count += plan.parameter_count;
     result.padded_count += plan.padded_count;

@@ -116,13 +116,21 @@ Blueprint make_blueprint(model::Description const& model, model::Description con
                     "else needs zeroth.mesh.pipeline 1",
                     config.source(), stages)};
   }
-  shard::Layout layout{model, world};
+  auto const tied = config.pipeline().tied_gradients;
+  shard::Layout layout{model, world, {}, tied};
   auto const largest_here = largest_unit(layout);
   auto settings =
       config.settings(world, model.stage.stages > 1 ? largest_unit(shard::Layout{whole, world}) : largest_here);
   if (settings.persistence.param_count > 0) {
     // At every stage: squares are summed by flat units, and stages are to have the same norm.
-    layout = shard::Layout{model, world, settings.persistence};
+    layout = shard::Layout{model, world, settings.persistence, tied};
+  }
+  if (!layout.ties().empty() && model.tensor.of > 1) {
+    throw ConfigError{fmt::format(
+        "{}: zeroth.tied_gradients is \"apart\", zeroth.mesh.tensor is {}, and parameter \"{}\" is tied: uses "
+        "are not summed apart where tensor ranks divide layers; \"together\" is allowed, in a pipeline where "
+        "one chunk has all uses",
+        config.source(), model.tensor.of, layout.flats()[layout.ties().front().flat].name)};
   }
   StagePlan pipeline;
   if (model.stage.stages > 1) {

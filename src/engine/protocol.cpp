@@ -395,15 +395,16 @@ void Protocol::check_parameter(std::uint64_t guard, ModelId model, ParamId param
   check_param_of(guard, model, param, "operator[]");
 }
 
-void Protocol::check_gradient(std::uint64_t guard, ModelId model, ParamId param) const {
-  ZEROTH_EXPECTS(std::ranges::find(open_, guard, &OpenGuard::id) != open_.end(),
-                 "a gradient is asked of a guard that has ended");
+UnitId Protocol::check_gradient(std::uint64_t guard, ModelId model, ParamId param) const {
+  auto const open = std::ranges::find(open_, guard, &OpenGuard::id);
+  ZEROTH_EXPECTS(open != open_.end(), "a gradient is asked of a guard that has ended");
   check_param_of(guard, model, param, "grad");
   auto const& described = model_->params[param];
   ZEROTH_EXPECTS(described.options.trainable, fmt::format("grad of \"{}\", which is frozen", described.name));
   ZEROTH_EXPECTS(loss_reported_,
                  fmt::format("grad of \"{}\" before report_loss(): gradients must carry the seed that it returns",
                              described.name));
+  return open->turn.unit;
 }
 
 // ---- skips ----------------------------------------------------------------------------------------------------------

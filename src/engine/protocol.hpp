@@ -107,7 +107,8 @@ class Protocol {
   /// The turn that this ends; none if it was ended before.
   [[nodiscard]] std::optional<stage::Turn> closed(std::uint64_t guard) noexcept;
   void check_parameter(std::uint64_t guard, ModelId model, ParamId param) const;
-  void check_gradient(std::uint64_t guard, ModelId model, ParamId param) const;
+  /// The guard's unit.
+  [[nodiscard]] UnitId check_gradient(std::uint64_t guard, ModelId model, ParamId param) const;
   /// `param`, with model `model`, is one of this engine's.
   void check_param(ModelId model, ParamId param, char const* call) const;
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -61,6 +62,8 @@ std::string deviations(std::span<std::uint64_t const> mine, char const* what, Na
   return fmt::format("{}{}", fmt::join(found, ", "), more);
 }
 
+constexpr std::int64_t piece_bytes = std::int64_t{1} << 18U;  // on its way through the host it stays in a cache
+
 constexpr auto first_of_all = [](std::size_t /*rank*/) { return std::size_t{0}; };
 
 /// Of a few values from the begin to the end of a tensor.
@@ -85,7 +88,6 @@ void compare_replicas(shard::ShardManager& manager, shard::Layout const& layout,
   if (exchange.world() == 1) {
     return;
   }
-  constexpr std::int64_t piece_bytes = std::int64_t{1} << 18U;  // on its way through the host it stays in a cache
   auto const memory = exchange.device->allocate_host(piece_bytes);
   std::span const piece{memory->data(), static_cast<std::size_t>(piece_bytes)};
   auto const& flats = layout.flats();
@@ -108,6 +110,29 @@ void compare_replicas(shard::ShardManager& manager, shard::Layout const& layout,
   };
   compare(shard::Placement::whole, first_of_all);
   compare(shard::Placement::group, first_of_replicas);
+}
+
+void compare_ties(shard::ShardManager& manager, shard::States states, std::string_view after,
+                  Exchange const& exchange) {
+  auto const& memory = manager.memory;
+  auto const ties = memory.layout().ties();
+  std::unique_ptr<device::Memory> on_host;
+  for (std::size_t t = 0; t < ties.size(); ++t) {
+    Exchange const among{memory.context().ties[t], exchange.device, exchange.stream};
+    if (among.communicator == nullptr) {
+      continue;
+    }
+    if (!on_host) {
+      manager.parameters.await_gathers();
+      on_host = exchange.device->allocate_host(piece_bytes);
+    }
+    auto const hash =
+        manager.values.hash_of_slice(ties[t].flat, states, {on_host->data(), static_cast<std::size_t>(piece_bytes)});
+    auto const name_of = [&](std::size_t /*place*/) -> std::string const& { return memory.flat(ties[t].flat).name; };
+    if (auto const found = deviations({&hash, 1}, "parameter", name_of, first_of_all, among); !found.empty()) {
+      throw PeerError{fmt::format("{} after {}: ranks that should hold the same do not", found, after)};
+    }
+  }
 }
 
 std::vector<std::uint64_t> sample(SafetensorsReader const& reader, Share const& model) {

@@ -24,6 +24,11 @@ inline constexpr std::int64_t replica_check_steps = 100;
 void compare_replicas(shard::ShardManager& manager, shard::Layout const& layout, shard::States states,
                       std::string_view after, Exchange const& exchange);
 
+/// Collective on all that have tied parameters together, waits: compares this rank's slices of these with those of the
+/// ranks that have the same in other stages. `exchange` says where. Throws PeerError on every one of them, which names
+/// the ranks that differ and the parameter.
+void compare_ties(shard::ShardManager& manager, shard::States states, std::string_view after, Exchange const& exchange);
+
 /// By parameter of the whole model, a hash of a few of its values in a file.
 [[nodiscard]] std::vector<std::uint64_t> sample(SafetensorsReader const& reader, Share const& model);
 

@@ -128,6 +128,7 @@ void take_position(EngineState& engine, checkpoint::Position const& position) {
   engine.runtime.set_options({.timeout = engine.settings().timeout, .check = true});
   engine.session.book.emplace(engine.meters());
   engine.compare_replicas(shard::States::with, "restore()");
+  engine.compare_ties(shard::States::with, "restore()");
 }
 
 void tell(EngineState const& engine, Reader const& reader) {

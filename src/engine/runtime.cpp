@@ -62,6 +62,8 @@ void Runtime::join_mesh(Mesh& mesh, Settings const& settings) {
 }
 
 void Runtime::make_channels(Mesh& mesh, ChannelSizes const& messages, Settings const& settings) {
+  ties = TieCommunicators{mesh.stages_->communicator(), share};
+  ties.set_options({.timeout = settings.timeout, .check = true});
   std::vector<Boundary> boundaries;
   for (int chunk = 0; chunk < share.all_chunks(); ++chunk) {
     boundaries.push_back({share.input_per_sample(chunk) * settings.batch.micro, share.first_unit(chunk)});
@@ -72,6 +74,7 @@ void Runtime::make_channels(Mesh& mesh, ChannelSizes const& messages, Settings c
 
 void Runtime::set_options(comm::CommOptions const& options) {
   communicators->set_options(options);
+  ties.set_options(options);
   for (auto* const each : {stages.get(), all_stages.get(), tensor.get()}) {
     if (each != nullptr) {
       each->set_options(options);

@@ -53,7 +53,8 @@ class Runtime {
   void make_streams(device::Overlap overlap);
   /// Splits the communicators that stages and tensor ranks have in common. Collective on the mesh.
   void join_mesh(Mesh& mesh, Settings const& settings);
-  /// Channels to the neighbouring stages, for messages of a step. Collective on the mesh.
+  /// Channels to the neighbouring stages, for messages of a step, and communicators of tied parameters. Collective on
+  /// the mesh.
   void make_channels(Mesh& mesh, ChannelSizes const& messages, Settings const& settings);
   /// Of all communicators but those of channels.
   void set_options(comm::CommOptions const& options);
@@ -71,6 +72,7 @@ class Runtime {
   std::optional<Communicators> communicators;
   /// Those of line(), and all ranks; null where one rank has the model. Of over_tensor(); null where there is one part.
   std::unique_ptr<comm::Communicator> stages, all_stages, tensor;
+  TieCommunicators ties;
   std::unique_ptr<Channels> channels;
   std::unique_ptr<device::Stream> gather_stream, reduce_stream;  // end first: their work uses all of the rest
 };

@@ -24,6 +24,7 @@ void ShardedModel::allocate(Runtime const& runtime) {
                                       .layout = &blueprint.layout,
                                       .stages = runtime.stages.get(),
                                       .tensor = runtime.tensor.get(),
+                                      .ties = runtime.ties.of(blueprint.layout),
                                       .calls = calls.get(),
                                       .registers_memory = settings().register_memory};
   manager = std::make_unique<shard::ShardManager>(context, blueprint.request,
@@ -35,6 +36,12 @@ void ShardedModel::compare_replicas(shard::States states, std::string const& aft
   if (exchange.device->holds_values()) {
     manager->parameters.await_gathers();
     engine::compare_replicas(*manager, blueprint.layout, states, after, exchange);
+  }
+}
+
+void ShardedModel::compare_ties(shard::States states, std::string const& after, Exchange const& exchange) {
+  if (exchange.device->holds_values()) {
+    engine::compare_ties(*manager, states, after, exchange);
   }
 }
 

@@ -21,6 +21,8 @@ struct ShardedModel {
   void allocate(Runtime const& runtime);
   /// When nothing else is enqueued: compares what all ranks of `exchange` hold alike. Waits.
   void compare_replicas(shard::States states, std::string const& after, Exchange const& exchange);
+  /// Likewise what stages of a pipeline hold alike at this rank's place.
+  void compare_ties(shard::States states, std::string const& after, Exchange const& exchange);
   /// Bytes of states that are offloaded to a tier.
   [[nodiscard]] std::int64_t offloaded_bytes(shard::Tier tier) const;
 

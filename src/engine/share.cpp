@@ -2,9 +2,11 @@
 #include "engine/share.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <limits>
+#include <set>
 #include <utility>
 
 #include "engine/partition.hpp"
@@ -13,17 +15,26 @@
 
 namespace zeroth::engine {
 
+std::vector<int> Share::Known::stages() const {
+  std::set<int> stages;
+  for (auto const& use : uses) {
+    stages.insert(use.stage);
+  }
+  return {stages.begin(), stages.end()};
+}
+
 Share::Share(model::Description const& whole, PipelineSettings const& settings, int stage)
     : id_{whole.id}, stage_{stage}, stages_{settings.stages} {
   first_ = stages_ == 1 ? std::vector<std::uint32_t>{0} : first_units(whole, settings);
   for (auto const& unit : whole.units) {
     unit_names_.push_back(unit.name);
   }
-  std::vector<std::uint32_t> counts(static_cast<std::size_t>(stages_), 0);
+  std::uint32_t count = 0;
   for (auto const& param : whole.params) {
-    auto const of = stage_of(index_of(param.owner));
-    params_.push_back({param.name, param.global_shape(), param.global_count(), param.options.trainable,
-                       param.options.cut, of, static_cast<ParamId>(counts[static_cast<std::size_t>(of)]++)});
+    params_.push_back(known(whole, param));
+    if (std::ranges::find(params_.back().uses, stage_, &model::SharedParam::Use::stage) != params_.back().uses.end()) {
+      params_.back().local = static_cast<ParamId>(count++);
+    }
   }
   inputs_.assign(first_.size(), 0);
   for (std::size_t chunk = 1; chunk < first_.size(); ++chunk) {
@@ -47,6 +58,16 @@ Share::Share(model::Description const& whole, PipelineSettings const& settings, 
   take_params(whole);
 }
 
+Share::Known Share::known(model::Description const& whole, model::ParamDescription const& param) const {
+  Known known{param.name, param.global_shape(), param.global_count(), param.options.trainable, param.options.cut, {}};
+  auto users = param.ties;
+  users.insert(std::ranges::upper_bound(users, param.owner), param.owner);
+  for (auto const user : users) {
+    known.uses.push_back({stage_of(index_of(user)), whole.units[user].name});
+  }
+  return known;
+}
+
 std::uint32_t Share::end_of(int chunk) const noexcept {
   return is_last(chunk) ? static_cast<std::uint32_t>(unit_names_.size()) : first_[static_cast<std::size_t>(chunk) + 1];
 }
@@ -61,26 +82,45 @@ void Share::take_chunk(model::Description const& whole, int chunk) {
     units_.push_back(Unit{id_, static_cast<UnitId>(index)});
     auto unit = whole.units[static_cast<UnitId>(index)];
     for (auto* const params : {&unit.params, &unit.ties}) {
-      std::ranges::transform(*params, params->begin(), [&](ParamId param) { return params_[param].local; });
+      std::ranges::transform(*params, params->begin(), [&](ParamId param) { return *params_[param].local; });
     }
     part_.units.push_back(std::move(unit));
   }
 }
 
 void Share::take_params(model::Description const& whole) {
-  auto const here = [this](UnitId unit) { return local(Unit{id_, unit}, "").id(); };
   auto const elements = shard::elements_of(whole);
   for (auto const id : whole.params.ids()) {
-    if (params_[id].stage == stage_) {
-      auto param = whole.params[id];
-      param.owner = here(param.owner);
-      std::ranges::transform(param.ties, param.ties.begin(), here);
-      part_.count += param.count;
-      part_.param_named.emplace(param.name, params_[id].local);
+    auto const& known = params_[id];
+    if (known.local) {
+      part_.count += known.count;
+      part_.param_named.emplace(known.name, *known.local);
       part_.places.push_back(elements[id]);
-      part_.params.push_back(std::move(param));
+      part_.params.push_back(part_of(whole.params[id], *known.local));
+      auto const elsewhere = [this](auto const& use) { return use.stage != stage_; };
+      if (std::ranges::any_of(known.uses, elsewhere)) {
+        part_.stage.shared.push_back({*known.local, known.uses});
+      }
     }
   }
+}
+
+/// As units of this stage use it: the first of them has made it where none has.
+model::ParamDescription Share::part_of(model::ParamDescription param, ParamId local_id) {
+  auto const here = [this](UnitId unit) { return stage_of(index_of(unit)) == stage_; };
+  auto const id_here = [this](UnitId unit) { return local(Unit{id_, unit}, "").id(); };
+  std::erase_if(param.ties, [&](UnitId unit) { return !here(unit); });
+  std::ranges::transform(param.ties, param.ties.begin(), id_here);
+  if (here(param.owner)) {
+    param.owner = id_here(param.owner);
+    return param;
+  }
+  param.owner = param.ties.front();
+  param.ties.erase(param.ties.begin());
+  auto& owner = part_.units[param.owner];
+  std::erase(owner.ties, local_id);
+  owner.params.push_back(local_id);
+  return param;
 }
 
 std::span<Unit const> Share::units(int chunk) const noexcept {
@@ -114,8 +154,6 @@ std::uint32_t Share::part_first(int chunk) const noexcept {
   return chunk_begins_[static_cast<std::size_t>(chunk / stages_)];
 }
 
-Share::Owned Share::owned(ParamId param) const { return {params_[param].stage, params_[param].local}; }
-
 ParamId Share::local(ModelId model, ParamId param, char const* call) const {
   if (stages_ == 1 || model != id_) {
     return param;
@@ -123,10 +161,11 @@ ParamId Share::local(ModelId model, ParamId param, char const* call) const {
   if (index_of(param) >= params_.size()) {
     return static_cast<ParamId>(std::numeric_limits<std::uint32_t>::max());
   }
-  auto const [of, local] = owned(param);
-  ZEROTH_EXPECTS(of == stage_, fmt::format("{} of parameter \"{}\", which is of stage {}; this rank is of stage {}",
-                                           call, params_[param].name, of, stage_));
-  return local;
+  auto const& known = params_[param];
+  auto const of = known.stages();
+  ZEROTH_EXPECTS(known.local, fmt::format("{} of parameter \"{}\", which is of stage{} {}; this rank is of stage {}",
+                                          call, known.name, of.size() == 1 ? "" : "s", fmt::join(of, " and "), stage_));
+  return *known.local;
 }
 
 }  // namespace zeroth::engine

@@ -45,12 +45,6 @@ class Share {
   [[nodiscard]] Unit local(Unit unit, char const* call) const;
   /// The same of a parameter.
   [[nodiscard]] ParamId local(ModelId model, ParamId param, char const* call) const;
-  /// The stage that has a parameter, and its id there.
-  struct Owned {
-    int stage;
-    ParamId param;
-  };
-  [[nodiscard]] Owned owned(ParamId param) const;
   [[nodiscard]] bool knows(ModelId model, ParamId param) const noexcept {
     return model == id_ && index_of(param) < params_.size();
   }
@@ -63,18 +57,23 @@ class Share {
     std::vector<std::int64_t> shape;
     std::int64_t count;
     bool trainable;
-    std::optional<Cut> cut;  ///< How tensor ranks divide it.
-    int stage;               ///< Which has it.
-    ParamId local;           ///< Its id there.
+    std::optional<Cut> cut;                     ///< How tensor ranks divide it.
+    std::vector<model::SharedParam::Use> uses;  ///< In the order of units.
+    std::optional<ParamId> local{};             ///< Its id in this stage, which may have it beside others.
+    /// The stage that speaks for it: in files, and where what it has is counted.
+    [[nodiscard]] int stage() const noexcept { return uses.front().stage; }
+    [[nodiscard]] std::vector<int> stages() const;  ///< All that have it, ascending.
   };
   [[nodiscard]] ById<ParamId, Known> const& params() const noexcept { return params_; }  ///< By their ids there.
 
  private:
   [[nodiscard]] int stage_of(std::uint32_t unit) const noexcept;
+  [[nodiscard]] Known known(model::Description const& whole, model::ParamDescription const& param) const;
   [[nodiscard]] std::uint32_t end_of(int chunk) const noexcept;      ///< In the whole model.
   [[nodiscard]] std::uint32_t part_first(int chunk) const noexcept;  ///< In the stage.
   void take_chunk(model::Description const& whole, int chunk);
   void take_params(model::Description const& whole);
+  [[nodiscard]] model::ParamDescription part_of(model::ParamDescription param, ParamId local_id);
 
   ModelId id_{};
   int stage_ = 0, stages_ = 1;

@@ -36,7 +36,7 @@ StagePlan stage_plan_of(model::Description const& part, Settings const& settings
                     "pipeline does not run twice; allowed there is 0",
                     source, settings.replay_every, settings.pipeline.stages)};
   }
-  auto const& [stage, stages, chunks, most_input, most_output] = part.stage;
+  auto const& [stage, stages, chunks, most_input, most_output, shared] = part.stage;
   StagePlan plan;
   auto& actions = plan.script.actions;
   auto& slots = plan.script.slots;

@@ -77,13 +77,14 @@ void read_values(shard::ShardManager& manager, ParamId param, std::span<float> v
   join_parts(described, mine, values, runtime.over_tensor());
 }
 
-void write_values(shard::ShardManager& manager, ParamId param, std::span<float const> values, Runtime const& runtime) {
+void write_values(shard::ShardManager& manager, ParamId param, std::span<float const> values, Runtime const& runtime,
+                  comm::Communicator* other_stages) {
   auto const& model = manager.memory.model();
   auto const& described = model.params[param];
   if (described.part) {
-    return write_values(manager, model, param, part_of(described, values), runtime.exchange());
+    return write_values(manager, model, param, part_of(described, values), runtime.exchange(), other_stages);
   }
-  write_values(manager, model, param, values, runtime.exchange());
+  write_values(manager, model, param, values, runtime.exchange(), other_stages);
 }
 
 void compare_tensor_replicas(shard::ShardManager& manager, shard::States states, std::string_view after,

@@ -14,8 +14,10 @@ namespace zeroth::engine {
 
 /// Collective, waits: all of a parameter in fp32, of what tensor ranks have together where they cut it.
 void read_values(shard::ShardManager& manager, ParamId param, std::span<float> values, Runtime const& runtime);
-/// Likewise sets it. Throws PeerError where ranks with the same part gave different values.
-void write_values(shard::ShardManager& manager, ParamId param, std::span<float const> values, Runtime const& runtime);
+/// Likewise sets it. `other_stages`: as in parameter_values.hpp. Throws PeerError where ranks with the same part gave
+/// different values.
+void write_values(shard::ShardManager& manager, ParamId param, std::span<float const> values, Runtime const& runtime,
+                  comm::Communicator* other_stages);
 
 /// Collective, waits: compares what this rank holds of parameters, and with States::with of the optimizer's states,
 /// that all tensor ranks have whole. Throws PeerError on all of them, with the first unit that differs. `after` as in

@@ -149,10 +149,10 @@ using WriteValues = std::function<void(std::span<float const>)>;
 /// Brings a parameter that tensor ranks cut to the first rank of all, and there to `write`.
 void send_parts(WholeModel const& whole, Share::Known const& param, device::Memory& on_host, Relay& relay,
                 std::span<float> buffers, WriteValues const& write) {
-  bool const is_here = param.stage == whole.share.stage();
+  bool const is_here = param.stage() == whole.share.stage();
   if (whole.all.rank() != 0) {
     if (is_here) {
-      send_slices(whole, param.local, on_host, [&](std::span<float const> piece) { relay.append(piece); });
+      send_slices(whole, *param.local, on_host, [&](std::span<float const> piece) { relay.append(piece); });
       relay.flush();
     }
     return;
@@ -165,11 +165,11 @@ void send_parts(WholeModel const& whole, Share::Known const& param, device::Memo
     pieces.push_back(buffers.subspan(static_cast<std::size_t>(index) * most, most));
   }
   auto const receive = [&](int index, std::span<float> piece) {
-    pass_on(comm::Operation::receive, piece.data(), std::ssize(piece), whole.first_of(param.stage, index), whole.all);
+    pass_on(comm::Operation::receive, piece.data(), std::ssize(piece), whole.first_of(param.stage(), index), whole.all);
   };
   MergedParts merged{std::move(parts), std::move(pieces), is_here ? 0 : -1, receive, write};
   if (is_here) {
-    send_slices(whole, param.local, on_host, [&](std::span<float const> piece) { merged.push(piece); });
+    send_slices(whole, *param.local, on_host, [&](std::span<float const> piece) { merged.push(piece); });
   }
   merged.finish();
 }
@@ -192,15 +192,15 @@ void send_all(WholeModel const& whole, SafetensorsWriter* writer, device::Memory
       send_parts(whole, param, on_host, relay, buffers, write);
     } else if (whole.part.index > 0) {
       continue;  // the first tensor rank has it
-    } else if (param.stage == whole.share.stage()) {
+    } else if (param.stage() == whole.share.stage()) {
       if (whole.share.first()) {
-        send_slices(whole, param.local, on_host, write);
+        send_slices(whole, *param.local, on_host, write);
       } else {
-        send_slices(whole, param.local, on_host, [&](std::span<float const> piece) { relay.append(piece); });
+        send_slices(whole, *param.local, on_host, [&](std::span<float const> piece) { relay.append(piece); });
         relay.flush();
       }
     } else if (writer != nullptr) {
-      relay.receive(param.count, whole.first_of(param.stage, 0), write);
+      relay.receive(param.count, whole.first_of(param.stage(), 0), write);
     }
   }
 }

@@ -18,11 +18,12 @@ Gradients::Gradients(Memory& memory)
       poison_{memory.request().settings.poison},
       pool_{*memory.context().device, memory.request().gradient_slots, memory.gradient_slots(), bytes_of(dtype_)},
       reducer_{make_reducer(memory)},
-      replay_{*memory.context().device, memory.model().params.size(), memory.request().settings.replay_every > 0},
+      replay_{*memory.context().device, memory.layout().gradient_count(), memory.request().settings.replay_every > 0},
       written_{events_by_flat(memory.context())},
       accumulating_(memory.flat_count(), 0),
       summed_before_(memory.flat_count(), 0),
-      touched_(memory.model().params.size(), 0) {
+      touched_(memory.layout().gradient_count(), 0),
+      tied_sums_{memory} {
   if (memory.gradients_whole()) {
     for (auto const flat : memory.layout().flats().ids()) {
       whole_.push_back(slot_of_its_own(*memory.context().device, memory.addresses(flat).gradient, flat));
@@ -46,7 +47,7 @@ bool Gradients::begin(FlatId flat) {
   if (!memory_->gradients_whole() && pool_.bind(flat) == nullptr) {
     return false;
   }
-  auto const& part = memory_->flat(flat).trainable;
+  auto const& part = memory_->flat(flat).gradients();
   memory_->compute().wait(*slot(flat).free);
   if (poison_) {
     for (auto const& placed : part.params) {
@@ -62,44 +63,40 @@ bool Gradients::begin(FlatId flat) {
   return true;
 }
 
-std::int64_t Gradients::offset_bytes(ParamId param) const noexcept {
-  return memory_->layout().location(param).in_part * bytes_of(dtype_);
+std::byte* Gradients::held(FlatId flat, std::int64_t in_part) noexcept {
+  return slot(flat).data + in_part * bytes_of(dtype_);
 }
 
-std::byte* Gradients::held(ParamId param) noexcept {
-  return slot(memory_->layout().location(param).flat).data + offset_bytes(param);
+std::byte* Gradients::lent(GradientLocation const& at) const noexcept {
+  return memory_->addresses(at.flat).lent_gradient + at.in_part * bytes_of(dtype_);
 }
 
-std::byte* Gradients::lent(ParamId param) const noexcept {
-  return memory_->addresses(memory_->layout().location(param).flat).lent_gradient + offset_bytes(param);
+void Gradients::copy(Lent const& lent, std::byte* destination, std::byte const* source) {
+  memory_->kernels().copy(memory_->compute(), destination, source, lent.bytes);
 }
 
-void Gradients::copy(ParamId param, std::byte* destination, std::byte const* source) {
-  memory_->kernels().copy(memory_->compute(), destination, source,
-                          memory_->model().params[param].count * bytes_of(dtype_));
-}
-
-Gradients::Target Gradients::contribute(ParamId param) {
-  float const beta = touched_[param] != 0 ? 1.0F : 0.0F;
-  touched_[param] = 1;
+Gradients::Target Gradients::contribute(UnitId unit, ParamId param) {
+  auto const at = memory_->layout().gradient(unit, param);
+  float const beta = touched_[at.gradient] != 0 ? 1.0F : 0.0F;
+  touched_[at.gradient] = 1;
   if (!poison_) {
-    return {held(param), beta};
+    return {held(at.flat, at.in_part), beta};
   }
-  if (std::ranges::find(lent_, param) == lent_.end()) {
-    lent_.push_back(param);
-    copy(param, lent(param), held(param));
+  auto const is = [&](Lent const& lent) { return lent.at.gradient == at.gradient; };
+  if (std::ranges::none_of(lent_, is)) {
+    lent_.push_back({at, memory_->model().params[param].count * bytes_of(dtype_)});
+    copy(lent_.back(), lent(at), held(at.flat, at.in_part));
   }
-  return {lent(param), beta};
+  return {lent(at), beta};
 }
 
 void Gradients::end_contributions(FlatId flat) {
-  std::erase_if(lent_, [&](ParamId param) {
-    if (memory_->layout().location(param).flat != flat) {
+  std::erase_if(lent_, [&](Lent const& each) {
+    if (each.at.flat != flat) {
       return false;
     }
-    copy(param, held(param), lent(param));
-    memory_->kernels().fill(memory_->compute(), lent(param), memory_->model().params[param].count * bytes_of(dtype_),
-                            0xff);
+    copy(each, held(flat, each.at.in_part), lent(each.at));
+    memory_->kernels().fill(memory_->compute(), lent(each.at), each.bytes, 0xff);
     return true;
   });
 }
@@ -110,9 +107,9 @@ void Gradients::begin_pass(Run run, std::int64_t step) noexcept {
 }
 
 void Gradients::compare(FlatId flat) {
-  for (auto const& placed : memory_->flat(flat).trainable.params) {
-    auto const bytes = touched_[placed.param] != 0 ? placed.count * bytes_of(dtype_) : 0;
-    if (!replay_.is_same(placed.param, {held(placed.param), static_cast<std::size_t>(bytes)})) {
+  for (auto const& placed : memory_->flat(flat).gradients().params) {
+    auto const bytes = touched_[placed.gradient] != 0 ? placed.count * bytes_of(dtype_) : 0;
+    if (!replay_.is_same(placed.gradient, {held(flat, placed.offset), static_cast<std::size_t>(bytes)})) {
       throw SystemError{fmt::format(
           "step {}: the first micro-step ran twice (zeroth.replay_every), and the gradient of parameter "
           "\"{}\" of unit \"{}\" differs: either the processor or the memory of {} is faulty, or the program does not "
@@ -127,19 +124,19 @@ void Gradients::end(FlatId flat, bool reduce_next) {
     compare(flat);
   }
   if (replay_.run() == Run::first_of_two) {
-    for (auto const& placed : memory_->flat(flat).trainable.params) {
-      touched_[placed.param] = 0;
+    for (auto const& placed : memory_->flat(flat).gradients().params) {
+      touched_[placed.gradient] = 0;
     }
     return give_up(flat);
   }
   if (reduce_next || sums_micro_steps_) {
-    for (auto const& placed : memory_->flat(flat).trainable.params) {
-      if (touched_[placed.param] == 0) {
+    for (auto const& placed : memory_->flat(flat).gradients().params) {
+      if (touched_[placed.gradient] == 0) {
         fill(flat, {placed.offset, placed.offset + placed.count}, 0);
       } else {
         clear_padding(flat, placed);
       }
-      touched_[placed.param] = 0;
+      touched_[placed.gradient] = 0;
     }
   }
   memory_->compute().record(*written_[flat]);
@@ -168,7 +165,7 @@ void Gradients::add_up(FlatId flat, bool last) {
   epilogue.source_dtype = dtype_;
   epilogue.destination = memory_->addresses(flat).sums;
   epilogue.destination_dtype = Dtype::fp32;
-  epilogue.count = memory_->flat(flat).trainable.padded_count;
+  epilogue.count = memory_->flat(flat).gradients().padded_count;
   epilogue.accumulate = summed_before_[flat] != 0;
   {
     device::SpanScope const span{*stream_, "add up", name(flat)};
@@ -200,6 +197,14 @@ void Gradients::reduce(std::span<FlatId const> flats, bool last) {
   reducer_->reduce(unreduced_, last);
   if (!sums_micro_steps_) {  // otherwise they were given up before
     std::ranges::for_each(flats, [this](FlatId flat) { give_up(flat); });
+  }
+  reduced_last_ += last ? flats.size() : 0;
+}
+
+void Gradients::end_pass() {
+  if (reduced_last_ == memory_->layout().completion_order().size()) {
+    reduced_last_ = 0;
+    tied_sums_.run();
   }
 }
 

@@ -13,6 +13,7 @@
 #include "shard/reducer.hpp"
 #include "shard/replay.hpp"
 #include "shard/slots.hpp"
+#include "shard/tied_sums.hpp"
 
 namespace zeroth::shard {
 
@@ -29,9 +30,9 @@ class Gradients {
     std::byte* data;
     float beta;
   };
-  /// Where to add a contribution to `param`'s gradient; beta is 0 for the first, after what was there is reduced or in
-  /// a sum.
-  [[nodiscard]] Target contribute(ParamId param);
+  /// Where `unit` adds a contribution to `param`'s gradient; beta is 0 for the first, after what was there is reduced
+  /// or in a sum.
+  [[nodiscard]] Target contribute(UnitId unit, ParamId param);
   /// All contributions to `flat` since the last call are enqueued. With poison they were made to copies: takes them
   /// over, and leaves NaN there.
   void end_contributions(FlatId flat);
@@ -42,16 +43,23 @@ class Gradients {
   void end(FlatId flat, bool reduce_next);
   /// Reduces complete gradients together; see Reducer.
   void reduce(std::span<FlatId const> flats, bool last);
+  /// A pass is over, and what it sends to other stages has been sent. If all have had their last reduction before an
+  /// update, adds up those of ties that are summed apart: see TiedSums.
+  void end_pass();
 
   [[nodiscard]] int slots_high_water() const noexcept { return pool_.high_water(); }
   /// Handed to collectives so far, of all their ranks.
-  [[nodiscard]] MovedBytes const& reduced_bytes() const noexcept { return reducer_->moved(); }
+  [[nodiscard]] MovedBytes reduced_bytes() const noexcept { return reducer_->moved() + tied_sums_.moved(); }
 
  private:
-  [[nodiscard]] std::int64_t offset_bytes(ParamId param) const noexcept;
-  [[nodiscard]] std::byte* held(ParamId param) noexcept;
-  [[nodiscard]] std::byte* lent(ParamId param) const noexcept;  ///< With poison.
-  void copy(ParamId param, std::byte* destination, std::byte const* source);
+  /// Part of a flat unit that a copy is written to in its place.
+  struct Lent {
+    GradientLocation at;
+    std::int64_t bytes;
+  };
+  [[nodiscard]] std::byte* held(FlatId flat, std::int64_t in_part) noexcept;
+  [[nodiscard]] std::byte* lent(GradientLocation const& at) const noexcept;  ///< With poison.
+  void copy(Lent const& lent, std::byte* destination, std::byte const* source);
   [[nodiscard]] Slot& slot(FlatId flat) noexcept;
   [[nodiscard]] std::string_view name(FlatId flat) const noexcept { return memory_->flat(flat).name; }
   void fill(FlatId flat, Range range, std::uint8_t value);
@@ -72,8 +80,10 @@ class Gradients {
   ById<FlatId, std::unique_ptr<device::Event>> written_;  // on the compute stream
   ById<FlatId, char> accumulating_;                       // what backward writes holds gradients that are needed
   ById<FlatId, char> summed_before_;                      // a micro-step of this step is in the sum
-  ById<ParamId, char> touched_;                           // beta is 1
-  std::vector<ParamId> lent_;                             // whose gradients are being written to copies
+  ById<GradientId, char> touched_;                        // beta is 1
+  std::vector<Lent> lent_;
+  std::size_t reduced_last_ = 0;  // flat units whose gradients of this step are complete
+  TiedSums tied_sums_;
   std::vector<Unreduced> unreduced_;
 };
 

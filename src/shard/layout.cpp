@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <string_view>
+#include <utility>
 
 #include "zeroth/core/error.hpp"
 
@@ -16,11 +18,11 @@ constexpr std::int64_t round_up(std::int64_t count, std::int64_t multiple) noexc
   return (count + multiple - 1) / multiple * multiple;
 }
 
-void place(Part& part, ParamId param, std::int64_t count, std::int64_t element) {
-  auto const offset =
+void place(Part& part, Placed placed) {
+  placed.offset =
       part.params.empty() ? 0 : round_up(part.params.back().offset + part.params.back().count, alignment_count);
-  part.params.push_back({param, offset, count, element});
-  part.used_count += count;
+  part.params.push_back(placed);
+  part.used_count += placed.count;
 }
 
 void cut(Part& part, int world) {
@@ -69,19 +71,16 @@ std::string name_of_flat(std::string const& unit, TensorKind kind, bool persists
   return fmt::format("{} ({}{}{})", unit, of_kind, separator, persists ? "persistent" : "");
 }
 
-std::vector<FlatId> completion_order_of(ById<FlatId, FlatUnit> const& flats) {
-  std::vector<FlatId> order;
-  for (auto const flat : flats.ids()) {
-    if (flats[flat].trainable.padded_count > 0) {
-      order.push_back(flat);
-    }
-  }
-  std::ranges::stable_sort(order, [&](FlatId a, FlatId b) {
-    auto const first_a = flats[a].users.front();
-    auto const first_b = flats[b].users.front();
-    return first_a != first_b ? first_a > first_b : a > b;
-  });
-  return order;
+/// What other stages have of `param` too; null: they do not.
+model::SharedParam const* shared_with_stages(model::Description const& description, ParamId param) noexcept {
+  auto const& shared = description.stage.shared;
+  auto const found = std::ranges::find(shared, param, &model::SharedParam::param);
+  return found == shared.end() ? nullptr : &*found;
+}
+
+/// Is `param` a flat unit of its own?
+bool stands_alone(model::Description const& description, ParamId param) noexcept {
+  return !description.params[param].ties.empty() || shared_with_stages(description, param) != nullptr;
 }
 
 }  // namespace
@@ -96,27 +95,64 @@ ById<ParamId, std::int64_t> elements_of(model::Description const& description) {
   return elements;
 }
 
-Layout::Layout(model::Description const& description, int world, PersistenceSettings const& persistence)
-    : world_{world} {
+Layout::Layout(model::Description const& description, int world, PersistenceSettings const& persistence,
+               TiedGradients tied)
+    : world_{world}, stage_{description.stage.stage}, gradient_count_{description.params.size()} {
   ZEROTH_EXPECTS(world >= 1, fmt::format("a layout for {} ranks", world));
+  place_params(description, persistence);
+  for (auto& flat : flats_) {
+    flat.writers = flat.users;
+  }
+  gradients_by_unit_ = by_unit_;
+  if (tied == TiedGradients::apart) {
+    sum_ties_apart(description);
+  }
+  std::int64_t padded = 0;
+  for (auto& flat : flats_) {
+    for (auto* const part : {&flat.trainable, &flat.frozen, &flat.apart}) {
+      cut(*part, world);
+      padded += part->padded_count;
+    }
+    ZEROTH_EXPECTS(padded <= model::largest_count,
+                   fmt::format("a model of {} units for {} ranks has, with the padding of slices, more than {} (2^54) "
+                               "elements; allowed: up to that",
+                               description.units.size(), world, model::largest_count));
+  }
+  for (auto& location : by_param_) {
+    location.offset = location.in_part + (location.trainable ? 0 : flats_[location.flat].trainable.padded_count);
+  }
+  set_orders();
+  flat_stays_open_.assign(flats_.size(), 0);
+  for (auto const unit : stays_open_.ids()) {
+    if (stays_open(unit)) {
+      open_units_.push_back(unit);
+      for (auto const* const flats : {&by_unit_[unit], &gradients_by_unit_[unit]}) {
+        for (auto const flat : *flats) {
+          flat_stays_open_[flat] = 1;
+        }
+      }
+    }
+  }
+}
+
+/// Into flat units that are not cut yet.
+void Layout::place_params(model::Description const& description, PersistenceSettings const& persistence) {
   by_unit_.resize(description.units.size());
   by_param_.resize(description.params.size());
   auto const elements = description.stage.stages > 1 ? description.places : elements_of(description);
   auto const persistent = persistent_of(description, persistence);
   auto const open_flat = [&](std::string name, bool persists, TensorKind kind) {
     auto const id = flats_.next_id();
-    flats_.push_back({.name = std::move(name),
-                      .trainable = {},
-                      .frozen = {},
-                      .users = {},
-                      .persistent = persists,
-                      .tensor_kind = kind});
+    flats_.push_back({});
+    flats_.back().name = std::move(name);
+    flats_.back().persistent = persists;
+    flats_.back().tensor_kind = kind;
     return id;
   };
   auto const add = [&](FlatId flat, ParamId param) {
     auto const& described = description.params[param];
     auto& part = described.options.trainable ? flats_[flat].trainable : flats_[flat].frozen;
-    place(part, param, described.count, elements[param]);
+    place(part, {param, 0, described.count, elements[param], id_at<GradientId>(index_of(param))});
     by_param_[param] = {flat, described.options.trainable, part.params.back().offset, 0};
   };
   auto const use = [&](FlatId flat, UnitId unit) {
@@ -124,14 +160,13 @@ Layout::Layout(model::Description const& description, int world, PersistenceSett
     users.insert(std::ranges::upper_bound(users, unit), unit);
   };
 
-  ById<ParamId, FlatId> flat_of_tied(description.params.size());
   for (auto const unit : description.units.ids()) {
     auto const& described = description.units[unit];
     stays_open_.push_back(described.stays_open ? 1 : 0);
-    auto const tied = [&](ParamId param) { return !description.params[param].ties.empty(); };
     auto const open_own = [&](bool persists, TensorKind kind) {
       auto const own = [&](ParamId param) {
-        return !tied(param) && (persistent[param] != 0) == persists && tensor_kind_of(description, param) == kind;
+        return !stands_alone(description, param) && (persistent[param] != 0) == persists &&
+               tensor_kind_of(description, param) == kind;
       };
       if (!std::ranges::any_of(described.params, own)) {
         return;
@@ -151,45 +186,92 @@ Layout::Layout(model::Description const& description, int world, PersistenceSett
       }
     }
     for (auto const param : described.params) {
-      if (tied(param)) {
+      if (stands_alone(description, param)) {
         auto const flat =
             open_flat(description.params[param].name, persistent[param] != 0, tensor_kind_of(description, param));
         add(flat, param);
         use(flat, unit);
-        flat_of_tied[param] = flat;
         by_unit_[unit].push_back(flat);
+        auto const* const shared = shared_with_stages(description, param);
+        flats_[flat].speaks = shared == nullptr || shared->uses.front().stage == description.stage.stage;
       }
     }
   }
   for (auto const unit : description.units.ids()) {
     for (auto const param : description.units[unit].ties) {
-      use(flat_of_tied[param], unit);
-      by_unit_[unit].push_back(flat_of_tied[param]);
+      use(by_param_[param].flat, unit);
+      by_unit_[unit].push_back(by_param_[param].flat);
     }
   }
-  std::int64_t padded = 0;
-  for (auto& flat : flats_) {
-    cut(flat.trainable, world);
-    cut(flat.frozen, world);
-    padded += flat.padded_count();
-    ZEROTH_EXPECTS(padded <= model::largest_count,
-                   fmt::format("a model of {} units for {} ranks has, with the padding of slices, more than {} (2^54) "
-                               "elements; allowed: up to that",
-                               description.units.size(), world, model::largest_count));
-  }
-  for (auto& location : by_param_) {
-    location.offset = location.in_part + (location.trainable ? 0 : flats_[location.flat].trainable.padded_count);
-  }
-  completion_order_ = completion_order_of(flats_);
-  flat_stays_open_.assign(flats_.size(), 0);
-  for (auto const unit : stays_open_.ids()) {
-    if (stays_open(unit)) {
-      open_units_.push_back(unit);
-      for (auto const flat : by_unit_[unit]) {
-        flat_stays_open_[flat] = 1;
-      }
+}
+
+void Layout::sum_ties_apart(model::Description const& description) {
+  for (auto const param : description.params.ids()) {
+    if (auto const& [flat, trainable, in_part, offset] = by_param_[param];
+        trainable && stands_alone(description, param)) {
+      divide(description, flat, flats_[flat].trainable.params.front(), shared_with_stages(description, param));
     }
   }
+}
+
+/// The first user's gradients are added up where the parameter is, and each other one's in a flat unit of its own.
+void Layout::divide(model::Description const& description, FlatId flat, Placed placed,
+                    model::SharedParam const* shared) {
+  auto const users = flats_[flat].users;
+  flats_[flat].writers = {users.front()};
+  std::vector<FlatId> here{flat};
+  for (std::size_t user = 1; user < users.size(); ++user) {
+    auto const unit = users[user];
+    here.push_back(flats_.next_id());
+    std::ranges::replace(gradients_by_unit_[unit], flat, here.back());
+    placed.gradient = id_at<GradientId>(gradient_count_++);
+    FlatUnit use;
+    use.name = fmt::format("{} ({})", flats_[flat].name, description.units[unit].name);
+    use.users = use.writers = {unit};
+    place(use.apart, placed);
+    flats_.push_back(std::move(use));
+  }
+  Tie tie{flat, {}, {}};
+  auto next = here.begin();
+  if (shared == nullptr) {
+    tie.stages = {description.stage.stage};
+    std::ranges::transform(here, std::back_inserter(tie.uses), [&](FlatId of_use) {
+      return Tie::Use{description.stage.stage, of_use};
+    });
+  } else {
+    for (auto const& use : shared->uses) {
+      tie.uses.push_back({use.stage, use.stage == description.stage.stage ? *next++ : FlatId{}});
+      tie.stages.push_back(use.stage);
+    }
+    std::ranges::sort(tie.stages);
+    auto const again = std::ranges::unique(tie.stages);
+    tie.stages.erase(again.begin(), again.end());
+  }
+  ties_.push_back(std::move(tie));
+}
+
+void Layout::set_orders() {
+  for (auto const flat : flats_.ids()) {
+    if (flats_[flat].gradients().padded_count > 0) {
+      completion_order_.push_back(flat);
+    }
+  }
+  std::ranges::stable_sort(completion_order_, [this](FlatId a, FlatId b) {
+    auto const first_a = flats_[a].writers.front();
+    auto const first_b = flats_[b].writers.front();
+    return first_a != first_b ? first_a > first_b : a > b;
+  });
+  std::copy_if(completion_order_.rbegin(), completion_order_.rend(), std::back_inserter(update_order_),
+               [this](FlatId flat) { return flats_[flat].trainable.padded_count > 0; });
+}
+
+GradientLocation Layout::gradient(UnitId unit, ParamId param) const noexcept {
+  for (auto const flat : gradients_by_unit_[unit]) {
+    if (auto const& apart = flats_[flat].apart.params; !apart.empty() && apart.front().param == param) {
+      return {flat, 0, apart.front().gradient};
+    }
+  }
+  return {by_param_[param].flat, by_param_[param].in_part, id_at<GradientId>(index_of(param))};
 }
 
 std::vector<optim::Segment> segments(model::Description const& description, Part const& part, Range range) {

@@ -17,6 +17,9 @@ inline constexpr std::int64_t alignment_count = 128;
 
 /// A flat unit of a Layout.
 enum class FlatId : std::uint32_t {};
+/// A gradient that units contribute to: one of each parameter, by its id, then one of each further use that is summed
+/// apart.
+enum class GradientId : std::uint32_t {};
 
 /// One parameter inside a part.
 struct Placed {
@@ -24,6 +27,7 @@ struct Placed {
   std::int64_t offset = 0, count = 0;  ///< Elements from the start of the part.
   /// Place in the model: its parameters in order, each whole and from a multiple of alignment_count.
   std::int64_t element = 0;
+  GradientId gradient{};
 };
 
 /// Elements [begin, end) of a part.
@@ -52,13 +56,19 @@ enum class TensorKind : std::uint8_t {
 };
 
 /// What is gathered and reduced together: one unit's own parameters, or one tied parameter. Those of a unit that are
-/// persistent are one by themselves, and so are those of each TensorKind.
+/// persistent are one by themselves, and so are those of each TensorKind. Or what is reduced alone: the gradient of one
+/// unit's use of a tied parameter, where uses are summed apart.
 struct FlatUnit {
   std::string name;
   Part trainable, frozen;
-  std::vector<UnitId> users;                 ///< Units that use it, ascending, never empty.
-  bool persistent = false;                   ///< Every rank has its parameters whole, whatever the placement of others.
+  Part apart;                   ///< That gradient, cut as the parameter is; then there is nothing else.
+  std::vector<UnitId> users;    ///< Units that use it, ascending, never empty.
+  std::vector<UnitId> writers;  ///< Those of them whose gradients are added up here.
+  bool persistent = false;      ///< Every rank has its parameters whole, whatever the placement of others.
+  bool speaks = true;           ///< False: an earlier stage has it too, which saves it and counts its squares.
   TensorKind tensor_kind = TensorKind::cut;  ///< See there.
+  /// What backward writes.
+  [[nodiscard]] Part const& gradients() const noexcept { return apart.params.empty() ? trainable : apart; }
   [[nodiscard]] std::int64_t used_count() const noexcept { return trainable.used_count + frozen.used_count; }
   /// Of the gathered whole: the trainable part, then the frozen part.
   [[nodiscard]] std::int64_t padded_count() const noexcept { return trainable.padded_count + frozen.padded_count; }
@@ -75,16 +85,42 @@ struct Location {
   std::int64_t offset = 0;   ///< Elements from the start of the gathered whole.
 };
 
+/// Where a unit's gradient of a parameter is added up.
+struct GradientLocation {
+  FlatId flat{};
+  std::int64_t in_part = 0;  ///< Elements from the start of FlatUnit::gradients().
+  GradientId gradient{};
+};
+
+/// A parameter whose uses are summed apart.
+struct Tie {
+  FlatId flat{};  ///< Its own, whose gradient becomes the sum.
+  struct Use {
+    int stage;    ///< Of the pipeline.
+    FlatId flat;  ///< Where the gradient of this use is, if the stage is this one.
+  };
+  std::vector<Use> uses;    ///< In the order of units, in which their gradients are added.
+  std::vector<int> stages;  ///< Those that have it, ascending.
+};
+
 /// A model cut for `world` ranks.
 class Layout {
  public:
   /// Throws ContractError if what `world` ranks hold, with padding, is more than model::largest_count elements.
-  Layout(model::Description const& description, int world, PersistenceSettings const& persistence = {});
+  Layout(model::Description const& description, int world, PersistenceSettings const& persistence = {},
+         TiedGradients tied = TiedGradients::together);
 
   [[nodiscard]] int world() const noexcept { return world_; }
+  [[nodiscard]] int stage() const noexcept { return stage_; }  ///< Of a pipeline; 0 without one.
   [[nodiscard]] ById<FlatId, FlatUnit> const& flats() const noexcept { return flats_; }
   /// The flat units that `unit` uses: its own, its persistent ones, then those of tied parameters.
   [[nodiscard]] std::span<FlatId const> flats_of(UnitId unit) const noexcept { return by_unit_[unit]; }
+  /// Those that take its gradients.
+  [[nodiscard]] std::span<FlatId const> gradients_of(UnitId unit) const noexcept { return gradients_by_unit_[unit]; }
+  [[nodiscard]] GradientLocation gradient(UnitId unit, ParamId param) const noexcept;
+  [[nodiscard]] std::size_t gradient_count() const noexcept { return gradient_count_; }
+  /// Trainable parameters whose uses are summed apart, in the order of the model.
+  [[nodiscard]] std::span<Tie const> ties() const noexcept { return ties_; }
   [[nodiscard]] Location const& location(ParamId param) const noexcept { return by_param_[param]; }
   /// Are guards of `unit` open around other units' turns?
   [[nodiscard]] bool stays_open(UnitId unit) const noexcept { return stays_open_[unit] != 0; }
@@ -93,19 +129,28 @@ class Layout {
   /// Does such a unit use `flat`?
   [[nodiscard]] bool stays_open(FlatId flat) const noexcept { return flat_stays_open_[flat] != 0; }
   [[nodiscard]] std::uint32_t unit_count() const noexcept { return static_cast<std::uint32_t>(by_unit_.size()); }
-  /// Flat units with trainable parameters, in the order in which backward completes their gradients: an earlier first
-  /// use in forward completes later.
+  /// Flat units with gradients, in the order in which backward completes these: an earlier first use in forward
+  /// completes later.
   [[nodiscard]] std::span<FlatId const> completion_order() const noexcept { return completion_order_; }
+  /// Flat units with trainable parameters, by their first use in forward.
+  [[nodiscard]] std::span<FlatId const> update_order() const noexcept { return update_order_; }
 
  private:
-  int world_;
+  void place_params(model::Description const& description, PersistenceSettings const& persistence);
+  void sum_ties_apart(model::Description const& description);
+  void divide(model::Description const& description, FlatId flat, Placed placed, model::SharedParam const* shared);
+  void set_orders();
+
+  int world_, stage_;
   ById<FlatId, FlatUnit> flats_;
-  ById<UnitId, std::vector<FlatId>> by_unit_;
+  ById<UnitId, std::vector<FlatId>> by_unit_, gradients_by_unit_;
+  std::vector<Tie> ties_;
+  std::size_t gradient_count_;
   ById<UnitId, char> stays_open_;
   ById<FlatId, char> flat_stays_open_;
   std::vector<UnitId> open_units_;
   ById<ParamId, Location> by_param_;
-  std::vector<FlatId> completion_order_;
+  std::vector<FlatId> completion_order_, update_order_;
 };
 
 /// Where each parameter of a whole model begins: see Placed::element.

@@ -41,6 +41,12 @@ Memory::Memory(ManagerContext const& context, PlanRequest const& request)
     }
   };
   offload(job_goes_on);
+  auto const log = [&](comm::Communicator const* communicator) {
+    auto const is = [&](TransactionLog const& each) { return &each.communicator() == communicator; };
+    if (communicator != nullptr && std::ranges::none_of(transactions_, is)) {
+      transactions_.emplace_back(*communicator);
+    }
+  };
   // Transactions of one stream run one after another, whichever communicator they are on.
   std::span const staging{scratch_->data() + plan_.comm_staging, static_cast<std::size_t>(plan_.comm_staging_bytes)};
   for (auto const lane : {Lane::gather, Lane::reduce}) {
@@ -49,16 +55,14 @@ Memory::Memory(ManagerContext const& context, PlanRequest const& request)
       if (communicator != nullptr && lane == Lane::reduce) {
         communicator->set_staging(staging);
       }
-      auto const is = [&](TransactionLog const& log) { return &log.communicator() == communicator; };
-      if (communicator != nullptr && std::ranges::none_of(transactions_, is)) {
-        transactions_.emplace_back(*communicator);
-      }
+      log(communicator);
     }
   }
   if (context.tensor != nullptr) {
     context.tensor->set_staging(staging);
-    transactions_.emplace_back(*context.tensor);
+    log(context.tensor);
   }
+  std::ranges::for_each(context.ties, log);
 }
 
 void Memory::offload(std::function<void()> const& check) {
@@ -105,6 +109,11 @@ void Memory::register_memory() {
     add_along(sum, *gradients_);
     add_along(share, *gradients_);
   }
+  for (auto* const tie : context_.ties) {
+    if (tie != nullptr) {
+      add(*tie, *gradients_);
+    }
+  }
 }
 
 comm::Communicator& Memory::gathers() const noexcept {
@@ -135,6 +144,7 @@ Memory::Addresses Memory::addresses(FlatId flat) const noexcept {
   auto const& precision = request_.settings.precision;
   // Where the optimizer's elements begin in memory that holds the whole, and among the parameters.
   auto const own = optimized(flat).begin;
+  auto const summed_before = summed(flat).begin;
   auto const own_parameters =
       (own - held(this->flat(flat).trainable, parameters_of(flat)).begin) * bytes_of(precision.compute);
   Addresses result{};
@@ -148,11 +158,12 @@ Memory::Addresses Memory::addresses(FlatId flat) const noexcept {
   result.sums = at.sums < 0 ? nullptr : gradients_->data() + at.sums;
   bool const in_place = at.reduced < 0 && at.sums < 0;
   result.reduced_dtype = in_place ? precision.gradient : precision.accumulate;
-  result.reduced = in_place       ? result.gradient + own * bytes_of(precision.gradient)
-                   : at.sums >= 0 ? result.sums + own * bytes_of(Dtype::fp32)
+  result.reduced = in_place       ? result.gradient + summed_before * bytes_of(precision.gradient)
+                   : at.sums >= 0 ? result.sums + summed_before * bytes_of(Dtype::fp32)
                                   : gradients_->data() + at.reduced;
   result.updated_parameters = at.master < 0 ? nullptr : updated;
-  result.block_sums = reinterpret_cast<float*>(scratch_->data() + plan_.block_sums) + at.block_sums;
+  result.block_sums =
+      at.block_sums < 0 ? nullptr : reinterpret_cast<float*>(scratch_->data() + plan_.block_sums) + at.block_sums;
   result.lent_parameters = at.lent_parameters < 0 ? nullptr : scratch_->data() + at.lent_parameters;
   result.lent_gradient = at.lent_gradient < 0 ? nullptr : scratch_->data() + at.lent_gradient;
   return result;
@@ -184,6 +195,8 @@ std::vector<optim::Segment> Memory::segments_of(FlatId flat, Range elements) con
   return segments(model(), this->flat(flat).trainable, {first + elements.begin, first + elements.end});
 }
 
+std::byte* Memory::tied() const noexcept { return plan_.tied < 0 ? nullptr : scratch_->data() + plan_.tied; }
+
 std::byte* Memory::conversion() const noexcept {
   return plan_.conversion < 0 ? nullptr : scratch_->data() + plan_.conversion;
 }
@@ -206,6 +219,10 @@ std::span<float> Memory::transfer() const noexcept {
 
 Range Memory::optimized(FlatId flat) const noexcept {
   return held(this->flat(flat).trainable, request_.placements.optimizer);
+}
+
+Range Memory::summed(FlatId flat) const noexcept {
+  return held(this->flat(flat).gradients(), request_.placements.optimizer);
 }
 
 }  // namespace zeroth::shard

@@ -41,8 +41,11 @@ struct ManagerContext {
   /// that tensor ranks have. Null: there is one.
   comm::Communicator* stages = nullptr;
   comm::Communicator* tensor = nullptr;  ///< The tensor ranks, on the reduce stream. Null: there is one.
-  CallLog* calls = nullptr;              ///< Null: nobody asks.
-  bool registers_memory = true;          ///< With these communicators, for what they move.
+  /// Of each of the layout's ties the ranks that have this rank's slice of it, in the order of stages; null: this
+  /// alone.
+  std::vector<comm::Communicator*> ties;
+  CallLog* calls = nullptr;      ///< Null: nobody asks.
+  bool registers_memory = true;  ///< With these communicators, for what they move.
 };
 
 /// The plan, the blocks that it asks for, and addresses in them.
@@ -64,13 +67,15 @@ class Memory {
     Dtype reduced_dtype;
     /// Compute copy of what the optimizer holds; null where the master is all there is, or it is on the disk.
     std::byte* updated_parameters;
-    float* block_sums;
+    float* block_sums;                           // null where this rank counts no squares
     std::byte *lent_parameters, *lent_gradient;  // what guards hand out with poison
   };
   [[nodiscard]] Addresses addresses(FlatId flat) const noexcept;
 
   [[nodiscard]] std::byte* parameter_slots() const noexcept { return slots_->data() + plan_.parameter_slots; }
   [[nodiscard]] std::byte* gradient_slots() const noexcept { return slots_->data() + plan_.gradient_slots; }
+  /// For gradients of other stages' uses of tied parameters; null where there are none.
+  [[nodiscard]] std::byte* tied() const noexcept;
   /// Room for a bucket in the reduction dtype; null where nothing is converted.
   [[nodiscard]] std::byte* conversion() const noexcept;
   /// For what travels in place of parameters; null where they travel as they are.
@@ -119,7 +124,9 @@ class Memory {
   }
   /// Elements of `flat`'s trainable part that the optimizer of this rank holds.
   [[nodiscard]] Range optimized(FlatId flat) const noexcept;
-  /// Of these, from the first on, those whose states are in memory. The others' are in
+  /// Elements of FlatUnit::gradients() whose sums this rank has once they are reduced: those that its optimizer reads.
+  [[nodiscard]] Range summed(FlatId flat) const noexcept;
+  /// Of optimized(), from the first on, those whose states are in memory. The others' are in
   /// offloaded_states().
   [[nodiscard]] std::int64_t in_memory_count(FlatId flat) const noexcept { return plan_.flats[flat].in_memory_count; }
   /// Null where all of the optimizer's states are in memory.

@@ -11,6 +11,7 @@
 #include "shard/gatherer.hpp"
 #include "shard/reducer.hpp"
 #include "shard/step_memory.hpp"
+#include "shard/tied_sums.hpp"
 #include "zeroth/optim/step_scalars.hpp"
 
 namespace zeroth::shard {
@@ -197,7 +198,7 @@ void plan_gradients(Layout const& layout, PlanRequest const& request, MemoryPlan
   auto& padding = plan.padding.gradients;
   for (auto const flat : plan.flats.ids()) {
     auto& at = plan.flats[flat];
-    auto const& part = layout.flats()[flat].trainable;
+    auto const& part = layout.flats()[flat].gradients();
     auto const whole = held_by_each(part, Placement::whole, places);
     if (placements.gradients == Placement::whole) {
       at.gradient = take(bytes, padding, whole, precision.gradient);
@@ -242,7 +243,8 @@ void plan_slots(PlanRequest const& request, MemoryPlan& plan) {
 void plan_block_sums(Layout const& layout, PlanRequest const& request, MemoryPlan& plan) {
   for (bool const of_cut : {true, false}) {
     for (auto const flat : plan.flats.ids()) {
-      if (auto const& unit = layout.flats()[flat]; (unit.tensor_kind == TensorKind::cut) == of_cut) {
+      auto const& unit = layout.flats()[flat];
+      if (unit.speaks && unit.apart.params.empty() && (unit.tensor_kind == TensorKind::cut) == of_cut) {
         plan.flats[flat].block_sums = plan.block_sum_count;
         plan.block_sum_count += device::sum_blocks(unit.trainable.shard_count);
       }
@@ -268,6 +270,9 @@ void plan_scratch(Layout const& layout, PlanRequest const& request, MemoryPlan& 
   if (auto const bytes = Gatherer::scratch_bytes(request); bytes > 0) {
     plan.gather = scratch.take(bytes);
   }
+  if (auto const bytes = TiedSums::scratch_bytes(layout, request); bytes > 0) {
+    plan.tied = scratch.take(bytes);
+  }
   plan.comm_staging_bytes = request.comm_staging_bytes;
   plan.comm_staging = scratch.take(request.comm_staging_bytes);
   plan.transfer_bytes = std::min(largest_shard * bytes_of(Dtype::fp32), std::int64_t{1} << 20U);
@@ -277,7 +282,7 @@ void plan_scratch(Layout const& layout, PlanRequest const& request, MemoryPlan& 
       auto const& unit = layout.flats()[flat];
       auto& at = plan.flats[flat];
       at.lent_parameters = scratch.take(unit.padded_count() * bytes_of(request.settings.precision.compute));
-      at.lent_gradient = scratch.take(unit.trainable.padded_count * bytes_of(request.settings.precision.gradient));
+      at.lent_gradient = scratch.take(unit.gradients().padded_count * bytes_of(request.settings.precision.gradient));
     }
   }
 }

@@ -60,7 +60,7 @@ struct FlatOffsets {
   std::int64_t gradient = -1;    ///< gradient dtype, trainable, whole; -1: in slots
   std::int64_t sums = -1;        ///< fp32, trainable, whole: of micro-steps; -1: backward adds them up, or none does
   std::int64_t reduced = -1;     ///< accumulation dtype, trainable; -1: in place, in `sums` or `gradient`
-  std::int64_t block_sums = -1;  ///< Index of the first partial sum of squares of this rank's slice.
+  std::int64_t block_sums = -1;  ///< Index of the first partial sum of squares of this rank's slice; -1: none.
   /// In scratch: compute dtype, and gradient dtype, trainable; the whole. -1: guards hand out what is held.
   std::int64_t lent_parameters = -1, lent_gradient = -1;
 };
@@ -103,6 +103,7 @@ struct MemoryPlan {
   std::int64_t scalars = 0;                          ///< See StepMemory.
   std::int64_t conversion = -1;                      ///< A bucket in the reduction dtype; -1: not needed.
   std::int64_t gather = -1;                          ///< See Gatherer::scratch_bytes(); -1: not needed.
+  std::int64_t tied = -1;                            ///< See TiedSums::scratch_bytes(); -1: not needed.
   std::int64_t comm_staging = 0, comm_staging_bytes = 0;
   std::int64_t transfer = 0, transfer_bytes = 0;  ///< A piece of a shard on its way to or from a file.
   // slots

@@ -76,13 +76,12 @@ void Optimizer::cut_stretches() {
     stretches_[flat].push_back(std::move(stretch));
   };
   auto const& tiles = plan.disk.tiles;
-  auto const completion = memory_->layout().completion_order();
-  for (auto each = completion.rbegin(); each != completion.rend(); ++each) {
-    if (auto const count = memory_->in_memory_count(*each); count > 0 || tiles.empty()) {
-      add(*each, {0, count}, in_memory_);
+  for (auto const flat : memory_->layout().update_order()) {
+    if (auto const count = memory_->in_memory_count(flat); count > 0 || tiles.empty()) {
+      add(flat, {0, count}, in_memory_);
     }
-    for (; next < tiles.size() && tiles[next].flat == *each; ++next) {
-      add(*each, tiles[next].elements, *memory_->offloaded_states());
+    for (; next < tiles.size() && tiles[next].flat == flat; ++next) {
+      add(flat, tiles[next].elements, *memory_->offloaded_states());
     }
   }
 }

@@ -19,7 +19,7 @@ class InPlaceReducer final : public Reducer {
   void take_over(Unreduced const& gradient, bool complete) override {
     auto const flat = gradient.flat;
     auto const summed = memory().routes(flat).sum.hops.back().to;
-    auto const slice = memory().flat(flat).trainable.slice(memory().place());
+    auto const slice = memory().flat(flat).gradients().slice(memory().place());
     auto const read = read_by_optimizer(flat);
     device::ReduceEpilogue epilogue;
     epilogue.source = gradient.data + summed.begin * bytes_of(gradient.dtype);
@@ -49,24 +49,24 @@ class FoldingReducer final : public Reducer {
     return {&memory().routes(flat).sum, {gradient.data, 0, gradient.dtype}, {}, own_sums(flat), summed_before(flat)};
   }
   void take_over(Unreduced const& gradient, bool complete) override {
-    if (!complete) {
+    auto* const block_sums = memory().addresses(gradient.flat).block_sums;
+    if (!complete || block_sums == nullptr) {
       return;
     }
-    auto const count = memory().flat(gradient.flat).trainable.shard_count;
+    auto const count = memory().flat(gradient.flat).gradients().shard_count;
     auto* const sums = own_sums(gradient.flat);
-    memory().kernels().reduce_epilogue(memory().stream(Lane::reduce),
-                                       {.source = sums,
-                                        .source_dtype = Dtype::fp32,
-                                        .destination = sums,
-                                        .destination_dtype = Dtype::fp32,
-                                        .count = count,
-                                        .block_sums = memory().addresses(gradient.flat).block_sums,
-                                        .sums_count = count});
+    memory().kernels().reduce_epilogue(memory().stream(Lane::reduce), {.source = sums,
+                                                                       .source_dtype = Dtype::fp32,
+                                                                       .destination = sums,
+                                                                       .destination_dtype = Dtype::fp32,
+                                                                       .count = count,
+                                                                       .block_sums = block_sums,
+                                                                       .sums_count = count});
   }
 
   /// Where this rank's slice is among what the optimizer will read.
   [[nodiscard]] float* own_sums(FlatId flat) const {
-    auto const slice = memory().flat(flat).trainable.slice(memory().place());
+    auto const slice = memory().flat(flat).gradients().slice(memory().place());
     return reinterpret_cast<float*>(read_by_optimizer(flat).at(slice));
   }
 };
@@ -91,7 +91,7 @@ void Reducer::reduce(std::span<Unreduced const> gradients, bool last) {
   converted_.clear();
   for (auto each : gradients) {
     if (each.dtype != dtype) {
-      auto const count = memory_->flat(each.flat).trainable.padded_count;
+      auto const count = memory_->flat(each.flat).gradients().padded_count;
       memory_->kernels().convert(memory_->stream(Lane::reduce), free, dtype, each.data, each.dtype, count);
       each = {each.flat, std::exchange(free, free + count * bytes_of(dtype)), dtype};
     }
@@ -108,7 +108,7 @@ void Reducer::reduce(std::span<Unreduced const> gradients, bool last) {
 
 Elements Reducer::read_by_optimizer(FlatId flat) const noexcept {
   auto const at = memory_->addresses(flat);
-  return {at.reduced, memory_->optimized(flat).begin, at.reduced_dtype};
+  return {at.reduced, memory_->summed(flat).begin, at.reduced_dtype};
 }
 
 void Reducer::sum(std::span<Unreduced const> gradients, bool last) {

@@ -12,17 +12,17 @@ namespace {
 constexpr std::size_t piece_bytes = std::size_t{1} << 20U;
 }  // namespace
 
-Replay::Replay(device::Device& device, std::size_t params, bool replays)
+Replay::Replay(device::Device& device, std::size_t gradients, bool replays)
     : device_{&device},
-      first_(replays ? params : 0, 0),
+      first_(replays ? gradients : 0, 0),
       piece_{replays && !device.has_host_memory() ? device.allocate_host(piece_bytes) : nullptr} {}
 
-bool Replay::is_same(ParamId param, std::span<std::byte const> gradient) {
+bool Replay::is_same(GradientId of, std::span<std::byte const> gradient) {
   auto const hash = hash_of(gradient);
   if (run_ == Run::first_of_two) {
-    first_[param] = hash;
+    first_[of] = hash;
   }
-  return first_[param] == hash;
+  return first_[of] == hash;
 }
 
 std::uint64_t Replay::hash_of(std::span<std::byte const> gradient) {

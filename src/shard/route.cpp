@@ -34,16 +34,18 @@ Route route_of_gather(Part const& part, Placement from, Placement to, Places con
 Routes routes_of(FlatUnit const& flat, PlanRequest const& request, int place) {
   auto const& places = request.places;
   auto const& part = flat.trainable;
+  auto const& gradients = flat.gradients();
   auto const optimizer = request.placements.optimizer;
   auto const parameters = placement_of_parameters(flat, request.placements);
   bool const by_groups = request.sums_by_groups;
   // An optimizer that holds everything is left everything by one sum, unless what is summed is to be sliced.
   bool const sums_whole = optimizer == Placement::whole && !by_groups && !folds(request);
   auto const scattered = [&](Placement by_way_of) {
-    return hops_along(part, {Placement::whole, by_way_of, Placement::shard}, Operation::reduce_scatter, places, place);
+    return hops_along(gradients, {Placement::whole, by_way_of, Placement::shard}, Operation::reduce_scatter, places,
+                      place);
   };
   auto const shared = [&](Placement by_way_of) {
-    return hops_along(part, {Placement::shard, by_way_of, optimizer}, Operation::all_gather, places, place);
+    return hops_along(gradients, {Placement::shard, by_way_of, optimizer}, Operation::all_gather, places, place);
   };
   Routes routes;
   routes.gather = route_of_gather(part, parameters, Placement::whole, places, place);
@@ -51,7 +53,7 @@ Routes routes_of(FlatUnit const& flat, PlanRequest const& request, int place) {
   routes.publish = route_of_gather(part, optimizer, parameters, places, place);
   routes.sum.lane = routes.share.lane = Lane::reduce;
   if (sums_whole) {
-    Range const all{0, part.padded_count};
+    Range const all{0, gradients.padded_count};
     routes.sum.hops = {{Operation::all_reduce, all_axes, all, all}};
   } else {
     routes.sum.hops = scattered(by_groups ? Placement::group : Placement::whole);

@@ -30,9 +30,7 @@ Tiles cut_tiles(Layout const& layout, Placement optimizer, Places const& places,
   }
   auto left = static_cast<std::int64_t>(std::llround((1 - offload.ratio) * static_cast<double>(all)));
   auto const most = tile_count(offload.tile_count);
-  auto const completion = layout.completion_order();
-  for (auto each = completion.rbegin(); each != completion.rend(); ++each) {
-    auto const flat = *each;
+  for (auto const flat : layout.update_order()) {
     auto& in_memory = tiles.in_memory[flat];
     auto const count = in_memory;
     in_memory = left >= count ? count : down(left);
@@ -78,9 +76,7 @@ std::vector<Tile> cut_parameters(Layout const& layout, Tiles const& states, ById
     }
   };
   std::size_t next = 0;
-  auto const completion = layout.completion_order();
-  for (auto each = completion.rbegin(); each != completion.rend(); ++each) {
-    auto const flat = *each;
+  for (auto const flat : layout.update_order()) {
     if (on_disk[flat] != 0) {
       cut(flat, {0, states.in_memory[flat]});
     }

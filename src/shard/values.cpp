@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <tuple>
 
-#include "core/lane_hash.hpp"
-
 namespace zeroth::shard {
 
 Part const& Values::part_of(Location const& location) const noexcept {
@@ -107,24 +105,26 @@ bool Values::holds(Placement placement) const noexcept {
                              [&](FlatId flat) { return memory_->parameters_of(flat) == placement; });
 }
 
-std::uint64_t Values::hash(FlatId flat, Placement placement, States states, std::span<std::byte> piece) {
+void Values::add_to(LaneHash& hash, HeldState const& held, std::int64_t elements, std::span<std::byte> piece) {
   auto& compute = memory_->compute();
+  held.look({0, elements}, [&](std::byte const* data, std::int64_t /*first*/, std::int64_t count) {
+    auto const most = static_cast<std::int64_t>(piece.size());
+    for (auto left = count * bytes_of(held.dtype); left > 0;) {
+      auto const bytes = std::min(left, most);
+      memory_->kernels().copy(compute, piece.data(), data, bytes);
+      compute.synchronize();
+      hash.add(piece.first(static_cast<std::size_t>(bytes)));
+      data += bytes;
+      left -= bytes;
+    }
+  });
+}
+
+std::uint64_t Values::hash(FlatId flat, Placement placement, States states, std::span<std::byte> piece) {
   auto const& unit = memory_->flat(flat);
   auto const& [precision, placements] = std::tie(memory_->request().settings.precision, memory_->request().placements);
   LaneHash hash;
-  auto const add = [&](HeldState const& held, std::int64_t elements) {
-    held.look({0, elements}, [&](std::byte const* data, std::int64_t /*first*/, std::int64_t count) {
-      auto const most = static_cast<std::int64_t>(piece.size());
-      for (auto left = count * bytes_of(held.dtype); left > 0;) {
-        auto const bytes = std::min(left, most);
-        memory_->kernels().copy(compute, piece.data(), data, bytes);
-        compute.synchronize();
-        hash.add(piece.first(static_cast<std::size_t>(bytes)));
-        data += bytes;
-        left -= bytes;
-      }
-    });
-  };
+  auto const add = [&](HeldState const& held, std::int64_t elements) { add_to(hash, held, elements, piece); };
   if (memory_->parameters_of(flat) == placement) {
     for (bool const trainable : {true, false}) {
       add(held_of_parameters(*memory_, flat, trainable),
@@ -137,6 +137,17 @@ std::uint64_t Values::hash(FlatId flat, Placement placement, States states, std:
     for (std::size_t state = precision.has_master() ? 0 : 1; state < end; ++state) {
       add(held_of_updated(*memory_, flat, state), memory_->optimized(flat).count());
     }
+  }
+  return hash.value();
+}
+
+std::uint64_t Values::hash_of_slice(FlatId flat, States states, std::span<std::byte> piece) {
+  auto const& part = memory_->flat(flat).trainable;
+  auto const before = part.slice(memory_->place()).begin - memory_->optimized(flat).begin;
+  auto const kept = static_cast<std::size_t>(optim::state_count(memory_->request().settings.update.rule));
+  LaneHash hash;
+  for (std::size_t state = 0; state < (states == States::with ? 1 + kept : 1); ++state) {
+    add_to(hash, held_of_updated(*memory_, flat, state).part(before, part.shard_count), part.shard_count, piece);
   }
   return hash.value();
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "core/lane_hash.hpp"
 #include "shard/held_state.hpp"
 #include "shard/memory.hpp"
 
@@ -40,6 +41,9 @@ class Values {
   /// or replicas. Waits. `piece` is of Device::allocate_host().
   [[nodiscard]] std::uint64_t hash(FlatId flat, Placement placement, States states, std::span<std::byte> piece);
 
+  /// Likewise of this rank's own slice of `flat`'s trainable part: the master, and the optimizer's states with `with`.
+  [[nodiscard]] std::uint64_t hash_of_slice(FlatId flat, States states, std::span<std::byte> piece);
+
  private:
   [[nodiscard]] Range of_param(ParamId param, Range const& of_part) const noexcept;
   [[nodiscard]] Part const& part_of(Location const& location) const noexcept;
@@ -52,6 +56,8 @@ class Values {
   [[nodiscard]] Copy compute_copy(FlatId flat, bool trainable) const;
   void write(Copy const& copy, std::int64_t first, std::span<float const> values);
   void read(Copy const& copy, std::int64_t first, std::span<float> values);
+
+  void add_to(LaneHash& hash, HeldState const& held, std::int64_t elements, std::span<std::byte> piece);
 
   Memory* memory_;
 };

@@ -113,7 +113,7 @@ void VirtualCommunicator::do_submit(device::Stream& stream, comm::Label const& /
   double const ready = std::max(virtual_stream.start(), earliest);
   double const begin = barrier_->meet(here_, ready, job_.abort_);
   mine_.last_begin_us = begin;
-  if (group_.name == engine::name_of_stages) {
+  if (group_.name == engine::name_of_stages || group_.name == engine::name_of_ties) {
     virtual_stream.waited_for_stages(begin - ready);
   }
   // Collectives of one kind in one transaction are launched together and start only once.

@@ -20,7 +20,7 @@ void Buckets::begin(std::uint32_t begin, std::uint32_t end) noexcept {
   auto const before = [this](std::uint32_t unit) {
     return static_cast<std::size_t>(
         std::ranges::partition_point(
-            order_, [&](shard::FlatId flat) { return index_of(layout_->flats()[flat].users.front()) >= unit; }) -
+            order_, [&](shard::FlatId flat) { return index_of(layout_->flats()[flat].writers.front()) >= unit; }) -
         order_.begin());
   };
   reset();
@@ -30,7 +30,7 @@ void Buckets::begin(std::uint32_t begin, std::uint32_t end) noexcept {
 
 Buckets::Bucket Buckets::next_full() {
   while (end_ < last_ && completed_[order_[end_]]) {
-    auto const count = layout_->flats()[order_[end_]].trainable.padded_count;
+    auto const count = layout_->flats()[order_[end_]].gradients().padded_count;
     if (end_ > begin_ && count_ + count > limit_count_) {
       return flush();
     }
@@ -68,8 +68,8 @@ std::int64_t Buckets::largest_count(shard::Layout const& layout, std::int64_t li
   std::int64_t total = 0;
   std::int64_t largest = 0;
   for (auto const& flat : layout.flats()) {
-    total += flat.trainable.padded_count;
-    largest = std::max(largest, flat.trainable.padded_count);
+    total += flat.gradients().padded_count;
+    largest = std::max(largest, flat.gradients().padded_count);
   }
   return std::min(total, std::max(largest, limit_count));
 }

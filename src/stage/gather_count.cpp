@@ -76,9 +76,8 @@ void rehearse_step(shard::Layout const& layout, Settings const& settings, Gather
   }
   parameters.drop_trainable();
   gathers.begin_update();
-  auto const completion = layout.completion_order();
-  for (auto flat = completion.rbegin(); flat != completion.rend(); ++flat) {
-    gathers.after_update(*flat);
+  for (auto const flat : layout.update_order()) {
+    gathers.after_update(flat);
   }
 }
 

@@ -21,13 +21,13 @@ class Backward {
         pool_{limits_.gradient_slots},
         buckets_{layout, limits_.bucket_count, limits_.bucket_units} {
     for (auto const& flat : layout.flats()) {
-      users_left_.push_back(flat.users.size());
+      users_left_.push_back(flat.writers.size());
     }
   }
 
   /// False: there is no slot for it.
   [[nodiscard]] bool begin(UnitId unit) {
-    return std::ranges::all_of(layout_->flats_of(unit), [&](auto flat) {
+    return std::ranges::all_of(layout_->gradients_of(unit), [&](auto flat) {
       if (!has_gradient(flat) || pool_.find(flat) != nullptr || pool_.bind(flat) != nullptr) {
         return true;
       }
@@ -37,7 +37,7 @@ class Backward {
   }
   /// After the unit's last use.
   void end(UnitId unit) {
-    for (auto const flat : layout_->flats_of(unit)) {
+    for (auto const flat : layout_->gradients_of(unit)) {
       if (has_gradient(flat) && --users_left_[flat] == 0) {
         give_up(flat, keeps_nothing_);
         buckets_.complete(flat);
@@ -50,7 +50,7 @@ class Backward {
 
  private:
   [[nodiscard]] bool has_gradient(shard::FlatId flat) const {
-    return layout_->flats()[flat].trainable.padded_count > 0;
+    return layout_->flats()[flat].gradients().padded_count > 0;
   }
   void give_up(shard::FlatId flat, bool now) {
     if (now) {

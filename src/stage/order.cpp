@@ -262,7 +262,7 @@ SlotCounts Order::gradient_slots(int units_at_once) const {
   auto const& flats = layout_->flats();
   ById<shard::FlatId, std::int64_t> counts;
   for (auto const& flat : flats) {
-    counts.push_back(flat.trainable.padded_count);
+    counts.push_back(flat.gradients().padded_count);
   }
   auto result = shard::classify(counts);
   std::vector<int> opened(layout_->unit_count() + std::size_t{1});  // by unit: more than at the unit before
@@ -272,8 +272,8 @@ SlotCounts Order::gradient_slots(int units_at_once) const {
     std::ranges::fill(opened, 0);
     for (auto const flat : slot_class.flats) {
       bool const early = layout_->stays_open(flat);
-      ++opened[index_of(flats[flat].users.front())];
-      --opened[early ? layout_->unit_count() : index_of(flats[flat].users.back()) + std::size_t{1}];
+      ++opened[index_of(flats[flat].writers.front())];
+      --opened[early ? layout_->unit_count() : index_of(flats[flat].writers.back()) + std::size_t{1}];
     }
     std::int64_t open = 0;
     std::int64_t most = 0;

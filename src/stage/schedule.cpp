@@ -86,7 +86,7 @@ void Schedule::begin(bool reduces, bool last) {
   reduces_ = reduces;
   last_ = last;
   for (auto const flat : users_left_.ids()) {
-    users_left_[flat] = to_begin_[flat] = layout_->flats()[flat].users.size();
+    users_left_[flat] = to_begin_[flat] = layout_->flats()[flat].writers.size();
   }
   went_back_ = false;
   open_backward_ = 0;
@@ -139,7 +139,7 @@ void Schedule::close(Turn const& turn) {
   gathers_.carry_out();
   if (writes_gradients(turn.phase)) {
     open_backward_ -= layout_->stays_open(turn.unit) ? 0 : 1;
-    for (auto const flat : layout_->flats_of(turn.unit)) {
+    for (auto const flat : layout_->gradients_of(turn.unit)) {
       manager_->gradients.end_contributions(flat);
     }
     close_gradients(turn);
@@ -173,14 +173,14 @@ void Schedule::pass_over(Turn const& turn) {
 
 void Schedule::open_gradients(Turn const& turn) {
   take_gradient_slots(turn.unit);
-  for (auto const flat : layout_->flats_of(turn.unit)) {
+  for (auto const flat : layout_->gradients_of(turn.unit)) {
     to_begin_[flat] -= turn.last ? 1 : 0;
   }
 }
 
 void Schedule::take_gradient_slots(UnitId unit) {
-  for (auto const flat : layout_->flats_of(unit)) {
-    if (layout_->flats()[flat].trainable.padded_count == 0 || manager_->gradients.begin(flat)) {
+  for (auto const flat : layout_->gradients_of(unit)) {
+    if (layout_->flats()[flat].gradients().padded_count == 0 || manager_->gradients.begin(flat)) {
       continue;
     }
     flush_for(flat);
@@ -209,8 +209,8 @@ void Schedule::flush_for(shard::FlatId flat) {
 }
 
 void Schedule::close_gradients(Turn const& turn) {
-  for (auto const flat : layout_->flats_of(turn.unit)) {
-    if (layout_->flats()[flat].trainable.padded_count == 0 || !turn.last || --users_left_[flat] > 0) {
+  for (auto const flat : layout_->gradients_of(turn.unit)) {
+    if (layout_->flats()[flat].gradients().padded_count == 0 || !turn.last || --users_left_[flat] > 0) {
       continue;
     }
     manager_->gradients.end(flat, reduces_);
@@ -226,6 +226,7 @@ void Schedule::close_gradients(Turn const& turn) {
 void Schedule::end_pass() {
   if (reduces_) {
     reduce(buckets_.finish());
+    manager_->gradients.end_pass();
   }
 }
 
@@ -238,20 +239,19 @@ void Schedule::update() {
   // Replicas are as far apart as ranks can be: what they are handed goes in transactions that are worth it.
   std::int64_t const most = manager_->parameters.publishes_to_replicas() ? bucket_count_ : 0;
   std::int64_t count = 0;
-  auto const completion = layout_->completion_order();
-  for (auto flat = completion.rbegin(); flat != completion.rend(); ++flat) {
-    if (layout_->flats()[*flat].persistent) {
-      manager_->optimizer.update(*flat);
-      persistent_.push_back(*flat);
+  for (auto const flat : layout_->update_order()) {
+    if (layout_->flats()[flat].persistent) {
+      manager_->optimizer.update(flat);
+      persistent_.push_back(flat);
       continue;
     }
-    auto const more = layout_->flats()[*flat].trainable.padded_count;
+    auto const more = layout_->flats()[flat].trainable.padded_count;
     if (count > most - more) {
       publish();
       count = 0;
     }
-    manager_->optimizer.update(*flat);
-    updated_.push_back(*flat);
+    manager_->optimizer.update(flat);
+    updated_.push_back(flat);
     count += more;
   }
   publish();

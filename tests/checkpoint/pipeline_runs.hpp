@@ -32,7 +32,7 @@ inline Config config_of(Types const& types, Shape const& shape,
                         char const* optimizer = R"("type": "AdamW", "params": {"lr": 0.01, "weight_decay": 0.1})") {
   auto const schedule = schedule_of(shape.stages, shape.zero);
   auto const more = fmt::format(
-      R"(, "same_bits_at_any_ranks": {}, "mesh": {{"pipeline": {}}}, "pipeline": {{"schedule": "{}", "chunks": {}}})",
+      R"(, "tied_gradients": "apart", "same_bits_at_any_ranks": {}, "mesh": {{"pipeline": {}}}, "pipeline": {{"schedule": "{}", "chunks": {}}})",
       types.keys != bf16_masters_and_moments.keys, shape.stages, schedule, schedule == "interleaved_1f1b" ? 2 : 1);
   return Config::from_json(
       file(types, shape.zero, 8 / shape.data, "every_micro_step", movements[shape.zero], more, optimizer));
@@ -51,7 +51,7 @@ inline Trained train_chain(Job& job, Config const& config, Shape const& shape, C
   with_precision(config, [&]<class P>(P) {
     using T = typename P::Compute;
     using G = typename P::Gradient;
-    Chain const chain;
+    Chain const chain{run.options.ties};
     std::optional<Mesh> mesh;
     if (shape.on_mesh()) {
       mesh.emplace(job, config);

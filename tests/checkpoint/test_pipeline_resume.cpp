@@ -32,9 +32,10 @@ ChainEnd end_of(Trained trained, std::filesystem::path const& folder) {
   return {bits_of(trained), states_in(folder / fmt::format("step_{:08}", steps_of_chains))};
 }
 
-ChainRun saving_chain(std::filesystem::path const& folder, int at, int last, int overflow_at = 0) {
+ChainRun saving_chain(std::filesystem::path const& folder, int at, int last, ChainOptions const& options) {
   ChainRun run;
-  run.options = {.steps = last, .overflow_at_step = overflow_at};
+  run.options = options;
+  run.options.steps = last;
   run.after_step = [=](AnyEngine& engine, int step) {
     if (step == at) {
       engine.save(folder).wait();
@@ -43,18 +44,18 @@ ChainRun saving_chain(std::filesystem::path const& folder, int at, int last, int
   return run;
 }
 
-ChainEnd never_stopped(Config const& config, Shape const& shape, int overflow_at = 0) {
+ChainEnd never_stopped(Config const& config, Shape const& shape, ChainOptions const& options = {}) {
   Folder const folder;
-  auto const run = saving_chain(folder.path(), steps_of_chains, steps_of_chains, overflow_at);
+  auto const run = saving_chain(folder.path(), steps_of_chains, steps_of_chains, options);
   return end_of(train_chains(config, shape, run), folder.path());
 }
 
 /// Saved after step `saved_at` on one shape, restored on another one.
 ChainEnd cut_in_two(Config const& saved, Shape const& on, Config const& restored, Shape const& then,
-                    int overflow_at = 0) {
+                    ChainOptions const& options = {}) {
   Folder const folder;
-  train_chains(saved, on, saving_chain(folder.path(), saved_at, saved_at, overflow_at));
-  auto run = saving_chain(folder.path(), steps_of_chains, steps_of_chains, overflow_at);
+  train_chains(saved, on, saving_chain(folder.path(), saved_at, saved_at, options));
+  auto run = saving_chain(folder.path(), steps_of_chains, steps_of_chains, options);
   run.begin = [&](AnyEngine& engine) { return static_cast<int>(engine.restore_latest(folder.path())->step); };
   return end_of(train_chains(restored, then, run), folder.path());
 }
@@ -65,8 +66,9 @@ constexpr std::pair<int, int> grids[] = {{1, 1}, {1, 2}, {2, 1}, {2, 2}, {4, 1},
 
 TEST_CASE("a pipeline that was saved goes on in any other, at any stage of ZeRO, and without a mesh") {
   auto const types = GENERATE(fp32_types, bf16_types);
-  auto const base = never_stopped(config_of(types, {}), {});
-  REQUIRE(base.states.contains("exp_avg_sq/layer5.w"));
+  ChainOptions const options{.ties = GENERATE(Chain::Ties::near, Chain::Ties::across)};
+  auto const base = never_stopped(config_of(types, {}), {}, options);
+  REQUIRE(base.states.contains(options.ties == Chain::Ties::near ? "exp_avg_sq/layer5.w" : "exp_avg_sq/layer0.w"));
   REQUIRE(base.states.contains("frozen/layer1.b"));
   for (auto const& [stages, data] : grids) {
     for (auto const& [other_stages, other_data] : grids) {
@@ -78,7 +80,7 @@ TEST_CASE("a pipeline that was saved goes on in any other, at any stage of ZeRO,
         Shape const on{stages, data, zero};
         Shape const then{other_stages, other_data, (3 * zero + stages + other_data) % 4};
         INFO(fmt::format("{}, saved by {}, restored by {}", types.name, on.text(), then.text()));
-        CHECK(cut_in_two(config_of(types, on), on, config_of(types, then), then) == base);
+        CHECK(cut_in_two(config_of(types, on), on, config_of(types, then), then, options) == base);
       }
     }
   }
@@ -87,11 +89,12 @@ TEST_CASE("a pipeline that was saved goes on in any other, at any stage of ZeRO,
 TEST_CASE("a pipeline goes on in the middle of what a loss scale has seen") {
   for (int const overflow : {3, 4}) {
     INFO("overflow in step " << overflow);
+    ChainOptions const options{.overflow_at_step = overflow, .ties = Chain::Ties::across};
     Shape const on{2, 2, 1};
     Shape const then{4, 1, 3};
-    auto const base = never_stopped(config_of(fp16_types, {}), {}, overflow);
-    CHECK(cut_in_two(config_of(fp16_types, on), on, config_of(fp16_types, then), then, overflow) == base);
-    CHECK(cut_in_two(config_of(fp16_types, {}), {}, config_of(fp16_types, on), on, overflow) == base);
+    auto const base = never_stopped(config_of(fp16_types, {}), {}, options);
+    CHECK(cut_in_two(config_of(fp16_types, on), on, config_of(fp16_types, then), then, options) == base);
+    CHECK(cut_in_two(config_of(fp16_types, {}), {}, config_of(fp16_types, on), on, options) == base);
   }
 }
 

@@ -284,6 +284,17 @@ TEST_CASE("Groups are what the keys of DeepSpeed's or zeroth.group_size say, and
   CHECK_FALSE(sums.cut_parameters);
 }
 
+TEST_CASE("Gradients of ties are summed apart in a pipeline, and together elsewhere, unless the file says so") {
+  auto const ties = [](char const* members) {
+    return settings_of(fmt::format(R"("zeroth": {{{}}})", members), 1).pipeline.tied_gradients;
+  };
+  CHECK(ties("") == TiedGradients::together);
+  CHECK(ties(R"("mesh": {"pipeline": 1})") == TiedGradients::together);
+  CHECK(ties(R"("mesh": {"pipeline": 2})") == TiedGradients::apart);
+  CHECK(ties(R"("tied_gradients": "apart")") == TiedGradients::apart);
+  CHECK(ties(R"("mesh": {"pipeline": 2}, "tied_gradients": "together")") == TiedGradients::together);
+}
+
 TEST_CASE("A pipeline's schedule, chunks and partition are what the file says, and fit together") {
   auto const pipeline = [](char const* members) {
     return settings_of(fmt::format(R"("gradient_accumulation_steps": 4, "zeroth": {{{}}})", members), 1).pipeline;

@@ -140,14 +140,15 @@ TEST_CASE("train_gpt gives the same numbers at every stage, kept or recomputed")
 
 TEST_CASE("train_gpt trains in a pipeline what it trains without one") {
   auto const* const more = GENERATE("", R"(, "bf16": {"enabled": true})");
-  INFO(more);
+  auto const* const head = GENERATE("--untied-head", "--set zeroth.tied_gradients=apart");
+  INFO(more << ' ' << head);
   Place const place;
   auto const numbers = [&](int ranks, int stages, std::string const& options) {
     place.write("stage.json", stage_file(2, more));
-    auto const result = run(place.command(fmt::format(
-        "--layers 3 --heads 2 --channels 16 --context 12 --untied-head --steps 3 --report report --ranks {} "
-        "--set zeroth.mesh.pipeline={} {}",
-        ranks, stages, options)));
+    auto const result = run(place.command(
+        fmt::format("--layers 3 --heads 2 --channels 16 --context 12 --steps 3 --report report --ranks {} "
+                    "--set zeroth.mesh.pipeline={} {} {}",
+                    ranks, stages, head, options)));
     INFO(result.output);
     REQUIRE(result.ending.status == 0);
     auto const report = place.report();
@@ -232,7 +233,7 @@ TEST_CASE("train_gpt says why a pipeline cannot be") {
     std::string options, said;
   };
   for (auto const& [options, said] :
-       {Row{"--ranks 2 --set zeroth.mesh.pipeline=2",
+       {Row{"--ranks 2 --set zeroth.mesh.pipeline=2 --set zeroth.tied_gradients=together",
             "parameter \"transformer.wte.weight\" is of unit \"embedding\" in "
             "stage 0 of the pipeline, and tied by unit \"head\""},
         Row{"--ranks 3 --untied-head --set zeroth.mesh.pipeline=2",
@@ -251,7 +252,7 @@ TEST_CASE("the file of a pipeline in configs/ trains") {
   Place const place;
   auto const file = std::filesystem::path{ZEROTH_SOURCE_DIR} / "configs/pipeline.json";
   place.write("stage.json", read_all(file));
-  auto const result = run(place.command(small + "--untied-head --ranks 4 --steps 30 --report report"));
+  auto const result = run(place.command(small + "--ranks 4 --steps 30 --report report"));
   INFO(result.output);
   REQUIRE(result.ending.status == 0);
   auto const steps = steps_of(place.report());

@@ -49,6 +49,7 @@ Choice draw_resumed(std::uint64_t seed, Choice const& before) {
   if (before.is_plain("zeroth.reduce_gradients") && !before.is_plain("gradient_accumulation_steps")) {
     choice.set("zeroth.reduce_gradients", default_reduction(before));
   }
+  choice.set("zeroth.tied_gradients", ties_of(before));
   Random random{seed, "resumed pipeline"};  // seldom another one by what draw_values() does
   constexpr std::string_view pipelines[] = {"-", "1", "2", "3"};
   choice.set("zeroth.mesh.pipeline", takes_pipelines(before) ? random.among(pipelines) : "-");
@@ -86,8 +87,9 @@ std::size_t chunks_of(Choice const& choice) {
   return static_cast<std::size_t>(stages_of(choice)) * (several ? 2 : 1);
 }
 
-/// Says where `chunks` may begin, and leaves ties only where none begins between the units of a parameter.
-void divide(std::vector<DrawnUnit>& units, std::uint64_t seed, std::size_t chunks) {
+/// Says where `chunks` may begin. Where ties are summed together, leaves them only where none begins between the units
+/// of a parameter.
+void divide(std::vector<DrawnUnit>& units, std::uint64_t seed, std::size_t chunks, bool ties_apart) {
   Random random{seed, "messages"};
   constexpr int sizes[] = {6, 7, 64, 301};
   std::size_t begins = units.size();
@@ -108,6 +110,9 @@ void divide(std::vector<DrawnUnit>& units, std::uint64_t seed, std::size_t chunk
   }
   for (std::size_t u = 1; u < units.size(); ++u) {
     std::erase_if(units[u].tied, [&](std::string const& name) {
+      if (ties_apart) {
+        return false;
+      }
       auto const owner = std::ranges::find_if(units, [&](DrawnUnit const& unit) {
         return std::ranges::find(unit.params, name, &DrawnParam::name) != unit.params.end();
       });
@@ -218,7 +223,7 @@ Drawn draw(std::uint64_t seed, Given const& given) {
   auto const chunks = std::max(chunks_of(drawn.choice), chunks_of(drawn.resumed));
   drawn.units = draw_units(seed, drawn.choice, chunks);
   if (is_of_pipeline(drawn.choice) || is_of_pipeline(drawn.resumed)) {
-    divide(drawn.units, seed, chunks);
+    divide(drawn.units, seed, chunks, ties_of(drawn.choice) == "apart");
   }
   Random random{seed, "steps"};
   drawn.steps = 2 + static_cast<int>(random.below(4));

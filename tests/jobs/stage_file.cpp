@@ -59,6 +59,13 @@ void add_reduction(json& file, Choice const& choice, bool reference) {
   }
 }
 
+/// Likewise, since it follows the pipeline.
+void add_ties(json& file, Choice const& choice, bool reference) {
+  if (reference || !choice.is_plain("zeroth.tied_gradients")) {
+    file["zeroth"]["tied_gradients"] = ties_of(choice);
+  }
+}
+
 void add_groups(json& file, Choice const& choice, bool reference) {
   auto const kind = std::string{choice["groups"]};
   int const size = group_size(choice);
@@ -148,6 +155,7 @@ json common(Choice const& choice, std::filesystem::path const& folder, bool refe
   file["zeroth"]["timeout_ms"] = sanitized ? 120'000 : 40'000;
   file["zeroth"]["flight_recorder"] = folder.string();
   add_reduction(file, choice, reference);
+  add_ties(file, choice, reference);
   add_groups(file, choice, reference);
   return file;
 }
@@ -167,6 +175,12 @@ std::string_view default_reduction(Choice const& choice) {
   auto const stage = choice["zero_optimization.stage"];
   bool const once = (stage == "0" || stage == "1") && !choice.is("zeroth.same_bits_at_any_ranks", "true");
   return once ? "last_micro_step" : "every_micro_step";
+}
+
+std::string_view ties_of(Choice const& choice) {
+  return !choice.is_plain("zeroth.tied_gradients") ? choice["zeroth.tied_gradients"]
+         : stages_of(choice) > 1                   ? "apart"
+                                                   : "together";
 }
 
 bool is_noted(json file) {

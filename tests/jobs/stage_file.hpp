@@ -13,6 +13,8 @@ namespace zeroth::testing::jobs {
 [[nodiscard]] int other_ranks(Choice const& choice);
 /// The value of zeroth.reduce_gradients that a file without the key gets.
 [[nodiscard]] std::string_view default_reduction(Choice const& choice);
+/// The value of zeroth.tied_gradients that a file has, or gets without the key.
+[[nodiscard]] std::string_view ties_of(Choice const& choice);
 /// The stage file of `choice`. Files that its job writes are in `folder`.
 [[nodiscard]] nlohmann::json stage_file(Choice const& choice, std::filesystem::path const& folder);
 /// Stage 0 in memory, with all that decides bits.

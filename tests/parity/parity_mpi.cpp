@@ -58,19 +58,20 @@ TEST_CASE("processes in a pipeline train what threads without one do, at every s
     int world = 0;
     int stages = 1;
     Trained trained;
+    ChainOptions const options{.ties = stage % 2 == 0 ? Chain::Ties::near : Chain::Ties::across};
     auto const text = [&](int of) {
       return file(bf16_types, stage, 4, "every_micro_step", movements[stage],
-                  fmt::format(R"(, "mesh": {{"pipeline": {}}})", of));
+                  fmt::format(R"(, "tied_gradients": "apart", "mesh": {{"pipeline": {}}})", of));
     };
     int const status = launch({.transport = process_transport()}, [&](Job& job) {
       world = job.world();
       stages = world % 2 == 0 ? 2 : world;
-      trained = train_chain(job, Config::from_json(text(stages)), {}, true);
+      trained = train_chain(job, Config::from_json(text(stages)), options, true);
     });
     REQUIRE(status == 0);
     std::vector<Trained> threads(static_cast<std::size_t>(world / stages));
     auto const outcome = run_job(world / stages, [&](Job& job) {
-      threads[static_cast<std::size_t>(job.rank())] = train_chain(job, Config::from_json(text(1)), {}, false);
+      threads[static_cast<std::size_t>(job.rank())] = train_chain(job, Config::from_json(text(1)), options, false);
     });
     REQUIRE(messages_of(outcome) == "");
     REQUIRE(trained.reports.size() == 4);
@@ -127,7 +128,7 @@ std::vector<float> answers_of(Job& job, Config const& config) {
 TEST_CASE("processes in a pipeline evaluate, and know norms, as threads in one stage do") {
   auto const config = [](int stages) {
     return Config::from_json(file(bf16_types, 3, 4, "every_micro_step", movements[3],
-                                  fmt::format(R"(, "mesh": {{"pipeline": {}}})", stages)));
+                                  fmt::format(R"(, "tied_gradients": "apart", "mesh": {{"pipeline": {}}})", stages)));
   };
   int data = 1;
   std::vector<float> said;

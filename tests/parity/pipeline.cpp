@@ -26,8 +26,8 @@ constexpr Types types_of_pipelines[] = {fp32_types, bf16_types, fp16_types, bf16
 
 /// What a file says of a pipeline: the schedule, and the chunks of those that have several.
 std::string pipeline_of(int stages, std::string const& schedule, int chunks) {
-  return fmt::format(R"(, "mesh": {{"pipeline": {}}}, "pipeline": {{"schedule": "{}"{}}})", stages, schedule,
-                     schedule == "interleaved_1f1b" ? fmt::format(R"(, "chunks": {})", chunks) : "");
+  return fmt::format(R"(, "tied_gradients": "apart", "mesh": {{"pipeline": {}}}, "pipeline": {{"schedule": "{}"{}}})",
+                     stages, schedule, schedule == "interleaved_1f1b" ? fmt::format(R"(, "chunks": {})", chunks) : "");
 }
 
 std::string file_of(Types const& types, int stage, int stages, std::string const& schedule,
@@ -35,8 +35,8 @@ std::string file_of(Types const& types, int stage, int stages, std::string const
   return file(types, stage, micro_steps, reduce, movements[stage], pipeline_of(stages, schedule, 2) + more);
 }
 
-ChainOptions options_of(Types const& types) {
-  return {.steps = 4, .overflow_at_step = types.keys == fp16_types.keys ? 2 : 0};
+ChainOptions options_of(Types const& types, Chain::Ties ties) {
+  return {.steps = 4, .overflow_at_step = types.keys == fp16_types.keys ? 2 : 0, .ties = ties};
 }
 
 /// On every rank.
@@ -57,7 +57,8 @@ std::vector<Trained> train_on(int world, std::string const& text, ChainOptions c
 
 TEST_CASE("a pipeline trains what one stage does, by every schedule, stage of ZeRO and dtype") {
   auto const types = GENERATE(from_range(std::begin(types_of_pipelines), std::end(types_of_pipelines)));
-  auto const options = options_of(types);
+  auto const ties = GENERATE(Chain::Ties::near, Chain::Ties::across);
+  auto const options = options_of(types, ties);
   auto const base = train_on(data, file_of(types, 0, 1, "1f1b"), options, false).front();
   REQUIRE(base.reports.size() == 4);
   REQUIRE(base.reports[1].skipped == (options.overflow_at_step == 2));
@@ -72,7 +73,8 @@ TEST_CASE("a pipeline trains what one stage does, by every schedule, stage of Ze
         if (sample.leaves_out()) {
           continue;
         }
-        INFO(fmt::format("{}, {} stages, {}, ZeRO {}", types.name, stages, schedule, stage));
+        INFO(fmt::format("{}, ties {}, {} stages, {}, ZeRO {}", types.name,
+                         ties == Chain::Ties::near ? "near" : "across", stages, schedule, stage));
         auto const poison = stage == 3 || stages == 2 ? R"(, "poison": true, "check": true)" : "";
         auto const text = file_of(types, stage, stages, schedule, poison);
         REQUIRE(bits_of(train_on(data * stages, text, options, true).front()) == bits_of(base));
@@ -184,7 +186,7 @@ TEST_CASE("random pipelines train what one stage does") {
                   pipeline_of(count, schedule, chunks) + (count == 1 ? "" : checks));
     };
     INFO(fmt::format("{}, {} stages of {} ranks:\n{}", types.name, stages, ranks, text(stages)));
-    auto const options = options_of(types);
+    auto const options = options_of(types, one_of(Chain::Ties::near, Chain::Ties::across));
     auto const base = train_on(ranks, text(1), options, false).front();
     REQUIRE(bits_of(train_on(ranks * stages, text(stages), options, true).front()) == bits_of(base));
   }

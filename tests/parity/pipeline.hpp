@@ -19,37 +19,73 @@ namespace zeroth::testing {
 
 /// Layers of several sizes, whose parameters were not made in the order of units; one is frozen, two are tied.
 struct Chain {
+  /// Where units that share a parameter are.
+  enum class Ties : bool {
+    near,   ///< Next to each other.
+    across  ///< As far from each other as can be: a weight of three units, a bias of two, a frozen one of two.
+  };
   struct Layer {
     Unit unit;
     std::int64_t in, out;
     std::optional<Param<2>> weight;
     std::optional<Param<1>> bias;
+    bool trains_bias = true;
   };
   Model model{5};
   std::vector<Layer> layers;
 
-  Chain() {
-    std::vector<std::int64_t> const widths{12, 20, 9, 16, 11, 12, 12};
+  explicit Chain(Ties ties = Ties::near) { ties == Ties::near ? tie_near() : tie_across(); }
+  static std::string name_of(Layer const& layer) { return "layer" + std::to_string(layer.unit.index()); }
+
+ private:
+  void tie_near() {
+    add_layers({12, 20, 9, 16, 11, 12, 12});
+    for (auto& layer : layers) {
+      layer.trains_bias = layer.unit.index() != 1;
+      add_bias(layer);
+    }
+    for (auto at = layers.rbegin(); at != layers.rend(); ++at) {
+      if (at->unit.index() != 5) {
+        add_weight(*at, 0.4F);
+      }
+    }
+    auto const tied = model.unit("tied", {.input_per_sample = 12});  // with its own unit's bias, and that of layer 5
+    add_weight(layers.back(), 0.3F);
+    model.tie(tied, *layers.back().weight);
+    layers.push_back({tied, 12, 12, layers.back().weight, model.param(tied, "tied.b", {12}, Constant{0})});
+  }
+  void tie_across() {
+    add_layers({12, 12, 12, 16, 11, 12, 12, 12});
+    layers[1].trains_bias = layers[5].trains_bias = false;
+    for (auto const index : {4U, 1U, 0U, 2U, 3U}) {
+      add_bias(layers[index]);
+    }
+    for (auto const index : {3U, 1U, 0U, 2U, 4U}) {
+      add_weight(layers[index], 0.4F);
+    }
+    share(5, layers[0].weight, layers[1].bias);
+    share(6, layers[0].weight, layers[4].bias);
+  }
+  void add_layers(std::vector<std::int64_t> const& widths) {
     for (std::size_t i = 0; i + 1 < widths.size(); ++i) {
       auto const name = "layer" + std::to_string(i);
       layers.push_back({model.unit(name, {.input_per_sample = widths[i]}), widths[i], widths[i + 1], {}, {}});
     }
-    for (auto& layer : layers) {
-      layer.bias = model.param(layer.unit, name_of(layer) + ".b", {layer.out}, Uniform{-0.1F, 0.1F},
-                               {.trainable = layer.unit.index() != 1});
-    }
-    for (auto at = layers.rbegin(); at != layers.rend(); ++at) {
-      auto& layer = *at;
-      if (layer.unit.index() != 5) {
-        layer.weight = model.param(layer.unit, name_of(layer) + ".w", {layer.in, layer.out}, Normal{0.4F});
-      }
-    }
-    auto const tied = model.unit("tied", {.input_per_sample = 12});  // with its own unit's bias, and that of layer 5
-    layers.back().weight = model.param(layers.back().unit, "layer5.w", {12, 12}, Normal{0.3F});
-    model.tie(tied, *layers.back().weight);
-    layers.push_back({tied, 12, 12, layers.back().weight, model.param(tied, "tied.b", {12}, Constant{0})});
   }
-  static std::string name_of(Layer const& layer) { return "layer" + std::to_string(layer.unit.index()); }
+  void add_bias(Layer& layer) {
+    layer.bias = model.param(layer.unit, name_of(layer) + ".b", {layer.out}, Uniform{-0.1F, 0.1F},
+                             {.trainable = layer.trains_bias});
+  }
+  void add_weight(Layer& layer, float deviation) {
+    layer.weight = model.param(layer.unit, name_of(layer) + ".w", {layer.in, layer.out}, Normal{deviation});
+  }
+  void share(std::size_t index, std::optional<Param<2>> const& weight, std::optional<Param<1>> const& bias) {
+    auto& layer = layers[index];
+    layer.weight = weight;
+    layer.bias = bias;
+    model.tie(layer.unit, *weight);
+    model.tie(layer.unit, *bias);
+  }
 };
 
 /// Rows of a batch.
@@ -139,7 +175,7 @@ void add_weight_gradients(Chain::Layer const& layer, Guard const& guard, Rows co
     }
   }
   add(guard.grad(*layer.weight), dw);
-  if (layer.unit.index() != 1) {
+  if (layer.trains_bias) {
     add(guard.grad(*layer.bias), db);
   }
 }
@@ -193,6 +229,7 @@ struct ChainOptions {
   int steps = 4;
   int overflow_at_step = 0;              ///< The loss's slope is infinite at the last place of this step.
   std::function<void()> in_action = {};  ///< Called while an action is open, ahead of its math.
+  Chain::Ties ties = Chain::Ties::near;
 };
 
 /// Of one step: what its last micro-step's slope is multiplied by.
@@ -313,7 +350,7 @@ inline Trained train_chain(Job& job, Config const& config, ChainOptions const& o
   with_precision(config, [&]<class P>(P) {
     using T = typename P::Compute;
     using G = typename P::Gradient;
-    Chain const chain;
+    Chain const chain{options.ties};
     std::optional<Mesh> mesh;
     if (on_mesh) {
       mesh.emplace(job, config);

@@ -24,21 +24,22 @@ Config config_of_calls(Types const& types, int stage, int stages, std::string co
   return Config::from_json(file(
       types, stage, 4, "every_micro_step", movements[stage],
       fmt::format(
-          R"(, "mesh": {{"pipeline": {}}}, "pipeline": {{"schedule": "{}", "chunks": {}}}, "check": true, "poison": {})",
+          R"(, "tied_gradients": "apart", "mesh": {{"pipeline": {}}}, "pipeline": {{"schedule": "{}", "chunks": {}}},
+             "check": true, "poison": {})",
           stages, schedule, schedule == "interleaved_1f1b" ? 2 : 1, stages == 2)));
 }
 
 /// What ranks of a mesh say, each with what `ask(engine, chain, step)` adds between steps: `before` the first action of
 /// the step, and behind its last one.
 template <class F>
-std::vector<Trained> ask_all(Config const& config, F const& ask) {
+std::vector<Trained> ask_all(Config const& config, F const& ask, Chain::Ties ties = Chain::Ties::near) {
   auto const world = ranks_of_a_stage * config.pipeline().stages;
   std::vector<Trained> all(static_cast<std::size_t>(world));
   auto const outcome = run_job(world, [&](Job& job) {
     with_precision(config, [&]<class P>(P) {
       using T = typename P::Compute;
       using G = typename P::Gradient;
-      Chain const chain;
+      Chain const chain{ties};
       Mesh mesh{job, config};
       Engine<T, G> engine{mesh, chain.model, config};
       std::vector<StepReport> reports;
@@ -126,6 +127,7 @@ TEST_CASE("an evaluation that is left between the chunks of a pass ends the job 
 
 TEST_CASE("norms of a pipeline's gradients are those of one stage, whatever stage has them") {
   auto const types = GENERATE(fp32_types, bf16_types, fp16_types);
+  auto const ties = GENERATE(Chain::Ties::near, Chain::Ties::across);
   auto const norms = [](auto& engine, Chain const& chain, std::vector<float>& said, int, bool before) {
     if (!before) {
       said.push_back(engine.gradient_norm());
@@ -134,7 +136,7 @@ TEST_CASE("norms of a pipeline's gradients are those of one stage, whatever stag
       }
     }
   };
-  auto const base = ask_all(config_of_calls(types, 0, 1), norms).front();
+  auto const base = ask_all(config_of_calls(types, 0, 1), norms, ties).front();
   REQUIRE(base.evaluations.size() == 4 * (1 + 7));
   REQUIRE(base.evaluations[0] == base.reports[0].grad_norm);
   REQUIRE(base.evaluations[1] > 0);
@@ -142,20 +144,24 @@ TEST_CASE("norms of a pipeline's gradients are those of one stage, whatever stag
     for (int stage = 0; stage <= 3; ++stage) {
       INFO(fmt::format("{}, {} stages, ZeRO {}", types.name, stages, stage));
       auto const config = config_of_calls(types, stage, stages, schedule_of(stages, stage));
-      CHECK(bits_of(ask_all(config, norms).front()) == bits_of(base));
+      CHECK(bits_of(ask_all(config, norms, ties).front()) == bits_of(base));
     }
   }
 }
 
 TEST_CASE("weight files of a pipeline are those of one stage, byte for byte, and are read by any other") {
   auto const types = GENERATE(fp32_types, bf16_types, bf16_masters);
+  auto const ties = GENERATE(Chain::Ties::near, Chain::Ties::across);
   Folder const folder;
   auto const saved = [&](Config const& config, std::string const& name) {
-    ask_all(config, [&](auto& engine, Chain const&, std::vector<float>&, int step, bool before) {
-      if (step == 3 && before) {
-        engine.save_weights(folder / name);
-      }
-    });
+    ask_all(
+        config,
+        [&](auto& engine, Chain const&, std::vector<float>&, int step, bool before) {
+          if (step == 3 && before) {
+            engine.save_weights(folder / name);
+          }
+        },
+        ties);
     return read_file(folder / name);
   };
   auto const base = saved(config_of_calls(types, 0, 1), "base");
@@ -166,7 +172,7 @@ TEST_CASE("weight files of a pipeline are those of one stage, byte for byte, and
       said.push_back(evaluate(engine, chain, 1));
     }
   };
-  auto const trained = bits_of(ask_all(config_of_calls(types, 0, 1), loads).front());
+  auto const trained = bits_of(ask_all(config_of_calls(types, 0, 1), loads, ties).front());
   for (int const stages : {2, 4}) {
     for (int stage = 0; stage <= 3; ++stage) {
       static Sample sample{3};
@@ -176,7 +182,7 @@ TEST_CASE("weight files of a pipeline are those of one stage, byte for byte, and
       INFO(fmt::format("{}, {} stages, ZeRO {}", types.name, stages, stage));
       auto const config = config_of_calls(types, stage, stages, schedule_of(stages, stage));
       CHECK(saved(config, "other") == base);
-      CHECK(bits_of(ask_all(config, loads).front()) == trained);
+      CHECK(bits_of(ask_all(config, loads, ties).front()) == trained);
     }
   }
 }

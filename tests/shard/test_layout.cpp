@@ -203,6 +203,62 @@ TEST_CASE("gradients complete from the last first use to the first") {
   });
 }
 
+TEST_CASE("uses that are summed apart have gradients of their own, cut as the parameter is") {
+  int divided = 0;
+  for_every_layout([&](Description const& d, Layout const& together) {
+    Layout const apart{d, together.world(), {}, TiedGradients::apart};
+    auto const names = [](Layout const& layout) {
+      std::vector<std::string> all;
+      for (auto const flat : layout.update_order()) {
+        all.push_back(fmt::format("{} {}", layout.flats()[flat].name, layout.flats()[flat].trainable.shard_count));
+      }
+      return all;
+    };
+    CHECK(names(apart) == names(together));
+    CHECK(together.ties().empty());
+    CHECK(together.gradient_count() == d.params.size());
+    std::set<shard::GradientId> gradients;
+    std::size_t contributions = 0;
+    bool good = true;
+    auto const see = [&](UnitId unit, ParamId param) {
+      if (d.params[param].options.trainable) {
+        auto const at = apart.gradient(unit, param);
+        auto const& placed = apart.flats()[at.flat].gradients().params;
+        auto const of = std::ranges::find(placed, at.gradient, &shard::Placed::gradient);
+        good = good && of != placed.end() && of->param == param && of->offset == at.in_part &&
+               apart.flats()[at.flat].writers == std::vector{unit};
+        gradients.insert(at.gradient);
+        ++contributions;
+      }
+    };
+    for (auto const unit : d.units.ids()) {
+      std::ranges::for_each(d.units[unit].params, [&](ParamId param) { see(unit, param); });
+      std::ranges::for_each(d.units[unit].ties, [&](ParamId param) { see(unit, param); });
+    }
+    CHECK(good);
+    CHECK(gradients.size() == contributions);
+    for (auto const& tie : apart.ties()) {
+      auto const& part = apart.flats()[tie.flat].trainable;
+      good = good && tie.stages == std::vector{0} && tie.uses.front().flat == tie.flat &&
+             tie.uses.size() == apart.flats()[tie.flat].users.size();
+      for (std::size_t use = 0; use < tie.uses.size(); ++use) {
+        auto const& flat = apart.flats()[tie.uses[use].flat];
+        good = good && flat.writers == std::vector{apart.flats()[tie.flat].users[use]} &&
+               flat.gradients().shard_count == part.shard_count && flat.gradients().padding == part.padding;
+        divided += use > 0 ? 1 : 0;
+      }
+    }
+    CHECK(good);
+    auto const order = apart.completion_order();
+    CHECK(std::ranges::is_sorted(order, std::ranges::greater{},
+                                 [&](shard::FlatId flat) { return apart.flats()[flat].writers.front(); }));
+    CHECK(std::ranges::count_if(apart.flats(), [](FlatUnit const& flat) {
+            return flat.gradients().padded_count > 0;
+          }) == std::ssize(order));
+  });
+  CHECK(divided > 100);
+}
+
 TEST_CASE("segments of all slices are the parameters' elements, once, with their factors") {
   for_every_layout([](Description const& d, Layout const& layout) {
     bool good = true;

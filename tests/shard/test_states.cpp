@@ -84,7 +84,8 @@ struct Rank {
                 .gather = shard::Ranks{gather.get()},
                 .reduce = shard::Ranks{reduce.get()},
                 .model = &model.description(),
-                .layout = &layout},
+                .layout = &layout,
+                .ties = {}},
                request(placements, change)} {}
 
   shard::PlanRequest request(Placements const& placements, Change const& change) const {
@@ -308,7 +309,7 @@ TEST_CASE("gradients: contributions add up, what had none is zero, ranks' are su
     }
     auto const mine = static_cast<float>(rank.reduce->rank() + 1);
     for (float const expected_beta : {0.0F, 1.0F}) {
-      auto const [data, beta] = gradients.contribute(used);
+      auto const [data, beta] = gradients.contribute(UnitId{2}, used);
       if (beta != expected_beta) {
         return fmt::format("beta is {} where it should be {}", beta, expected_beta);
       }
@@ -329,7 +330,7 @@ TEST_CASE("gradients: contributions add up, what had none is zero, ranks' are su
         return fmt::format("element {} is {}", i, sums[static_cast<std::size_t>(i - own.begin)]);
       }
     }
-    if (!gradients.begin(flat) || gradients.contribute(used).beta != 0) {
+    if (!gradients.begin(flat) || gradients.contribute(UnitId{2}, used).beta != 0) {
       return "after a reduction contributions do not begin again";
     }
     return gradients.reduced_bytes().all == part.padded_count * bytes_of(Dtype::fp32) ? "" : "counted wrongly";

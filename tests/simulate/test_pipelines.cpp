@@ -113,7 +113,7 @@ TEST_CASE("Messages cost latency and bytes over the link between the nodes of bo
 }
 
 TEST_CASE("Ranks of a simulated pipeline hold what is planned, and stand for all of their stage") {
-  testing::Chain const chain;
+  testing::Chain const chain{GENERATE(testing::Chain::Ties::near, testing::Chain::Ties::across)};
   std::vector<UnitWork> const work(chain.layers.size(), {.forward_flops = 1e5, .backward_flops = 2e5});
   for (int const stages : {2, 3}) {
     for (auto const* const schedule : {"gpipe", "1f1b", "interleaved_1f1b", "zb_h1"}) {
@@ -147,7 +147,8 @@ TEST_CASE("Ranks of a simulated pipeline hold what is planned, and stand for all
 }
 
 TEST_CASE("A simulated pipeline moves what a real one moves") {
-  testing::Chain const chain;
+  auto const ties = GENERATE(testing::Chain::Ties::near, testing::Chain::Ties::across);
+  testing::Chain const chain{ties};
   std::vector<UnitWork> const work(chain.layers.size());
   for (auto const* const schedule : {"gpipe", "1f1b", "interleaved_1f1b", "zb_h1"}) {
     for (int zero = 0; zero <= 3; ++zero) {
@@ -155,7 +156,7 @@ TEST_CASE("A simulated pipeline moves what a real one moves") {
       auto const config = config_of(2, schedule, 4, zero);
       testing::Trained real;
       REQUIRE(testing::messages_of(testing::run_job(4, [&](Job& job) {
-                auto trained = testing::train_chain(job, config, {}, true);
+                auto trained = testing::train_chain(job, config, {.ties = ties}, true);
                 if (job.rank() == 0) {
                   real = std::move(trained);
                 }
@@ -171,7 +172,7 @@ TEST_CASE("A simulated pipeline moves what a real one moves") {
 }
 
 TEST_CASE("What many micro-steps of a pipeline send is counted from few") {
-  testing::Chain const chain;
+  testing::Chain const chain{testing::Chain::Ties::across};
   std::vector<UnitWork> const work(chain.layers.size());
   for (auto const* const schedule : {"gpipe", "1f1b", "interleaved_1f1b", "zb_h1"}) {
     for (int const zero : {1, 2, 3}) {

@@ -30,7 +30,7 @@ void add_model_options(CLI::App& command, ModelRequest& request) {
   command.add_option("--context", request.context, "Tokens of a sequence; needed where the model does not say it")
       ->transform(whole_from(1, longest_context));
   command.add_flag("--untied-head", request.untied_head,
-                   "The head has a matrix of its own, as stages of a pipeline need it, not the token embedding");
+                   "The head has a matrix of its own, and not the token embedding");
   command.add_option("--units", request.units, "Of --parameters [32]")
       ->transform(whole_from(1, largest_unit_count))
       ->needs(parameters);

@@ -156,13 +156,19 @@ inline constexpr PipelineSchedule pipeline_schedules[] = {PipelineSchedule::gpip
                                                           PipelineSchedule::interleaved, PipelineSchedule::zero_bubble};
 /// As stage files have it.
 [[nodiscard]] ZEROTH_EXPORT std::string_view name_of(PipelineSchedule schedule) noexcept;
-/// What a Mesh reads.
+/// How gradients of a parameter that several units use are added up.
+enum class TiedGradients : std::uint8_t {
+  together,  ///< All uses in one memory, as they come.
+  apart      ///< Each unit's uses by themselves, over micro-steps and ranks; then the sums, in the order of units.
+};
+/// What a Mesh reads, and how ties are summed with it or without.
 struct PipelineSettings {
   int stages = 1;                                                          ///< Stages that share the units.
   PipelineSchedule schedule = PipelineSchedule::one_forward_one_backward;  ///< See there.
   int chunks = 1;                                                          ///< Of each stage.
   PipelinePartition partition = PipelinePartition::parameters;             ///< See there.
   std::filesystem::path schedule_file{};                                   ///< Empty but for the schedule `file`.
+  TiedGradients tied_gradients = TiedGradients::together;                  ///< See there.
   /// Chunks of the whole model.
   [[nodiscard]] int all_chunks() const noexcept { return stages == 1 ? 1 : stages * chunks; }
 };

@@ -48,6 +48,17 @@ struct UnitDescription {
   std::vector<ParamId> ties;          ///< Made elsewhere, used here too.
 };
 
+/// A parameter that units of several stages of a pipeline use.
+struct SharedParam {
+  /// A unit that uses it.
+  struct Use {
+    int stage;         ///< Whose unit it is.
+    std::string unit;  ///< Its name.
+  };
+  ParamId param{};        ///< By the stage's own ids.
+  std::vector<Use> uses;  ///< Of all stages, in the order of units. The first one's stage speaks for the parameter.
+};
+
 /// What a stage of a pipeline has of a larger model.
 struct StageDescription {
   int stage = 0;                            ///< Counted from 0.
@@ -55,6 +66,7 @@ struct StageDescription {
   std::vector<std::uint32_t> chunks;        ///< The first unit of each chunk, by the stage's own ids.
   std::int64_t most_input_per_sample = 0;   ///< Elements of a sample that come from the chunk before, at most.
   std::int64_t most_output_per_sample = 0;  ///< Elements of a sample that go to the chunk behind, at most.
+  std::vector<SharedParam> shared;          ///< Parameters of the stage that others have too, ascending.
 };
 
 /// All of a model, or what a stage of a pipeline has of it.

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Gradients of parameters whose uses are summed apart, from one sum for each use to one of all.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "shard/memory.hpp"
+#include "shard/moved_bytes.hpp"
+
+namespace zeroth::shard {
+
+/// Runs on the reduce stream.
+class TiedSums {
+ public:
+  explicit TiedSums(Memory& memory);
+  /// Once every use's gradients of a step are reduced: what the optimizer reads of a tied parameter becomes the sum
+  /// over its uses, added in the order of units: the same bits in all stages that have it. The ranks that have the same
+  /// slice of it in those stages tell each other their uses' sums. Leaves block sums where its squares are counted.
+  void run();
+  /// Bytes that a plan has for sums of other stages.
+  [[nodiscard]] static std::int64_t scratch_bytes(Layout const& layout, PlanRequest const& request) noexcept;
+  /// What all ranks have moved so far.
+  [[nodiscard]] MovedBytes const& moved() const noexcept { return moved_; }
+
+ private:
+  [[nodiscard]] std::byte* sum_of(FlatId flat, std::int64_t first) const noexcept;
+  void find_terms(Tie const& tie, Range piece);
+  void exchange(Tie const& tie, Range piece, comm::Communicator& among);
+  void tell(std::byte const* sum, std::int64_t count, Dtype dtype);
+  void add_up(FlatId flat, Range piece);
+  void leave_block_sums(FlatId flat);
+
+  Memory* memory_;
+  std::int64_t piece_count_;
+  std::vector<std::byte*> terms_;  // of a piece, by use
+  std::vector<comm::Collective> transaction_;
+  MovedBytes moved_;
+};
+
+}  // namespace zeroth::shard
