@@ -48,7 +48,8 @@ class Zeroth:
 
 ZEROTH = {"zeroth gpipe": Zeroth("gpipe"), BASE: Zeroth("1f1b"),
           "zeroth interleaved_1f1b": Zeroth("interleaved_1f1b", chunks=2), "zeroth zb_h1": Zeroth("zb_h1"),
-          "zeroth without": Zeroth("", stages=1), "zeroth 1f1b, ZeRO 1": Zeroth("1f1b", ranks=4, zero=1), "zeroth 1f1b, ZeRO 3": Zeroth("1f1b", ranks=4, zero=3)}
+          "zeroth without": Zeroth("", stages=1), "zeroth 1f1b, ZeRO 1": Zeroth("1f1b", ranks=4, zero=1),
+          "zeroth 1f1b, ZeRO 3": Zeroth("1f1b", ranks=4, zero=3)}
 # Name, over, under; "torch" is the fastest or the leanest of them.
 RATIOS = (("tokens/s over torch's fastest", BASE, "torch"), ("tokens/s over no pipeline", BASE, "zeroth without"),
           ("ZeRO 3 over ZeRO 1 in 1F1B", "zeroth 1f1b, ZeRO 3", "zeroth 1f1b, ZeRO 1"))
@@ -107,7 +108,7 @@ class Benchmark:
                 for number in range(self.options.rounds):
                     for name in names[number % len(names):] + names[:number % len(names)]:
                         self.turn(name, load_name, load, precision, number)
-                self.summarise(load_name, precision)
+                self.record["summary"] += summarise(self.record["runs"], load_name, precision)
                 self.options.out.write_text(text_of(self.record), encoding="utf-8")
 
     def turn(self, name, load_name, load, precision, number):
@@ -124,35 +125,37 @@ class Benchmark:
         print(f"{load_name}, {precision}, round {number}: {name}: {figures['tokens_per_s']:,.0f} tokens/s", file=sys.stderr,
               flush=True)
 
-    def summarise(self, load_name, precision):
-        runs = {}
-        for run in self.record["runs"]:
-            if (run["load"], run["precision"]) == (load_name, precision):
-                runs.setdefault(run["contender"], []).append(run)
-        speed = {name: statistics.median(run["tokens_per_s"] for run in of) for name, of in runs.items()}
-        memory = {name: statistics.median(max(run["peak_bytes"]) for run in of) for name, of in runs.items()}
-        torch = [name for name in runs if name.startswith("torch")]
-        for name in runs:
-            self.record["summary"].append({"load": load_name, "precision": precision, "contender": name,
-                                           "tokens_per_s": speed[name], "peak_bytes": memory[name]})
-        for what, over, under in RATIOS:
-            under = max(torch, key=speed.get, default="") if under == "torch" else under
-            if over in speed and under in speed:
-                self.record["summary"].append({"load": load_name, "precision": precision, "ratio": what, "under": under,
-                                               "value": speed[over] / speed[under]})
-        if torch and BASE in memory:
-            leanest = min(torch, key=memory.get)
-            self.record["summary"].append({"load": load_name, "precision": precision, "ratio": "memory over torch's leanest",
-                                           "under": leanest, "value": memory[BASE] / memory[leanest]})
 
-    def wrong_losses(self):
-        base = {(run["load"], run["precision"]): run["losses"] for run in self.record["runs"] if run["contender"] == BASE}
-        for run in self.record["runs"]:
-            right = base.get((run["load"], run["precision"]), [])
-            far = [step for step, (mine, theirs) in enumerate(zip(run["losses"], right), 1)
-                   if abs(mine - theirs) > LOSS_BOUNDS[run["precision"]] * abs(theirs)]
-            if far:
-                yield f"{run['load']}, {run['precision']}, {run['contender']}: another loss in step {far[0]}"
+def summarise(runs, load_name, precision):
+    """Of one load in one precision: a record for each contender, and one for each ratio."""
+    setting = {"load": load_name, "precision": precision}
+    by_name = {}
+    for run in runs:
+        if (run["load"], run["precision"]) == (load_name, precision):
+            by_name.setdefault(run["contender"], []).append(run)
+    speed = {name: statistics.median(run["tokens_per_s"] for run in of) for name, of in by_name.items()}
+    memory = {name: statistics.median(max(run["peak_bytes"]) for run in of) for name, of in by_name.items()}
+    torch = [name for name in by_name if name.startswith("torch")]
+    summary = [{**setting, "contender": name, "tokens_per_s": speed[name], "peak_bytes": memory[name]} for name in by_name]
+    for what, over, under in RATIOS:
+        under = max(torch, key=speed.get, default="") if under == "torch" else under
+        if over in speed and under in speed:
+            summary.append({**setting, "ratio": what, "under": under, "value": speed[over] / speed[under]})
+    if torch and BASE in memory:
+        leanest = min(torch, key=memory.get)
+        summary.append({**setting, "ratio": "memory over torch's leanest", "under": leanest,
+                        "value": memory[BASE] / memory[leanest]})
+    return summary
+
+
+def wrong_losses(runs):
+    base = {(run["load"], run["precision"]): run["losses"] for run in runs if run["contender"] == BASE}
+    for run in runs:
+        right = base.get((run["load"], run["precision"]), [])
+        far = [step for step, (mine, theirs) in enumerate(zip(run["losses"], right), 1)
+               if not abs(mine - theirs) <= LOSS_BOUNDS[run["precision"]] * abs(theirs)]
+        if far:
+            yield f"{run['load']}, {run['precision']}, {run['contender']}: another loss in step {far[0]}"
 
 
 def lines_of(summary):
@@ -173,7 +176,7 @@ def main():
         benchmark = Benchmark(options, pathlib.Path(name))
         benchmark.run()
     print("\n".join(lines_of(benchmark.record["summary"])))
-    problems = list(benchmark.wrong_losses())
+    problems = list(wrong_losses(benchmark.record["runs"]))
     for problem in problems:
         print(f"FAILED: {problem}")
     return 1 if problems else 0

@@ -57,7 +57,7 @@ class TieCommunicators {
 
   /// Null unless this stage is among several.
   [[nodiscard]] comm::Communicator* over(std::vector<int> const& stages) const noexcept;
-  /// Of each of a layout's ties.
+  /// A communicator for each of a layout's ties; null: this stage alone has the parameter.
   [[nodiscard]] std::vector<comm::Communicator*> of(shard::Layout const& layout) const;
   void set_options(comm::CommOptions const& options);
 

@@ -5,7 +5,6 @@
 
 #include <array>
 #include <bit>
-#include <cmath>
 #include <cstdlib>
 #include <string_view>
 #include <utility>

@@ -18,8 +18,8 @@
 
 namespace zeroth::engine {
 
-/// The job's side of an engine: what it has before it knows a layout. An engine with a plan splits its communicators
-/// and makes its streams and channels.
+/// The job's side of an engine. Its constructor makes what needs no plan; the engine makes communicators, streams and
+/// channels here once it has one.
 class Runtime {
  public:
   /// `mesh` is null where the ranks of `job` are all there are. `settings` are those of the mesh's pipeline.
@@ -56,7 +56,7 @@ class Runtime {
   /// Channels to the neighbouring stages, for messages of a step, and communicators of tied parameters. Collective on
   /// the mesh.
   void make_channels(Mesh& mesh, ChannelSizes const& messages, Settings const& settings);
-  /// Of all communicators but those of channels.
+  /// Sets the options of all communicators but those of channels.
   void set_options(comm::CommOptions const& options);
   /// A rank that comes here alone meets the others on the communicator that they use next, which is that of gathers or
   /// of reductions, and all are told at once.

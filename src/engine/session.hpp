@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How far the training of an engine is: the calls that were made and are due, what they added up, and who is told.
+/// How far the training of an engine is: which calls were made, what they added up, and where it is reported.
 #pragma once
 #include <cstdint>
 #include <filesystem>

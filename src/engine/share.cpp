@@ -162,9 +162,12 @@ ParamId Share::local(ModelId model, ParamId param, char const* call) const {
     return static_cast<ParamId>(std::numeric_limits<std::uint32_t>::max());
   }
   auto const& known = params_[param];
-  auto const of = known.stages();
-  ZEROTH_EXPECTS(known.local, fmt::format("{} of parameter \"{}\", which is of stage{} {}; this rank is of stage {}",
-                                          call, known.name, of.size() == 1 ? "" : "s", fmt::join(of, " and "), stage_));
+  auto const told = [&] {
+    auto const of = known.stages();
+    return fmt::format("{} of parameter \"{}\", which is of stage{} {}; this rank is of stage {}", call, known.name,
+                       of.size() == 1 ? "" : "s", fmt::join(of, " and "), stage_);
+  };
+  ZEROTH_EXPECTS(known.local, told());
   return *known.local;
 }
 

@@ -244,8 +244,7 @@ void Layout::divide(model::Description const& description, FlatId flat, Placed p
       tie.stages.push_back(use.stage);
     }
     std::ranges::sort(tie.stages);
-    auto const again = std::ranges::unique(tie.stages);
-    tie.stages.erase(again.begin(), again.end());
+    tie.stages.erase(std::unique(tie.stages.begin(), tie.stages.end()), tie.stages.end());
   }
   ties_.push_back(std::move(tie));
 }

@@ -41,8 +41,8 @@ struct ManagerContext {
   /// that tensor ranks have. Null: there is one.
   comm::Communicator* stages = nullptr;
   comm::Communicator* tensor = nullptr;  ///< The tensor ranks, on the reduce stream. Null: there is one.
-  /// Of each of the layout's ties the ranks that have this rank's slice of it, in the order of stages; null: this
-  /// alone.
+  /// A communicator for each of the layout's ties: the ranks that have this rank's slice of it, in the order of stages.
+  /// Null: this stage alone has it.
   std::vector<comm::Communicator*> ties;
   CallLog* calls = nullptr;      ///< Null: nobody asks.
   bool registers_memory = true;  ///< With these communicators, for what they move.
@@ -126,7 +126,7 @@ class Memory {
   [[nodiscard]] Range optimized(FlatId flat) const noexcept;
   /// Elements of FlatUnit::gradients() whose sums this rank has once they are reduced: those that its optimizer reads.
   [[nodiscard]] Range summed(FlatId flat) const noexcept;
-  /// Of optimized(), from the first on, those whose states are in memory. The others' are in
+  /// How many elements of optimized(), from the first on, have their states in memory. The others' are in
   /// offloaded_states().
   [[nodiscard]] std::int64_t in_memory_count(FlatId flat) const noexcept { return plan_.flats[flat].in_memory_count; }
   /// Null where all of the optimizer's states are in memory.

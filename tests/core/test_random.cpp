@@ -39,7 +39,7 @@ std::uint32_t word(Random const& random, std::int64_t element) {
 
 constexpr Random some{.seed = 3, .step = 5, .sample = 1000, .use = 2};
 
-/// Of values in [0, 1), over 256 bins: how far it is from what is expected, in standard deviations.
+/// How far the histogram of values in [0, 1), with 256 bins, is from what is expected, in standard deviations.
 double chi_square(std::vector<float> const& values) {
   std::vector<int> histogram(256);
   for (auto const value : values) {
@@ -53,7 +53,7 @@ double chi_square(std::vector<float> const& values) {
   return (sum - 255) / std::sqrt(2 * 255.0);
 }
 
-/// Of two rows that are independent: in standard deviations.
+/// The correlation of two rows, in standard deviations of that of independent ones.
 double correlation(std::vector<float> const& a, std::vector<float> const& b, std::size_t distance) {
   auto const count = std::min(a.size(), b.size()) - distance;
   double sum = 0;

@@ -24,6 +24,7 @@ sys.path.insert(0, str(PEERS))
 import checkpoint  # noqa: E402
 import launch  # noqa: E402
 import loads  # noqa: E402
+import pipeline  # noqa: E402
 import resident  # noqa: E402
 import run  # noqa: E402
 import silent  # noqa: E402
@@ -326,6 +327,35 @@ class Figures(unittest.TestCase):
     def test_figures_are_json(self):
         runs = [made("zeroth3"), made("ddp", "default")]
         self.assertEqual(json.loads(json.dumps(table.summarise(runs))), table.summarise(runs))
+
+
+class Pipelines(unittest.TestCase):
+    def test_every_contender_trains_as_many_micro_batches_a_step(self):
+        for of in pipeline.ZEROTH.values():
+            file = json.loads(of.file(loads.LOADS["L1"], "fp32", 8))
+            ranks_of_stage = of.ranks // file["zeroth"]["mesh"]["pipeline"]
+            self.assertEqual(file["gradient_accumulation_steps"] * ranks_of_stage, 8)
+
+    @staticmethod
+    def run_of(contender, tokens_per_s, peak_bytes, losses):
+        return {"contender": contender, "load": "L1", "precision": "fp32", "tokens_per_s": tokens_per_s,
+                "peak_bytes": peak_bytes, "losses": losses}
+
+    def test_ratios_are_over_the_fastest_and_the_leanest(self):
+        runs = [self.run_of(pipeline.BASE, speed, [30, 60], [2.0]) for speed in (100, 300, 200)]
+        runs += [self.run_of("torch gpipe default", 80, [100, 90], [2.0]),
+                 self.run_of("torch 1f1b lean", 50, [70, 80], [2.0])]
+        found = {line["ratio"]: (line["under"], line["value"]) for line in pipeline.summarise(runs, "L1", "fp32")
+                 if "ratio" in line}
+        self.assertEqual(found, {"tokens/s over torch's fastest": ("torch gpipe default", 2.5),
+                                 "memory over torch's leanest": ("torch 1f1b lean", 0.75)})
+        self.assertEqual(pipeline.summarise(runs, "L2", "fp32"), [])
+
+    def test_a_loss_that_is_another_is_told_with_its_step(self):
+        runs = [self.run_of(pipeline.BASE, 1, [1], [2.0, 1.5]), self.run_of("torch gpipe default", 1, [1], [2.0, 1.5]),
+                self.run_of("torch zbv tuned", 1, [1], [2.0, 1.501]), self.run_of("zeroth gpipe", 1, [1], [math.nan, 1.5])]
+        self.assertEqual(list(pipeline.wrong_losses(runs)), ["L1, fp32, torch zbv tuned: another loss in step 2",
+                                                             "L1, fp32, zeroth gpipe: another loss in step 1"])
 
 
 if __name__ == "__main__":

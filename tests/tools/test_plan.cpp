@@ -158,15 +158,16 @@ TEST_CASE("A pipeline is planned by the stage that holds most, at every stage of
 }
 
 TEST_CASE("Models that no pipeline cuts are refused with what would do") {
-  auto const piped = [](Model model, int stages) {
-    return plan_stages(input_for(
-        std::move(model),
-        R"({"train_micro_batch_size_per_gpu": 1, "zeroth": {"mesh": {"pipeline": )" + std::to_string(stages) + "}}}",
-        12));
+  auto const piped = [](Model model, int stages, std::string const& more = "") {
+    return plan_stages(input_for(std::move(model),
+                                 R"({"train_micro_batch_size_per_gpu": 1, "zeroth": {"mesh": {"pipeline": )" +
+                                     std::to_string(stages) + "}" + more + "}}",
+                                 12));
   };
-  auto const told = testing::thrown<ContractError>([&] { return piped(read_model({.model = "124M"}).model, 2); });
-  CHECK(told.find("parameter \"transformer.wte.weight\" is of unit \"transformer.embedding\" in stage 0") !=
-        std::string::npos);
+  auto const told = testing::thrown<ConfigError>(
+      [&] { return piped(read_model({.model = "124M"}).model, 2, R"(, "tied_gradients": "together")"); });
+  CHECK(told.find("zeroth.tied_gradients is \"together\", and parameter \"transformer.wte.weight\" is of unit "
+                  "\"transformer.embedding\" in stage 0") != std::string::npos);
   auto const few = testing::thrown<ConfigError>(
       [&] { return piped(read_model({.model = {}, .parameters = 1000, .units = 4}).model, 2); });
   CHECK(few.find("the model has 1 unit that a stage may begin with") != std::string::npos);

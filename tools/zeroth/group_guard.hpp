@@ -16,6 +16,7 @@ class GroupGuard {
   GroupGuard(GroupGuard const&) = delete;
   GroupGuard& operator=(GroupGuard const&) = delete;
 
+  /// May be called in a process that was forked.
   void add(pid_t group) noexcept { tell(group); }
   void remove(pid_t group) noexcept { tell(-group); }  ///< It has no process any more.
 

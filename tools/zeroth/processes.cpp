@@ -52,12 +52,13 @@ std::vector<std::string> environment_with(std::map<std::string, std::string> con
 
 /// In the process that was forked. Only calls that are allowed there, and no memory.
 [[noreturn]] void become(char** command, char** environment, pid_t parent, AwaitedSignals const& signals,
-                         int report_to) {
+                         GroupGuard& guard, int report_to) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) {  // it was gone before that
     ::_exit(EXIT_FAILURE);
   }
   ::setpgid(0, 0);
+  guard.add(::getpid());  // before the program runs: what it starts has no other end if its parent is killed now
   int const nothing = ::open("/dev/null", O_RDONLY);
   ::dup2(nothing, STDIN_FILENO);
   if (nothing > STDERR_FILENO) {
@@ -81,7 +82,8 @@ std::optional<int> read_error(int report) {
   return bytes == sizeof error ? std::optional{error} : std::nullopt;
 }
 
-pid_t start_process(Start const& start, AwaitedSignals const& signals) {
+/// Its group is guarded.
+pid_t start_process(Start const& start, AwaitedSignals const& signals, GroupGuard& guard) {
   auto words = start.command;
   auto variables = environment_with(start.environment);
   auto const command = pointers_to(words);
@@ -94,7 +96,8 @@ pid_t start_process(Start const& start, AwaitedSignals const& signals) {
   pid_t const process = ::fork();
   int const fork_error = errno;
   if (process == 0) {
-    become(const_cast<char**>(command.data()), const_cast<char**>(environment.data()), parent, signals, report[1]);
+    become(const_cast<char**>(command.data()), const_cast<char**>(environment.data()), parent, signals, guard,
+           report[1]);
   }
   ::close(report[1]);
   auto const error = process < 0 ? std::nullopt : read_error(report[0]);
@@ -103,6 +106,7 @@ pid_t start_process(Start const& start, AwaitedSignals const& signals) {
     throw SystemError{fmt::format("no process for {}: {}", start.command.front(), error_text(fork_error))};
   }
   if (error) {
+    guard.remove(process);
     ::waitpid(process, nullptr, 0);
     throw ConfigError{fmt::format("{} cannot be run: {}", start.command.front(), error_text(*error))};
   }
@@ -148,8 +152,7 @@ Processes::Processes(std::vector<Start> const& starts, AwaitedSignals const& sig
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // what they leave behind becomes this process's, whose end it then hears of
   try {
     for (auto const& start : starts) {
-      groups_.push_back({start_process(start, signals), groups_.size(), start.passes_signals_on});
-      guard_.add(groups_.back().number);
+      groups_.push_back({start_process(start, signals, guard_), groups_.size(), start.passes_signals_on});
     }
   } catch (...) {
     end();

@@ -59,7 +59,8 @@ struct Random {
     auto const below = static_cast<std::uint32_t>(rate * numbers);  // exact but for what is cut off
     return (below + (static_cast<float>(below) < rate * numbers ? 1U : 0U)) << 8U;
   }
-  /// Of Philox. Steps are 2^64 / (golden ratio) apart, so that neither other steps nor other small seeds come near.
+  /// The key of Philox. Steps are 2^64 / (golden ratio) apart, so that neither other steps nor other small seeds come
+  /// near.
   [[nodiscard]] ZEROTH_HOST_DEVICE constexpr PhiloxKey key() const noexcept {
     auto const both = seed + 0x9e3779b97f4a7c15U * (static_cast<std::uint64_t>(step) + 1);
     return {static_cast<std::uint32_t>(both), static_cast<std::uint32_t>(both >> 32U)};

@@ -16,11 +16,11 @@ namespace zeroth {
 
 /// Microseconds are those of the device: of the machine's monotonic clock, or of a simulation.
 struct Span {
-  /// "compute", "gather", "reduce", "save", "read", "write", "update"; of a pipeline also "receive input", "send output",
-  /// "receive gradient", "send gradient"
+  /// "compute", "gather", "reduce", "save", "read", "write" or "update"; of a pipeline also "receive input",
+  /// "send output", "receive gradient" and "send gradient"
   std::string stream;
-  /// "forward", "backward", "gather", "reduce", "add up", "update", "publish", "decide", "save", "read", "write", "send",
-  /// "receive" or "wait"
+  /// "forward", "backward", "gather", "reduce", "add up", "update", "publish", "decide", "save", "read", "write",
+  /// "send", "receive" or "wait"
   std::string what;
   std::string unit;     ///< Empty if it is about none.
   double begin_us = 0;  ///< When the stream came to it.
