@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <map>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +18,7 @@
 #include "saved.hpp"
 #include "support/catch.hpp"
 #include "support/job.hpp"
+#include "zeroth/checkpoint/file_reader.hpp"
 
 namespace zeroth::testing {
 
@@ -73,6 +74,36 @@ inline DividedOptions copying_grid(std::filesystem::path const& from, std::files
     return static_cast<int>(step);
   };
   return options;
+}
+
+/// Calls `use(space, state, first, count)` for all elements of spaces that are padding of parts.
+template <class F>
+void each_padding(checkpoint::Contents const& contents, F const& use) {
+  for (auto const& space : contents.spaces) {
+    for (auto const& state : space.states) {
+      for (auto const& param : space.params) {
+        param.part().each_run(0, param.count, [&](model::CutPart::Run const& run) {
+          if (run.is_padding()) {
+            use(space, state, param.at + run.first, run.count);
+          }
+        });
+      }
+    }
+  }
+}
+
+/// Bytes of padding in a checkpoint, and how many of them are not zero.
+inline std::pair<std::int64_t, std::int64_t> padding_in(std::filesystem::path const& checkpoint) {
+  std::pair<std::int64_t, std::int64_t> found{0, 0};
+  checkpoint::Reader reader{checkpoint};
+  each_padding(reader.record().contents, [&](auto const& space, auto const& state, auto first, auto count) {
+    auto const pieces = checkpoint::pieces_of(space, state, first, count);
+    reader.read(pieces, [&](std::size_t, std::int64_t, std::span<std::byte const> bytes) {
+      found.first += std::ssize(bytes);
+      found.second += std::ranges::count_if(bytes, [](std::byte each) { return each != std::byte{0}; });
+    });
+  });
+  return found;
 }
 
 /// What comes behind step `at`.

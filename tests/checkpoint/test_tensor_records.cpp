@@ -2,18 +2,21 @@
 /// Checkpoints of tensor ranks that are damaged, incomplete or forged, and what a restore reads of them.
 #include <fmt/format.h>
 
-#include <array>
+#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <numeric>
 #include <regex>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "checkpoint/hashes.hpp"
 #include "checkpoint/record_format.hpp"
 #include "engine/safetensors_file.hpp"
 #include "small_run.hpp"
 #include "support/folder.hpp"
+#include "support/sanitized.hpp"
 #include "tensor_runs.hpp"
 #include "zeroth/checkpoint/file_reader.hpp"
 
@@ -136,6 +139,64 @@ TEST_CASE("what no tensor ranks have cut is of format 2, which versions before r
   CHECK(contents.places == 4);
 }
 
+TEST_CASE("tensor ranks that cut nothing have saved whole parameters, by the first of them") {
+  Folder const folder;
+  std::vector<std::vector<float>> seen(4);
+  auto const on = [&](Grid const& grid, auto const& work) {
+    auto const config = config_of(fp32_types, grid);
+    REQUIRE(messages_of(run_job(grid.world(), [&](Job& job) {
+              Mesh mesh{job, config};
+              Model model{1, mesh.tensor_part()};
+              auto const param = model.param(model.unit("u"), "w", {300}, Normal{1});
+              Engine<float> engine{mesh, model, config};
+              work(engine);
+              auto& values = seen[static_cast<std::size_t>(job.rank())];
+              values.resize(300);
+              engine.read(param, values);
+            })) == "");
+  };
+  on({.data = 2, .tensor = 2, .zero = 2}, [&](auto& engine) { engine.save(folder.path()).wait(); });
+  auto const contents = checkpoint::read_record(folder / "step_00000000").contents;
+  CHECK(contents.stages() == 1);
+  CHECK(contents.tensor_ranks == 2);
+  CHECK(contents.places == 4);
+  CHECK(contents.state_bytes(1) > 0);
+  CHECK(contents.state_bytes(2) == 0);
+  auto const expected = seen;
+  for (auto const& grid : {Grid{1, 1, 1, 0}, Grid{1, 1, 3, 1}, Grid{1, 2, 2, 3}}) {
+    on(grid, [&](auto& engine) { engine.restore(folder.path()); });
+    CHECK(seen == expected);
+  }
+}
+
+TEST_CASE("padding is no part of what is restored, whatever a file has there") {
+  SavedGrid const saves{{.data = 1, .tensor = 2, .zero = 1}};
+  auto const states = states_in(saves.second);
+  auto const contents = checkpoint::read_record(saves.second).contents;
+  each_padding(contents, [&](auto const& space, auto const& state, std::int64_t first, std::int64_t count) {
+    for (auto const& piece : checkpoint::pieces_of(space, state, first, count)) {
+      auto const file = saves.second / checkpoint::file_name(piece.place);
+      auto bytes = read_file(file);
+      auto const data = bytes.size() - 8 - static_cast<std::size_t>(contents.state_bytes(piece.place));
+      bytes.replace(data + static_cast<std::size_t>(piece.begin), static_cast<std::size_t>(piece.bytes),
+                    std::string(static_cast<std::size_t>(piece.bytes), '?'));
+      auto const hash = checkpoint::xxh3(std::as_bytes(std::span{bytes}.subspan(data, bytes.size() - 8 - data)));
+      std::memcpy(&bytes[bytes.size() - 8], &hash, 8);
+      write_file(file, bytes);
+    }
+  });
+  auto const [count, not_zero] = padding_in(saves.second);
+  CHECK(count > 0);
+  CHECK(not_zero == count);
+  CHECK(states_in(saves.second) == states);
+  for (auto const& grid : {Grid{1, 1, 2, 0}, Grid{1, 1, 4, 3}}) {  // cut as it was, and in another way
+    Folder const again;
+    train_grid(config_of(fp32_types, grid), grid, copying_grid(saves.second, again.path()));
+    CHECK(states_in(again / "step_00000002") == states);
+    CHECK(padding_in(again / "step_00000002").second == 0);
+  }
+}
+
 TEST_CASE("a file of one tensor rank that is missing or damaged is told to all, whatever restores it") {
   SavedGrid const saves;
   auto const place = saves.second / "place_00001.safetensors";  // of the second tensor rank
@@ -217,6 +278,10 @@ TEST_CASE("a parameter may be cut in another way than when it was saved") {
     });
     auto const states = states_in(folder / "step_00000000");
     for (std::size_t to = 0; to < ways.size(); ++to) {
+      static Sample sample{17, 3};
+      if (sample.leaves_out()) {
+        continue;
+      }
       std::vector<std::vector<float>> seen(static_cast<std::size_t>(ways[to].tensor * ways[to].data));
       Folder const again;
       on(ways[to], [&](auto& engine, auto const& param) {
