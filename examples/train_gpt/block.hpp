@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// One transformer block: attention and an MLP, each behind a LayerNorm and added to what came in.
+/// One transformer block: attention and an MLP, each behind a LayerNorm and added to what came in. Tensor ranks divide
+/// the heads of the one and the hidden channels of the other.
 #pragma once
 #include "attention.hpp"
 #include "dropout.hpp"
@@ -15,7 +16,7 @@ class Block {
   using Matrix = Activations<Device>;
 
   /// What backward needs beside the block's input: 9 * channels and a little more per token; 13 where the device keeps
-  /// `hidden`, GELU of `fc`, as well.
+  /// `hidden`, GELU of `fc`, as well. Tensor ranks divide all of it but `middle`.
   struct Tape {
     LayerNormTape<Device> norm_1, norm_2;
     Matrix qkv, mixed, middle, fc, hidden;
@@ -31,6 +32,7 @@ class Block {
   struct Scratch {
     Matrix normal, hidden, dmixed, dqkv;
     Matrix dbranch;  // where there is dropout
+    Matrix dnormal;  // where tensor ranks add it up
   };
 
   /// `index` in the whole model.
@@ -38,7 +40,7 @@ class Block {
       : unit_{p.unit},
         ln_1_{p.ln_1},
         c_attn_{p.c_attn},
-        attention_{s},
+        attention_{s, p.c_proj.weight.shape()[0]},
         c_proj_{p.c_proj},
         attention_dropout_{dropout, 1 + 2 * index, s},
         ln_2_{p.ln_2},
@@ -52,14 +54,13 @@ class Block {
   template <class Open>
   void forward(Open const& p, Matrix const& x, Tape& tape, Scratch& scratch) const {
     auto const tokens = x.rows();
-    auto const channels = x.cols();
     auto& hidden = hidden_of(tape, scratch);
-    scratch.normal.resize(tokens, channels);
-    tape.qkv.resize(tokens, 3 * channels);
-    tape.mixed.resize(tokens, channels);
-    tape.middle.resize(tokens, channels);
-    tape.fc.resize(tokens, 4 * channels);
-    hidden.resize(tokens, 4 * channels);
+    scratch.normal.resize(tokens, x.cols());
+    tape.qkv.resize(tokens, c_attn_.shape()[1]);
+    tape.mixed.resize(tokens, c_proj_.shape()[0]);
+    tape.middle.resize(tokens, x.cols());
+    tape.fc.resize(tokens, c_fc_.shape()[1]);
+    hidden.resize(tokens, c_fc_.shape()[1]);
     ln_1_.forward(p, x, tape.norm_1, scratch.normal);
     c_attn_.forward(p, scratch.normal, tape.qkv);
     attention_.forward(p, tape.qkv, tape.log_sums, tape.mixed);
@@ -77,43 +78,41 @@ class Block {
   template <class Open>
   void backward(Open const& p, Matrix const& x, Tape& tape, Scratch& scratch, Matrix& d) const {
     auto& hidden = hidden_of(tape, scratch);
-    scratch.dmixed.resize(x.rows(), x.cols());
-    scratch.dqkv.resize(x.rows(), 3 * x.cols());
+    scratch.dmixed.resize(x.rows(), c_proj_.shape()[0]);
+    scratch.dqkv.resize(x.rows(), c_attn_.shape()[1]);
 
     if constexpr (!Device::keeps_hidden) {
       p.device.gelu(tape.fc, hidden);
     }
     mlp_c_proj_.backward_gelu(p, hidden, tape.fc, mlp_dropout_.backward(p, d, scratch.dbranch), hidden);
     ln_2_.again(p, tape.middle, tape.norm_2, scratch.normal);
-    c_fc_.backward(p, scratch.normal, hidden, scratch.normal);
-    ln_2_.backward(p, tape.middle, tape.norm_2, scratch.normal, d);
+    ln_2_.backward(p, tape.middle, tape.norm_2, backward_of_first(p, c_fc_, hidden, scratch), d);
 
     c_proj_.backward(p, tape.mixed, attention_dropout_.backward(p, d, scratch.dbranch), scratch.dmixed);
     attention_.backward(p, tape.qkv, tape.mixed, tape.log_sums, scratch.dmixed, scratch.dqkv);
     ln_1_.again(p, x, tape.norm_1, scratch.normal);
-    c_attn_.backward(p, scratch.normal, scratch.dqkv, scratch.normal);
-    ln_1_.backward(p, x, tape.norm_1, scratch.normal, d);
+    ln_1_.backward(p, x, tape.norm_1, backward_of_first(p, c_attn_, scratch.dqkv, scratch), d);
   }
   /// What backward() does in two halves: `slopes` are what the first leaves for the second.
   template <class Open>
   void backward_inputs(Open const& p, Matrix const& x, Tape& tape, Scratch& scratch, Slopes& slopes, Matrix& d) const {
     slopes.normal_1.resize(x.rows(), x.cols());
     slopes.normal_2.resize(x.rows(), x.cols());
-    slopes.fc.resize(x.rows(), 4 * x.cols());
-    slopes.qkv.resize(x.rows(), 3 * x.cols());
-    scratch.dmixed.resize(x.rows(), x.cols());
+    slopes.fc.resize(x.rows(), c_fc_.shape()[1]);
+    slopes.qkv.resize(x.rows(), c_attn_.shape()[1]);
+    scratch.dmixed.resize(x.rows(), c_proj_.shape()[0]);
 
     mlp_dropout_.keep_backward(p, d, slopes.mlp);
     mlp_c_proj_.backward_gelu_inputs(p, tape.fc, slopes.mlp, slopes.fc);
     ln_2_.again(p, tape.middle, tape.norm_2, slopes.normal_2);
-    c_fc_.backward_inputs(p, slopes.fc, scratch.normal);
+    backward_inputs_of_first(p, c_fc_, slopes.fc, scratch.normal);
     ln_2_.backward_inputs(p, tape.middle, tape.norm_2, scratch.normal, d, slopes.norm_2);
 
     attention_dropout_.keep_backward(p, d, slopes.attention);
     c_proj_.backward_inputs(p, slopes.attention, scratch.dmixed);
     attention_.backward(p, tape.qkv, tape.mixed, tape.log_sums, scratch.dmixed, slopes.qkv);
     ln_1_.again(p, x, tape.norm_1, slopes.normal_1);
-    c_attn_.backward_inputs(p, slopes.qkv, scratch.normal);
+    backward_inputs_of_first(p, c_attn_, slopes.qkv, scratch.normal);
     ln_1_.backward_inputs(p, x, tape.norm_1, scratch.normal, d, slopes.norm_1);
   }
   template <class Open>
@@ -129,15 +128,51 @@ class Block {
   }
 
  private:
-  /// y = residual + what dropout leaves of x W + b
+  /// y = residual + what dropout leaves of x W + b, where `linear` is the second of a pair.
   template <class Open>
   static void add(Open const& p, Linear<Device> const& linear, Matrix const& x, Dropout<Device> const& dropout,
                   Matrix const& residual, Matrix& y) {
+    if constexpr (Device::divides_layers) {
+      if (linear.is_divided()) {
+        linear.forward_part(p, x, y);
+        p.device.leave(y).wait();
+        linear.add_bias(p, y);
+        dropout.on() ? dropout.add(p, residual, y) : p.device.add(residual, y);
+        return;
+      }
+    }
     if (dropout.on()) {
       linear.forward(p, x, y);
       dropout.add(p, residual, y);
     } else {
       linear.forward(p, x, residual, y);
+    }
+  }
+  /// The gradient of `scratch.normal`, which `linear`, the first of a pair, has read. Tensor ranks add it up while they
+  /// compute that of the matrix.
+  template <class Open>
+  [[nodiscard]] static Matrix const& backward_of_first(Open const& p, Linear<Device> const& linear, Matrix const& dy,
+                                                       Scratch& scratch) {
+    if constexpr (Device::divides_layers) {
+      if (linear.is_divided()) {
+        scratch.dnormal.resize(scratch.normal.rows(), scratch.normal.cols());
+        linear.backward_inputs(p, dy, scratch.dnormal);
+        auto sum = p.device.enter_backward(scratch.dnormal);
+        linear.backward_weights(p, scratch.normal, dy);
+        sum.wait();
+        return scratch.dnormal;
+      }
+    }
+    linear.backward(p, scratch.normal, dy, scratch.normal);
+    return scratch.normal;
+  }
+  template <class Open>
+  static void backward_inputs_of_first(Open const& p, Linear<Device> const& linear, Matrix const& dy, Matrix& dx) {
+    linear.backward_inputs(p, dy, dx);
+    if constexpr (Device::divides_layers) {
+      if (linear.is_divided()) {
+        p.device.enter_backward(dx).wait();
+      }
     }
   }
   [[nodiscard]] static Matrix& hidden_of(Tape& tape, Scratch& scratch) {

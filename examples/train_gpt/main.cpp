@@ -11,6 +11,7 @@
 #include <exception>
 #include <new>
 #include <sstream>
+#include <string>
 #include <utility>
 
 #include <zeroth/core/standard_streams.hpp>
@@ -44,10 +45,30 @@ void heed_activations(zeroth::Config const& config, gpt::Options& options) {
   options.recompute = options.recompute || asked.number_checkpoints > 0;
 }
 
+/// Tensor ranks have whole heads.
+void expect_divided_heads(zeroth::Config const& config, gpt::Shape const& shape) {
+  auto const ranks = config.tensor_ranks();
+  if (shape.heads % ranks == 0) {
+    return;
+  }
+  int below = ranks, above = ranks;
+  while (shape.heads % below != 0) {
+    --below;
+  }
+  while (above < shape.heads && shape.heads % above != 0) {
+    ++above;
+  }
+  throw zeroth::ConfigError{
+      fmt::format("{}: zeroth.mesh.tensor is {}, which does not divide the model's {} heads (--heads); nearest: {}{}",
+                  config.source(), ranks, shape.heads, below,
+                  shape.heads % above == 0 ? fmt::format(" or {}", above) : std::string{})};
+}
+
 int run(gpt::Options options) {
   auto const config = gpt::read_stage_file(options.stage_file);
   heed_activations(config, options);
   auto const shape = gpt::resolve_shape(options.shape, options.init);
+  expect_divided_heads(config, shape);
   if (options.plan) {
     print_plan(options, config, shape);
     return 0;

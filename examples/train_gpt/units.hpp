@@ -17,14 +17,29 @@ using zeroth::Param;
 
 inline constexpr zeroth::ParamOptions no_decay{.weight_decay_factor = 0};  ///< Of everything with one dimension.
 
+/// How tensor ranks divide a matrix (Megatron-LM, Shoeybi et al. 2019): the first of a pair by columns, each part with
+/// its biases; the second by rows, and then what each gives is a part of a sum, to which the bias is added once.
+enum class Divided : std::uint8_t { columns, rows };
+
 struct LinearParams {
-  Param<2> weight;  // [in, out]
+  Param<2> weight;  // [in, out], or what this rank has of it
   Param<1> bias;
 
+  /// Columns are divided in each of `sections`, which lie one behind the other.
   LinearParams(zeroth::Model& model, zeroth::Unit unit, std::string const& name, std::int64_t in, std::int64_t out,
-               float stddev)
-      : weight{model.param(unit, name + ".weight", {in, out}, zeroth::Normal{stddev})},
-        bias{model.param(unit, name + ".bias", {out}, zeroth::Constant{0}, no_decay)} {}
+               float stddev, Divided divided, std::vector<std::int64_t> const& sections = {})
+      : weight{model.param(unit, name + ".weight", {in, out}, zeroth::Normal{stddev},
+                           {.cut = zeroth::Cut{.dim = divided == Divided::columns ? 1 : 0, .sections = sections}})},
+        bias{model.param(unit, name + ".bias", {out}, zeroth::Constant{0}, options_of_bias(divided, sections))} {}
+
+ private:
+  static zeroth::ParamOptions options_of_bias(Divided divided, std::vector<std::int64_t> const& sections) {
+    auto options = no_decay;
+    if (divided == Divided::columns) {
+      options.cut = zeroth::Cut{.dim = 0, .sections = sections};
+    }
+    return options;
+  }
 };
 
 struct LayerNormParams {
@@ -55,11 +70,12 @@ struct BlockParams {
   BlockParams(zeroth::Model& model, Shape const& s, std::string const& name)
       : unit{model.unit(name, {.rows_per_sample = s.context, .input_per_sample = s.context * s.channels})},
         ln_1{model, unit, name + ".ln_1", s.channels},
-        c_attn{model, unit, name + ".attn.c_attn", s.channels, 3 * s.channels, stddev},
-        c_proj{model, unit, name + ".attn.c_proj", s.channels, s.channels, residual_stddev(s)},
+        c_attn{model,  unit,   name + ".attn.c_attn", s.channels,
+               3 * s.channels, stddev, Divided::columns, {s.channels, s.channels, s.channels}},
+        c_proj{model, unit, name + ".attn.c_proj", s.channels, s.channels, residual_stddev(s), Divided::rows},
         ln_2{model, unit, name + ".ln_2", s.channels},
-        c_fc{model, unit, name + ".mlp.c_fc", s.channels, 4 * s.channels, stddev},
-        mlp_c_proj{model, unit, name + ".mlp.c_proj", 4 * s.channels, s.channels, residual_stddev(s)} {}
+        c_fc{model, unit, name + ".mlp.c_fc", s.channels, 4 * s.channels, stddev, Divided::columns},
+        mlp_c_proj{model, unit, name + ".mlp.c_proj", 4 * s.channels, s.channels, residual_stddev(s), Divided::rows} {}
 
  private:
   static constexpr float stddev = 0.02F;

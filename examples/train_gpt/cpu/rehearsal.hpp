@@ -23,6 +23,13 @@ class Rehearsal {
   }
   void attend_backward(auto&&...) {}
   void clear(auto&&...) {}
+  void add_to_rows(auto&&...) {}
+  void add(auto&&...) {}
+  struct Nothing {
+    void wait() const noexcept {}
+  };
+  [[nodiscard]] Nothing leave(auto&&...) { return {}; }
+  [[nodiscard]] Nothing enter_backward(auto&&...) { return {}; }
   void gelu(auto&&...) {}
   void add_column_sums(auto&&...) {}
   void layer_norm(auto&&...) {}

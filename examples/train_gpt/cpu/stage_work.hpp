@@ -26,10 +26,12 @@ namespace gpt::cpu {
 template <zeroth::Element T, zeroth::GradientOf<T> G>
 class StageWork {
  public:
-  StageWork(zeroth::Engine<T, G>& engine, GptParams const& params, Options const& options, MathChoice const& choice)
+  /// `tensor` outlives it. Null: no layer is divided.
+  StageWork(zeroth::Engine<T, G>& engine, GptParams const& params, Options const& options, MathChoice const& choice,
+            zeroth::TensorParallel* tensor)
       : gpt_{params, options.recompute ? Recompute::on : Recompute::off, options.dropout},
         matmul_{make_matmul(choice)},
-        cpu_{*matmul_},
+        cpu_{*matmul_, tensor},
         rows_{engine.micro_batch() * params.shape.context},
         channels_{params.shape.channels},
         tapes_(static_cast<std::size_t>(engine.in_flight())),
