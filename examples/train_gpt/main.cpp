@@ -45,30 +45,37 @@ void heed_activations(zeroth::Config const& config, gpt::Options& options) {
   options.recompute = options.recompute || asked.number_checkpoints > 0;
 }
 
-/// Tensor ranks have whole heads.
-void expect_divided_heads(zeroth::Config const& config, gpt::Shape const& shape) {
-  auto const ranks = config.tensor_ranks();
-  if (shape.heads % ranks == 0) {
+void expect_tensor_ranks_divide(zeroth::Config const& config, char const* key, std::int64_t whole, char const* of) {
+  std::int64_t const ranks = config.tensor_ranks();
+  if (whole % ranks == 0) {
     return;
   }
-  int below = ranks, above = ranks;
-  while (shape.heads % below != 0) {
+  auto below = ranks, above = ranks;
+  while (whole % below != 0) {
     --below;
   }
-  while (above < shape.heads && shape.heads % above != 0) {
+  while (above < whole && whole % above != 0) {
     ++above;
   }
-  throw zeroth::ConfigError{
-      fmt::format("{}: zeroth.mesh.tensor is {}, which does not divide the model's {} heads (--heads); nearest: {}{}",
-                  config.source(), ranks, shape.heads, below,
-                  shape.heads % above == 0 ? fmt::format(" or {}", above) : std::string{})};
+  throw zeroth::ConfigError{fmt::format("{}: {} is {}, which does not divide the model's {} {}; nearest: {}{}",
+                                        config.source(), key, ranks, whole, of, below,
+                                        whole % above == 0 ? fmt::format(" or {}", above) : std::string{})};
+}
+
+/// Tensor ranks have whole heads, and as many rows as each other.
+void expect_divided(zeroth::Config const& config, gpt::Shape const& shape) {
+  expect_tensor_ranks_divide(config, "zeroth.mesh.tensor", shape.heads, "heads (--heads)");
+  if (config.sequence_parallel()) {
+    expect_tensor_ranks_divide(config, "zeroth.mesh.tensor with zeroth.sequence_parallel", shape.context,
+                               "tokens of a sequence (--context)");
+  }
 }
 
 int run(gpt::Options options) {
   auto const config = gpt::read_stage_file(options.stage_file);
   heed_activations(config, options);
   auto const shape = gpt::resolve_shape(options.shape, options.init);
-  expect_divided_heads(config, shape);
+  expect_divided(config, shape);
   if (options.plan) {
     print_plan(options, config, shape);
     return 0;

@@ -38,7 +38,7 @@ class Passes {
          MathChoice const& math, std::int64_t micro_steps)
       : task_{task} {
     if (mesh.tensor_part().of > 1) {
-      tensor_.emplace(mesh.tensor());
+      tensor_.emplace(mesh.tensor(), zeroth::TensorParallelOptions{.sequence = task.config.sequence_parallel()});
     }
     auto* const tensor = tensor_ ? &*tensor_ : nullptr;
     if (mesh.pipeline().size == 1) {
@@ -87,7 +87,7 @@ RunEnd train(zeroth::Job& job, Task const& task, zeroth::Precision<T, G>) {
   SavedModel final_model{job, options.save_final};
   zeroth::Mesh mesh{job, config};
   zeroth::Model model{options.seed, mesh.tensor_part()};
-  GptParams const params{model, shape};
+  GptParams const params{model, shape, config.sequence_parallel() ? Rows::divided : Rows::whole};
   auto const settings = config.settings(mesh.data().world(), 1);  // of which nothing here depends on the largest unit
   auto const& batch_sizes = settings.batch;
   auto const math = Where::choose(job, options.math, zeroth::dtype_of<T>);

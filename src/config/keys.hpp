@@ -395,6 +395,8 @@ inline constexpr Key keys[] = {
    .meaning = "Stages of a pipeline, each of as many ranks in a row as the job's ranks are divided by it: see zeroth::Mesh. What depends on the number of ranks, batch sizes too, follows from the ranks of a stage."},
   {.path = "zeroth.mesh.tensor", .kind = Kind::integer, .range = {1, int_limit}, .value = 1,
    .meaning = "Ranks in a row that divide parameters by ParamOptions::cut among themselves, and see the same samples: see zeroth::Mesh. What depends on the number of ranks, batch sizes too, follows from the ranks of a stage that have the same part."},
+  {.path = "zeroth.sequence_parallel", .kind = Kind::boolean, .value = false,
+   .meaning = "Programs that divide layers by zeroth::TensorParallel divide the rows between them among the ranks of `zeroth.mesh.tensor`, too: the stage file's word for TensorParallelOptions::sequence."},
   {.path = "tensor_parallel.autotp_size", .kind = Kind::integer, .range = {0, int_limit}, .value = 0,
    .meaning = "DeepSpeed's word for `zeroth.mesh.tensor`, which has to be the same number; 0 says nothing."},
   {.path = "tensor_parallel.tensor_parallel.tp_size", .kind = Kind::integer, .range = {1, int_limit}, .value = 1,

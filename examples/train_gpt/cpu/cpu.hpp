@@ -74,9 +74,26 @@ class Cpu {
       store(widened(to, y.cols(), of_y) + more, to, of_y);
     }
   }
-  /// Where layers are divided: starts to add up over tensor ranks, in place. What it gives has wait().
+  /// Where layers are divided: starts to add up over tensor ranks, in place; this rank's rows are right behind the
+  /// wait() of what it gives.
   [[nodiscard]] auto leave(Matrix<T>& y) { return tensor_->leave(whole(y)); }
   [[nodiscard]] auto enter_backward(Matrix<T>& dy) { return tensor_->enter_backward(whole(dy)); }
+  [[nodiscard]] int tensor_ranks() const { return tensor_ != nullptr ? tensor_->ranks() : 1; }
+  /// Whether tensor ranks have some of the rows each, between layers.
+  [[nodiscard]] bool divides_rows() const { return tensor_ != nullptr && tensor_->sequence(); }
+  /// Of `own`, in all rows of the micro-batch.
+  [[nodiscard]] std::int64_t first_own_row(Matrix<T> const& own) const {
+    return divides_rows() ? tensor_->index() * own.rows() : 0;
+  }
+  void own_rows(Matrix<T> const& all, Matrix<T>& own) const {
+    own.resize(all.rows() / tensor_->ranks(), all.cols());
+    std::copy_n(all.data() + first_own_row(own) * all.cols(), own.count(), own.data());
+  }
+  /// Where rows are divided: starts to bring all of them to all ranks.
+  [[nodiscard]] auto enter(Matrix<T> const& own, Matrix<T>& all) { return tensor_->enter(spread(own, all)); }
+  [[nodiscard]] auto leave_backward(Matrix<T> const& own, Matrix<T>& all) {
+    return tensor_->leave_backward(spread(own, all));
+  }
 
   /// To a gradient.
   template <class Gradient>
@@ -180,6 +197,11 @@ class Cpu {
       product.epilogue = Epilogue::none;
     }
     return product;
+  }
+  [[nodiscard]] zeroth::View<T, 2> spread(Matrix<T> const& own, Matrix<T>& all) const {
+    all.resize(own.rows() * tensor_->ranks(), own.cols());
+    std::copy_n(own.data(), own.count(), all.data() + first_own_row(own) * own.cols());
+    return whole(all);
   }
   [[nodiscard]] static zeroth::View<T, 2> whole(Matrix<T>& matrix) {
     return {matrix.data(), {matrix.rows(), matrix.cols()}};
