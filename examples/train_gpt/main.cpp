@@ -26,8 +26,8 @@ namespace {
 using zeroth::comm::Transport;
 
 void print_plan(gpt::Options const& options, zeroth::Config const& config, gpt::Shape const& shape) {
-  zeroth::Model model{options.seed};
-  gpt::GptParams const params{model, shape};
+  zeroth::Model model{options.seed, {0, config.tensor_ranks()}};
+  gpt::GptParams const params{model, shape, config.sequence_parallel() ? gpt::Rows::divided : gpt::Rows::whole};
   auto const world = options.ranks.value_or(1);
   zeroth::write_output(zeroth::explain_plan(zeroth::plan(
       model, config, world, {.transport = options.transport.value_or(Transport::local), .device = options.device})));
