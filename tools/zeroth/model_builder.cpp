@@ -40,6 +40,13 @@ void ModelBuilder::check(std::string const& name, std::int64_t rows, std::int64_
   count_ += rows * columns;
 }
 
+void ModelBuilder::expect_divided_heads(std::int64_t heads) const {
+  if (heads % tensor_ranks() != 0) {
+    throw ConfigError{fmt::format("{}: {} heads, which zeroth.mesh.tensor, {}, does not divide; allowed are its divisors",
+                                  source_, heads, tensor_ranks())};
+  }
+}
+
 void ModelBuilder::unit(std::string const& name, std::int64_t input_channels) {
   if (std::ssize(units_) == largest_unit_count) {
     throw ConfigError{fmt::format("{}: more than {} units", source_, largest_unit_count)};
@@ -59,7 +66,7 @@ void ModelBuilder::unit(std::string const& name, std::int64_t input_channels) {
 Param<2> ModelBuilder::matrix(std::string const& name, std::int64_t rows, std::int64_t columns,
                               ParamOptions const& options) {
   auto const param = table(name, rows, columns, options);
-  facts_.back().matmul_count += rows * columns;
+  facts_.back().matmul_count += param.shape()[0] * param.shape()[1];
   return param;
 }
 
