@@ -34,7 +34,7 @@ void add_gpt(ModelBuilder& build, GptShape const& shape) {
   build.table("transformer.wpe.weight", shape.context, channels);
   for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
     auto const block = fmt::format("transformer.h.{}", layer);
-    build.unit(block, channels);
+    build.unit(block, channels, 2);  // behind attention and the MLP
     add_norm(build, block + ".ln_1", channels);
     add_first(build, block + ".attn.c_attn", channels, 3 * channels, {channels, channels, channels});
     add_second(build, block + ".attn.c_proj", channels, channels);
@@ -43,7 +43,7 @@ void add_gpt(ModelBuilder& build, GptShape const& shape) {
     add_second(build, block + ".mlp.c_proj", shape.hidden, channels);
     build.attention(channels);
   }
-  build.unit("transformer.head", channels);
+  build.unit("transformer.head", channels, 1);
   add_norm(build, "transformer.ln_f", channels);
   if (shape.tied_head) {
     build.tie(tokens);

@@ -54,13 +54,13 @@ void add_llama(ModelBuilder& build, LlamaShape const& s) {
   auto const tokens = build.table("model.embed_tokens.weight", s.vocabulary, s.channels, of_vocabulary);
   for (std::int64_t layer = 0; layer < s.layers; ++layer) {
     auto const block = fmt::format("model.layers.{}", layer);
-    build.unit(block, s.channels);
+    build.unit(block, s.channels, 2);  // behind attention and the MLP
     build.vector(block + ".input_layernorm.weight", s.channels);
     add_attention(build, block + ".self_attn", s);
     build.vector(block + ".post_attention_layernorm.weight", s.channels);
     add_mlp(build, block + ".mlp", s);
   }
-  build.unit("model.head", s.channels);
+  build.unit("model.head", s.channels, 1);
   build.vector("model.norm.weight", s.channels);
   if (s.tied_head) {
     build.tie(tokens);

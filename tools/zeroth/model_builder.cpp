@@ -47,7 +47,7 @@ void ModelBuilder::expect_divided_heads(std::int64_t heads) const {
   }
 }
 
-void ModelBuilder::unit(std::string const& name, std::int64_t input_channels) {
+void ModelBuilder::unit(std::string const& name, std::int64_t input_channels, int sums) {
   if (std::ssize(units_) == largest_unit_count) {
     throw ConfigError{fmt::format("{}: more than {} units", source_, largest_unit_count)};
   }
@@ -59,7 +59,8 @@ void ModelBuilder::unit(std::string const& name, std::int64_t input_channels) {
     throw ConfigError{fmt::format("{}: {} channels in a sequence of {} tokens come into unit {}; allowed: {} elements",
                                   source_, input_channels, context, config::in_quotes(name), model::largest_count)};
   }
-  units_.push_back(model_.unit(name, {.input_per_sample = input_channels * context}));
+  units_.push_back(model_.unit(name, {.input_per_sample = input_channels * context,
+                                      .tensor_sums_per_sample = sums * input_channels * context}));
   facts_.emplace_back();
 }
 

@@ -35,8 +35,8 @@ class ModelBuilder {
   /// Tokens of a sequence: of all units that come.
   void context(std::optional<std::int64_t> context) { context_ = context; }
   /// `input_channels`: elements of a token that come from the unit before; 0: a stage of a pipeline does not begin
-  /// here.
-  void unit(std::string const& name, std::int64_t input_channels = 0);
+  /// here. `sums`: how many times as many elements tensor ranks add up in forward.
+  void unit(std::string const& name, std::int64_t input_channels = 0, int sums = 0);
   /// A token is multiplied with it.
   Param<2> matrix(std::string const& name, std::int64_t rows, std::int64_t columns, ParamOptions const& options = {});
   /// A token picks a row.

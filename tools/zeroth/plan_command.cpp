@@ -27,9 +27,9 @@ struct PlanOptions {
 PlanResult make_plan(PlanOptions const& options) {
   auto const& job = options.job;
   auto config = config_of(job);
-  auto request = job.model;
-  request.tensor_ranks = config.tensor_ranks();
-  auto model = read_model(request);
+  auto wanted = job.model;
+  wanted.tensor_ranks = config.tensor_ranks();
+  auto model = read_model(wanted);
   auto const device = options.device == "cuda" ? DeviceKind::cuda : DeviceKind::cpu;
   PlanInput input{model.model, std::move(config), job.ranks, {comm::transport_named(options.comm), device}};
   if (input.config.pipeline().stages > 1) {

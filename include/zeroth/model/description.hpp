@@ -44,6 +44,7 @@ struct UnitDescription {
   bool stays_open = false;            ///< See UnitOptions.
   std::int64_t rows_per_sample = 1;   ///< See UnitOptions.
   std::int64_t input_per_sample = 0;  ///< See UnitOptions.
+  std::int64_t tensor_sums_per_sample = 0;  ///< See UnitOptions.
   std::vector<ParamId> params;        ///< Made here, in order.
   std::vector<ParamId> ties;          ///< Made elsewhere, used here too.
 };
