@@ -277,6 +277,8 @@ PipelineSettings pipeline(Values const& values) {
               values.get<"zeroth.tied_gradients">() == "apart" ? TiedGradients::apart : TiedGradients::together};
 }
 
+int tensor_ranks(Values const& values) { return static_cast<int>(values.get<"zeroth.mesh.tensor">()); }
+
 Settings assemble(Values const& values, optim::Own const* own) {
   Settings settings;
   settings.stage = static_cast<int>(values.get<"zero_optimization.stage">());
@@ -295,6 +297,7 @@ Settings assemble(Values const& values, optim::Own const* own) {
   settings.replay_every = values.get<"zeroth.replay_every">();
   settings.same_bits_at_any_ranks = values.get<"zeroth.same_bits_at_any_ranks">();
   settings.pipeline = pipeline(values);
+  settings.tensor_ranks = tensor_ranks(values);
   settings.groups = groups(values);
   settings.offload = offload(values);
   settings.reduce_bucket_count = values.get<"zero_optimization.reduce_bucket_size">();

@@ -403,6 +403,14 @@ inline constexpr Key keys[] = {
    .meaning = "How gradients of a parameter that several units use are added up: `together` in one memory, as they come; or `apart`, each unit's by themselves over micro-steps and ranks, and then their sums in the order of units. `apart` has the same bits in a pipeline of any number of stages, and without one. Chunks of a pipeline have no memory together."},
   {.path = "zeroth.mesh.pipeline", .kind = Kind::integer, .range = {1, int_limit}, .value = 1,
    .meaning = "Stages of a pipeline, each of as many ranks in a row as the job's ranks are divided by it: see zeroth::Mesh. What depends on the number of ranks, batch sizes too, follows from the ranks of a stage."},
+  {.path = "zeroth.mesh.tensor", .kind = Kind::integer, .range = {1, int_limit}, .value = 1,
+   .meaning = "Ranks in a row that divide parameters by ParamOptions::cut among themselves, and see the same samples: see zeroth::Mesh. What depends on the number of ranks, batch sizes too, follows from the ranks of a stage that have the same part."},
+  {.path = "zeroth.sequence_parallel", .kind = Kind::boolean, .value = false,
+   .meaning = "Programs that divide layers by zeroth::TensorParallel divide the rows between them among the ranks of `zeroth.mesh.tensor`, too: the stage file's word for TensorParallelOptions::sequence."},
+  {.path = "tensor_parallel.autotp_size", .kind = Kind::integer, .range = {0, int_limit}, .value = 0,
+   .meaning = "DeepSpeed's word for `zeroth.mesh.tensor`, which has to be the same number; 0 says nothing."},
+  {.path = "tensor_parallel.tensor_parallel.tp_size", .kind = Kind::integer, .range = {1, int_limit}, .value = 1,
+   .meaning = "Likewise; 1 says nothing."},
   {.path = "zeroth.pipeline.schedule", .kind = Kind::name, .names = pipeline_schedule_names, .value = "1f1b",
    .meaning = "With `zeroth.mesh.pipeline`: the order in which a stage runs its micro-steps forward and backward. `gpipe` runs all forward first; `1f1b` holds the activations of no more micro-steps than there are stages; `interleaved_1f1b` does that with several chunks a stage; `zb_h1` divides backward, and fills waits with gradients of weights; `file` takes the lists of `zeroth.pipeline.schedule_file`. The bits are the same. One stage runs its micro-steps one after the other."},
   {.path = "zeroth.pipeline.schedule_file", .kind = Kind::text,
@@ -467,6 +475,7 @@ struct Alias {
 };
 inline constexpr Alias aliases[] = {
     {"bfloat16", "bf16"},
+    {"tensor_parallel.tp", "tensor_parallel.tensor_parallel"},
     {"zero_optimization.prefetch_bucket_size", "zero_optimization.stage3_prefetch_bucket_size"},
     {"zero_optimization.max_live_parameters", "zero_optimization.stage3_max_live_parameters"},
     {"zero_optimization.max_reuse_distance", "zero_optimization.stage3_max_reuse_distance"},

@@ -218,6 +218,25 @@ std::string schedule_has_a_file(Values const& values) {
                                values.get<"zeroth.pipeline.schedule">());
 }
 
+/// `said`: what DeepSpeed's key says; `nothing` and below: nothing.
+std::string tensor_ranks_are_said_alike(Values const& values, std::int64_t said, std::int64_t nothing) {
+  auto const ranks = values.get<"zeroth.mesh.tensor">();
+  return said <= nothing || said == ranks
+             ? std::string{}
+             : fmt::format(
+                   "{}, but zeroth.mesh.tensor, which is how many ranks divide parameters here, is {}; give both "
+                   "the same number",
+                   said, ranks);
+}
+
+std::string autotp_size_is_alike(Values const& values) {
+  return tensor_ranks_are_said_alike(values, values.get<"tensor_parallel.autotp_size">(), 0);
+}
+
+std::string tp_size_is_alike(Values const& values) {
+  return tensor_ranks_are_said_alike(values, values.get<"tensor_parallel.tensor_parallel.tp_size">(), 1);
+}
+
 std::string group_size_is_used(Values const& values) {
   if (!values.says<"zeroth.group_size">()) {
     return {};
@@ -473,6 +492,8 @@ constexpr Rule rules[] = {
     {index_of<"zeroth.two_level_sums">, sums_of_groups_have_groups},
     {index_of<"zeroth.group_size">, group_size_is_used},
     {index_of<"zeroth.same_bits_at_any_ranks">, same_bits_are_kept},
+    {index_of<"tensor_parallel.autotp_size">, autotp_size_is_alike},
+    {index_of<"tensor_parallel.tensor_parallel.tp_size">, tp_size_is_alike},
     {index_of<"zeroth.pipeline.chunks">, chunks_take_turns},
     {index_of<"zeroth.pipeline.schedule">, micro_steps_are_rounds},
     {index_of<"zeroth.pipeline.first_units">, chunks_begin_in_order},

@@ -79,6 +79,8 @@ constexpr Refusal refusals[] = {
     {"gradient_clipping", R"({"gradient_clipping": -1})", always},
     {"zeroth.gradient_slots", R"({"zeroth": {"gradient_slots": 0}})", always},
     {"zeroth.mesh.pipeline", R"({"zeroth": {"mesh": {"pipeline": 1000}}})", always},
+    {"zeroth.mesh.tensor", R"({"zeroth": {"mesh": {"tensor": 2}}})", always},
+    {"tensor_parallel.autotp_size", R"({"tensor_parallel": {"autotp_size": 2}})", always},
     {"zeroth.pipeline.chunks", R"({"zeroth": {"pipeline": {"schedule": "zb_h1", "chunks": 2}}})", always},
     {"zeroth.pipeline.first_units", R"({"zeroth": {"pipeline": {"first_units": [1]}}})", always},
     {"zeroth.pipeline.schedule_file", R"({"zeroth": {"pipeline": {"schedule_file": "x"}}})", always},

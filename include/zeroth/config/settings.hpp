@@ -189,6 +189,7 @@ struct Settings {
   bool same_bits_at_any_ranks = false;  ///< Asked for: an engine refuses what cannot keep it.
 
   PipelineSettings pipeline;                       ///< See there.
+  int tensor_ranks = 1;                            ///< That divide parameters among themselves.
   GroupSettings groups;                            ///< See there.
   OffloadSettings offload;                         ///< See there.
   PersistenceSettings persistence;                 ///< See there.
