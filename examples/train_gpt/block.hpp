@@ -31,8 +31,8 @@ class Block {
   /// Nothing in it outlives a call of backward(), or of forward() and then output(); one serves all blocks.
   struct Scratch {
     Matrix normal, hidden, dmixed, dqkv;
-    Matrix dbranch;  // where there is dropout
-    Matrix parts;    // of a sum over tensor ranks: all rows
+    Matrix dbranch;    // where there is dropout
+    Matrix parts;      // of a sum over tensor ranks: all rows
     Matrix own, dall;  // where they divide rows: those of this rank, and all of a gradient
   };
 

@@ -30,7 +30,7 @@ class Gpt {
     typename Head::Tape head;
     typename Block::Scratch scratch;
     Matrix d;
-    Matrix all;  // rows that tensor ranks divide behind the embedding
+    Matrix all;                                  // rows that tensor ranks divide behind the embedding
     std::vector<typename Block::Slopes> slopes;  // of each block, where backward is in two halves
     typename Head::Slopes head_slopes;
   };

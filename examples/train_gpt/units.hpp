@@ -86,8 +86,8 @@ struct BlockParams {
   BlockParams(zeroth::Model& model, Shape const& s, std::string const& name, Rows rows)
       : unit{model.unit(name, {.rows_per_sample = s.context, .input_per_sample = activations_of(model, s, rows)})},
         ln_1{model, unit, name + ".ln_1", s.channels, rows},
-        c_attn{model,  unit,   name + ".attn.c_attn", s.channels,
-               3 * s.channels, stddev, Divided::columns, {s.channels, s.channels, s.channels}},
+        c_attn{model,          unit,   name + ".attn.c_attn", s.channels,
+               3 * s.channels, stddev, Divided::columns,      {s.channels, s.channels, s.channels}},
         c_proj{model, unit, name + ".attn.c_proj", s.channels, s.channels, residual_stddev(s), Divided::rows},
         ln_2{model, unit, name + ".ln_2", s.channels, rows},
         c_fc{model, unit, name + ".mlp.c_fc", s.channels, 4 * s.channels, stddev, Divided::columns},

@@ -199,7 +199,8 @@ std::string chunks_begin_in_order(Values const& values) {
   auto const chunks = values.get<"zeroth.pipeline.chunks">();
   if (auto const wanted = stages == 1 ? 1 : stages * chunks; std::ssize(first) != wanted) {
     return fmt::format("has length {}, but zeroth.mesh.pipeline is {} and zeroth.pipeline.chunks {}; allowed is {}",
-                       first.size(), stages, chunks, wanted == 1 ? "1 unit" : fmt::format("{} units, one for each chunk", wanted));
+                       first.size(), stages, chunks,
+                       wanted == 1 ? "1 unit" : fmt::format("{} units, one for each chunk", wanted));
   }
   auto const later = std::ranges::adjacent_find(first, std::ranges::greater_equal{});
   if (first.front() != 0) {

@@ -104,7 +104,8 @@ void refuse_models(model::Description const& whole, std::vector<std::uint32_t> c
   }
 }
 
-void refuse_first_units(model::Description const& whole, Begins const& begins, std::vector<std::uint32_t> const& first) {
+void refuse_first_units(model::Description const& whole, Begins const& begins,
+                        std::vector<std::uint32_t> const& first) {
   for (auto const unit : first) {
     if (std::ranges::binary_search(begins.units, unit)) {
       continue;
@@ -115,10 +116,11 @@ void refuse_first_units(model::Description const& whole, Begins const& begins, s
                           ? fmt::format("unit {}, \"{}\", which has no UnitOptions::input_per_sample", unit,
                                         whole.units[UnitId{unit}].name)
                           : fmt::format("unit {}, and the model has {}", unit, whole.units.size());
-    throw ConfigError{fmt::format(
-        "zeroth.pipeline.first_units has {}; allowed are units that a chunk may begin with, the nearest of which is {}, "
-        "\"{}\"",
-        what, near, whole.units[UnitId{near}].name)};
+    throw ConfigError{
+        fmt::format("zeroth.pipeline.first_units has {}; allowed are units that a chunk may begin with, the nearest of "
+                    "which is {}, "
+                    "\"{}\"",
+                    what, near, whole.units[UnitId{near}].name)};
   }
 }
 

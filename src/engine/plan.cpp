@@ -121,8 +121,8 @@ Plan plan_of(engine::Blueprint const& blueprint, PlanOptions const& options) {
   result.bytes = memory.bytes;
   result.bytes.slots += pipeline.messages.bytes();
   result.padding = memory.padding;
-  result.checkpoint_bytes = checkpoint_bytes(layout, settings.precision, optim::state_count(settings.update.rule),
-                                             settings.tensor_ranks);
+  result.checkpoint_bytes =
+      checkpoint_bytes(layout, settings.precision, optim::state_count(settings.update.rule), settings.tensor_ranks);
   result.staging_bytes = checkpoint::staging_bytes(options.device == DeviceKind::cpu, settings.checkpoint.buffer_bytes);
   (memory.disk.tier == shard::Tier::disk ? result.disk : result.host) = planned(memory.disk);
   result.parameters_disk = planned_parameters(memory, blueprint);
@@ -232,10 +232,11 @@ Plan plan_of_stages(model::Description const& whole, Config const& config, int w
 
 Plan plan(Model const& model, Config const& config, int world, PlanOptions const& options) {
   auto const tensor_ranks = config.tensor_ranks();
-  ZEROTH_EXPECTS(model.tensor_part().of == tensor_ranks,
-                 fmt::format("a plan with zeroth.mesh.tensor {} of a model that was made for {} tensor ranks: give Model a "
-                             "TensorPart with as many",
-                             tensor_ranks, model.tensor_part().of));
+  ZEROTH_EXPECTS(
+      model.tensor_part().of == tensor_ranks,
+      fmt::format("a plan with zeroth.mesh.tensor {} of a model that was made for {} tensor ranks: give Model a "
+                  "TensorPart with as many",
+                  tensor_ranks, model.tensor_part().of));
   auto const& whole = model.description();
   auto const data_ranks = engine::data_ranks(config, world);
   auto result = config.pipeline().stages > 1

@@ -227,9 +227,8 @@ class SimulatedRank {
   void add_up(std::uint32_t index, char const* purpose) {
     auto const& unit = task_.model.description().units[id_at<UnitId>(index)];
     if (auto const count = samples_ * unit.tensor_sums_per_sample; verbs_ && count > 0) {
-      comm::Collective const sum{.operation = comm::Operation::all_reduce,
-                                 .count = count,
-                                 .dtype = task_.config.compute_dtype()};
+      comm::Collective const sum{
+          .operation = comm::Operation::all_reduce, .count = count, .dtype = task_.config.compute_dtype()};
       verbs_->submit(device_->compute(), {purpose, unit.name}, {&sum, 1});
     }
   }
@@ -243,7 +242,7 @@ class SimulatedRank {
   detail::JobState state_;
   VirtualDevice* device_ = nullptr;
   bool in_pipeline_ = false;
-  std::int64_t samples_ = 0;  // of a micro-step
+  std::int64_t samples_ = 0;                   // of a micro-step
   std::unique_ptr<comm::Communicator> verbs_;  // of tensor ranks; null: there is one
   Period step_;
 };
@@ -257,10 +256,11 @@ void check(Model const& model, int world, int tensor, std::span<UnitWork const> 
     ZEROTH_EXPECTS(rank >= 0 && rank < world && factor > 0,
                    fmt::format("simulate: slowdown of rank {} by {}: ranks are 0 to {}, factors above 0", rank, factor,
                                world - 1));
-    ZEROTH_EXPECTS(rank % tensor == 0,
-                   fmt::format("simulate: slowdown of rank {} with zeroth.mesh.tensor {}: of tensor ranks the first ones "
-                               "are simulated; allowed are multiples of {}",
-                               rank, tensor, tensor));
+    ZEROTH_EXPECTS(
+        rank % tensor == 0,
+        fmt::format("simulate: slowdown of rank {} with zeroth.mesh.tensor {}: of tensor ranks the first ones "
+                    "are simulated; allowed are multiples of {}",
+                    rank, tensor, tensor));
   }
 }
 
@@ -338,10 +338,11 @@ Simulation of_stages(std::vector<RankResult> const& ranks, std::size_t stages) {
 Simulation run(Model const& model, Config const& config, int world, std::span<UnitWork const> work,
                Machine const& machine, Options const& options) {
   auto const tensor = config.tensor_ranks();
-  ZEROTH_EXPECTS(model.tensor_part() == (TensorPart{0, tensor}),
-                 fmt::format("a simulation with zeroth.mesh.tensor {} of a model that was made for tensor rank {} of {}: "
-                             "the first one of as many is simulated",
-                             tensor, model.tensor_part().index, model.tensor_part().of));
+  ZEROTH_EXPECTS(
+      model.tensor_part() == (TensorPart{0, tensor}),
+      fmt::format("a simulation with zeroth.mesh.tensor {} of a model that was made for tensor rank {} of {}: "
+                  "the first one of as many is simulated",
+                  tensor, model.tensor_part().index, model.tensor_part().of));
   check(model, world, tensor, work, options);
   auto const stages = config.pipeline().stages;
   auto const of_stage = engine::data_ranks(config, world);

@@ -322,12 +322,12 @@ TEST_CASE("a plan is what every tensor rank allocates, and counts the whole mode
     for (bool const sequence : {false, true}) {
       CAPTURE(stage, sequence);
       MemoryBytes planned, other;
-      auto const outcome = run_divided(config_of(stage), sequence,
-                                       [&](Mesh& mesh, Divided const&, Engine<float>& engine, auto&) {
-                                         if (mesh.place().data == 0) {
-                                           (mesh.place().tensor == 0 ? planned : other) = engine.planned();
-                                         }
-                                       });
+      auto const outcome =
+          run_divided(config_of(stage), sequence, [&](Mesh& mesh, Divided const&, Engine<float>& engine, auto&) {
+            if (mesh.place().data == 0) {
+              (mesh.place().tensor == 0 ? planned : other) = engine.planned();
+            }
+          });
       REQUIRE(messages_of(outcome) == "");
       for (int const index : {0, 1}) {
         Divided const divided{{index, 2}, sequence};

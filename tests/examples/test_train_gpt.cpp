@@ -255,10 +255,10 @@ TEST_CASE("train_gpt divides its layers among tensor ranks, with the same bits a
   Place const place;
   auto const numbers = [&](int ranks, int tensor, int stage, std::string const& rest) {
     place.write("stage.json", stage_file(stage, more));
-    auto const result = run(place.command(
-        fmt::format("--layers 3 --heads 4 --channels 16 --context 12 --steps 3 --report report --untied-head --ranks {} "
-                    "--set zeroth.mesh.tensor={} --set zeroth.check=true {} {}",
-                    ranks, tensor, options, rest)));
+    auto const result = run(place.command(fmt::format(
+        "--layers 3 --heads 4 --channels 16 --context 12 --steps 3 --report report --untied-head --ranks {} "
+        "--set zeroth.mesh.tensor={} --set zeroth.check=true {} {}",
+        ranks, tensor, options, rest)));
     INFO(result.output);
     REQUIRE(result.ending.status == 0);
     for (auto const& record : place.report()) {
@@ -286,7 +286,8 @@ TEST_CASE("train_gpt divides its layers among tensor ranks, with the same bits a
     CHECK(numbers(2 * tensor, tensor, 3, "--recompute") == expected);
     CHECK(numbers(2 * tensor, tensor, 3, "--init initial") == expected);
     CHECK(numbers(4 * tensor, tensor, 3, "--set zeroth.mesh.pipeline=2") == expected);
-    CHECK(numbers(4 * tensor, tensor, 2, "--set zeroth.mesh.pipeline=2 --set zeroth.pipeline.schedule=zb_h1") == expected);
+    CHECK(numbers(4 * tensor, tensor, 2, "--set zeroth.mesh.pipeline=2 --set zeroth.pipeline.schedule=zb_h1") ==
+          expected);
 
     // Sums of gradients of norms are cut elsewhere.
     std::string const sequence = "--set zeroth.sequence_parallel=true ";
@@ -314,14 +315,17 @@ TEST_CASE("train_gpt says why tensor ranks cannot be") {
     CHECK(result.ending.status == 2);
     return result.output;
   };
-  CHECK_THAT(refused("--ranks 4 --context 12 --set zeroth.mesh.tensor=4"),
-             Contains("stage.json: zeroth.mesh.tensor is 4, which does not divide the model's 6 heads (--heads); nearest: "
-                      "3 or 6"));
-  CHECK_THAT(refused("--ranks 3 --set zeroth.mesh.tensor=3 --context 10 --set zeroth.sequence_parallel=true"),
-             Contains("zeroth.mesh.tensor with zeroth.sequence_parallel is 3, which does not divide the model's 10 tokens of "
-                      "a sequence (--context); nearest: 2 or 5"));
+  CHECK_THAT(
+      refused("--ranks 4 --context 12 --set zeroth.mesh.tensor=4"),
+      Contains("stage.json: zeroth.mesh.tensor is 4, which does not divide the model's 6 heads (--heads); nearest: "
+               "3 or 6"));
+  CHECK_THAT(
+      refused("--ranks 3 --set zeroth.mesh.tensor=3 --context 10 --set zeroth.sequence_parallel=true"),
+      Contains("zeroth.mesh.tensor with zeroth.sequence_parallel is 3, which does not divide the model's 10 tokens of "
+               "a sequence (--context); nearest: 2 or 5"));
   CHECK_THAT(refused("--ranks 3 --context 12 --set zeroth.mesh.tensor=2"), Contains("zeroth.mesh.tensor is 2"));
-  CHECK_THAT(refused("--ranks 2 --context 12 --set zeroth.mesh.tensor=2 --checkpoint saved"), Contains("zeroth.mesh.tensor is 2"));
+  CHECK_THAT(refused("--ranks 2 --context 12 --set zeroth.mesh.tensor=2 --checkpoint saved"),
+             Contains("zeroth.mesh.tensor is 2"));
 }
 
 TEST_CASE("the file of a pipeline in configs/ trains") {

@@ -265,7 +265,8 @@ TEST_CASE("a process that throws, freezes or is killed before sums of shared par
   Run thrown{{"throw_before_ties"}};
   Run frozen{{"freeze_before_ties", "--grace", "1000"}};
   CHECK_THAT(thrown.failed(), Contains("zeroth: [rank 0/3] the data are gone\n"));
-  CHECK_THAT(frozen.failed(), Contains(" waited ") && Contains("(add ties of unit 'layer0.w") && Contains("missing: rank 0"));
+  CHECK_THAT(frozen.failed(),
+             Contains(" waited ") && Contains("(add ties of unit 'layer0.w") && Contains("missing: rank 0"));
   check_failed(killed.wait());
 }
 

@@ -221,8 +221,8 @@ TEST_CASE("what befalls a stage before sums of shared parameters are exchanged e
   CHECK_THAT(throws.child.output(), Contains("launch has returned."));
   check_failed(freezes.child.wait());
   CAPTURE(freezes.child.output());
-  CHECK_THAT(freezes.child.output(), Contains(" waited ") && Contains("(add ties of unit 'layer0.w") &&
-                                         Contains("missing: rank 0"));
+  CHECK_THAT(freezes.child.output(),
+             Contains(" waited ") && Contains("(add ties of unit 'layer0.w") && Contains("missing: rank 0"));
 }
 
 TEST_CASE("ranks that do different things are told so, once") {

@@ -159,9 +159,10 @@ TEST_CASE("A pipeline is planned by the stage that holds most, at every stage of
 
 TEST_CASE("What tensor ranks divide is planned by the part of one of them, and simulated so") {
   auto const text = [](int stage, int pipeline, int tensor) {
-    return fmt::format(R"({{"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4, "bf16": {{"enabled": true}},
+    return fmt::format(
+        R"({{"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4, "bf16": {{"enabled": true}},
                             "zero_optimization": {{"stage": {}}}, "zeroth": {{"mesh": {{"pipeline": {}, "tensor": {}}}}}}})",
-                       stage, pipeline, tensor);
+        stage, pipeline, tensor);
   };
   auto const whole = read_model({.model = "124M", .untied_head = true});
   for (int const pipeline : {1, 2}) {
@@ -193,13 +194,11 @@ TEST_CASE("What tensor ranks divide is planned by the part of one of them, and s
   CHECK(sent(1) == 0);
   CHECK(sent(2) >= sums);
   CHECK(sent(2) < sums + 100'000);
-  auto const told = testing::thrown<ConfigError>([&] {
-    static_cast<void>(read_model({.model = "124M", .tensor_ranks = 5}));
-  });
+  auto const told =
+      testing::thrown<ConfigError>([&] { static_cast<void>(read_model({.model = "124M", .tensor_ranks = 5})); });
   CHECK(told == "preset 124M: 12 heads, which zeroth.mesh.tensor, 5, does not divide; allowed are its divisors");
-  auto const equal = testing::thrown<ConfigError>([&] {
-    static_cast<void>(read_model({.model = {}, .parameters = 1000, .tensor_ranks = 2}));
-  });
+  auto const equal = testing::thrown<ConfigError>(
+      [&] { static_cast<void>(read_model({.model = {}, .parameters = 1000, .tensor_ranks = 2})); });
   CHECK(equal == "zeroth.mesh.tensor 2 with --parameters: allowed with a preset, and with a Hugging Face config.json");
 }
 

@@ -42,8 +42,9 @@ void ModelBuilder::check(std::string const& name, std::int64_t rows, std::int64_
 
 void ModelBuilder::expect_divided_heads(std::int64_t heads) const {
   if (heads % tensor_ranks() != 0) {
-    throw ConfigError{fmt::format("{}: {} heads, which zeroth.mesh.tensor, {}, does not divide; allowed are its divisors",
-                                  source_, heads, tensor_ranks())};
+    throw ConfigError{
+        fmt::format("{}: {} heads, which zeroth.mesh.tensor, {}, does not divide; allowed are its divisors", source_,
+                    heads, tensor_ranks())};
   }
 }
 
@@ -59,8 +60,8 @@ void ModelBuilder::unit(std::string const& name, std::int64_t input_channels, in
     throw ConfigError{fmt::format("{}: {} channels in a sequence of {} tokens come into unit {}; allowed: {} elements",
                                   source_, input_channels, context, config::in_quotes(name), model::largest_count)};
   }
-  units_.push_back(model_.unit(name, {.input_per_sample = input_channels * context,
-                                      .tensor_sums_per_sample = sums * input_channels * context}));
+  units_.push_back(model_.unit(
+      name, {.input_per_sample = input_channels * context, .tensor_sums_per_sample = sums * input_channels * context}));
   facts_.emplace_back();
 }
 

@@ -15,7 +15,8 @@
 namespace zeroth::tools {
 
 /// Of a parameter that tensor ranks divide.
-[[nodiscard]] inline ParamOptions cut_along(int dim, std::vector<std::int64_t> sections = {}, std::int64_t multiple = 0) {
+[[nodiscard]] inline ParamOptions cut_along(int dim, std::vector<std::int64_t> sections = {},
+                                            std::int64_t multiple = 0) {
   return {.cut = Cut{.dim = dim, .sections = std::move(sections), .multiple = multiple}};
 }
 /// Rows of an embedding, and of the head, that a tensor rank has are a multiple of it, as in Megatron-LM.

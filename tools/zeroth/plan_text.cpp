@@ -38,11 +38,11 @@ std::string headline(PlanResult const& result) {
       "{}; {}: stage {} in {}{}{}{}\n"
       "compute {}, gradients {}, reduced in {}, accumulated in {}, master {}; {}; {} on another number of ranks\n\n",
       result.model.name, counted(asked_for.parameter_count, "parameter"), about_tensor_ranks(asked_for),
-      counted(asked_for.units, "unit"),
-      result.model.about, counted(asked_for.world, "rank"), name_of_config(result.config_file), settings.stage,
-      name_of(precision.compute), settings.overlap_comm ? ", overlap" : ", no overlap", about_groups(settings.groups),
-      without, name_of(precision.compute), name_of(precision.gradient), name_of(precision.reduce),
-      name_of(precision.accumulate), name_of(precision.master), counted(settings.batch.accumulation, "micro-step"),
+      counted(asked_for.units, "unit"), result.model.about, counted(asked_for.world, "rank"),
+      name_of_config(result.config_file), settings.stage, name_of(precision.compute),
+      settings.overlap_comm ? ", overlap" : ", no overlap", about_groups(settings.groups), without,
+      name_of(precision.compute), name_of(precision.gradient), name_of(precision.reduce), name_of(precision.accumulate),
+      name_of(precision.master), counted(settings.batch.accumulation, "micro-step"),
       asked_for.other_ranks.empty() ? "the same bits" : "other roundings");
 }
 

@@ -32,7 +32,9 @@ class Rehearsal {
   [[nodiscard]] Nothing enter_backward(auto&&...) { return {}; }
   [[nodiscard]] bool divides_rows() const { return cpu_.divides_rows(); }
   [[nodiscard]] static std::int64_t first_own_row(auto&&...) { return 0; }
-  void own_rows(Matrix<T> const& all, Matrix<T>& own) const { own.resize(all.rows() / cpu_.tensor_ranks(), all.cols()); }
+  void own_rows(Matrix<T> const& all, Matrix<T>& own) const {
+    own.resize(all.rows() / cpu_.tensor_ranks(), all.cols());
+  }
   [[nodiscard]] Nothing enter(Matrix<T> const& own, Matrix<T>& all) const {
     all.resize(own.rows() * cpu_.tensor_ranks(), own.cols());
     return {};

@@ -119,7 +119,7 @@ class StageWork {
   Gpt<Cpu<T>> gpt_;
   std::unique_ptr<Matmul> matmul_;
   Cpu<T> cpu_;
-  std::int64_t tokens_;          // of a micro-batch
+  std::int64_t tokens_;           // of a micro-batch
   std::int64_t rows_, channels_;  // of what goes from unit to unit
   std::vector<Tape> tapes_;
   bool recomputes_;
