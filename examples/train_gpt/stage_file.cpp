@@ -67,12 +67,6 @@ zeroth::Config read_stage_file(StageFileOptions const& options) {
   }
   auto config = zeroth::Config::from_file(options.config, beside);
   config.expect_complete();
-  if (config.tensor_ranks() > 1) {
-    throw zeroth::ConfigError{
-        fmt::format("{}: zeroth.mesh.tensor is {}, and train_gpt does not divide its layers; "
-                    "allowed here is 1",
-                    config.source(), config.tensor_ranks())};
-  }
   return config;
 }
 

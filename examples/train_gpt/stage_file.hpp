@@ -26,7 +26,7 @@ struct StageFileOptions {
 
 void declare(CLI::App& app, StageFileOptions& options);
 
-/// Throws ConfigError, also for values that are left open, and for what the layers here do not do.
+/// Throws ConfigError, also for values that are left open.
 [[nodiscard]] zeroth::Config read_stage_file(StageFileOptions const& options);
 
 /// A line for each key that is without effect, with the reason; empty unless --verbose asks for it.

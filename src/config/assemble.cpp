@@ -257,6 +257,11 @@ ReportSettings reports(Values const& values) {
 }  // namespace
 
 PipelineSettings pipeline(Values const& values) {
+  std::vector<std::uint32_t> first_units;
+  if (values.says<"zeroth.pipeline.first_units">()) {
+    std::ranges::transform(values.get<"zeroth.pipeline.first_units">().copy(), std::back_inserter(first_units),
+                           [](std::int64_t unit) { return static_cast<std::uint32_t>(unit); });
+  }
   auto const* const named =
       std::ranges::find(pipeline_schedule_names, values.get<"zeroth.pipeline.schedule">(), &Name::stored);
   auto const partition = values.get<"zeroth.pipeline.partition">();
@@ -266,6 +271,7 @@ PipelineSettings pipeline(Values const& values) {
           .partition = partition == "units"   ? PipelinePartition::units
                        : partition == "flops" ? PipelinePartition::flops
                                               : PipelinePartition::parameters,
+          .first_units = std::move(first_units),
           .schedule_file = text<"zeroth.pipeline.schedule_file">(values),
           .tied_gradients =
               values.get<"zeroth.tied_gradients">() == "apart" ? TiedGradients::apart : TiedGradients::together};

@@ -23,7 +23,7 @@ constexpr ForeignKey table[] = {
     // ---- top level
     {"managed_gradient_accumulation", Form::boolean, refused, "true", "the engine counts micro-steps: say StepOptions or end the step where the program wants it"},
     {"dataloader_drop_last", Form::boolean, no_effect, "false", "the program loads its data itself"},
-    {"sequence_parallel_size", Form::integer, refused, "1", "ranks exchange no heads of attention; zeroth::TensorParallel with `sequence` cuts samples by rows among the ranks of zeroth.mesh.tensor"},
+    {"sequence_parallel_size", Form::integer, refused, "1", "ranks exchange no heads of attention; zeroth.sequence_parallel divides rows among the ranks of zeroth.mesh.tensor"},
     {"use_data_before_expert_parallelism", Form::boolean, no_effect, "false", "there are no expert-parallel groups to order"},
     {"seq_parallel_communication_data_type", Form::text, no_effect, R"("fp32")", "ranks share no sequence; communication_data_type is the dtype of gradients"},
     {"prescale_gradients", Form::boolean, no_effect, "false", "a mean either way: fp16 sums are divided before they travel, by a power of two, all others in the update"},

@@ -125,7 +125,7 @@ std::optional<StepReport> take_report(EngineState& engine) {
 void compare_whole_gradients(EngineState& engine) {
   auto const step = engine.session.protocol->steps() + 1;
   bool const is_due = step - engine.session.first_step <= 2 || step % engine::replica_check_steps == 0;
-  if (engine.runtime.tensor && engine.settings().check && is_due) {
+  if (engine.runtime.tensor && engine.runtime.device->holds_values() && engine.settings().check && is_due) {
     engine::compare_whole_gradients(*engine.sharded.manager, engine.runtime.exchange().rank(), step,
                                     engine.runtime.over_tensor());
   }

@@ -16,6 +16,7 @@
 #include "stage/gather_count.hpp"
 #include "stage/pipeline_check.hpp"
 #include "stage/policy.hpp"
+#include "zeroth/core/error.hpp"
 #include "zeroth/model/description.hpp"
 
 namespace zeroth {
@@ -95,14 +96,17 @@ PlannedPersistence persistent_in(shard::Layout const& layout, Dtype compute) {
   return persistent;
 }
 
-std::int64_t checkpoint_bytes(shard::Layout const& layout, PrecisionSettings const& precision, int states) {
+/// Of all tensor ranks, which save what they have whole once.
+std::int64_t checkpoint_bytes(shard::Layout const& layout, PrecisionSettings const& precision, int states,
+                              int tensor_ranks) {
   std::int64_t bytes = 0;
   for (auto const& flat : layout.flats()) {
     if (!flat.speaks) {
       continue;
     }
-    bytes += flat.trainable.padded_count * (bytes_of(precision.master) + states * bytes_of(precision.states)) +
-             flat.frozen.padded_count * bytes_of(precision.compute);
+    auto const times = flat.tensor_kind == shard::TensorKind::cut ? tensor_ranks : 1;
+    bytes += times * (flat.trainable.padded_count * (bytes_of(precision.master) + states * bytes_of(precision.states)) +
+                      flat.frozen.padded_count * bytes_of(precision.compute));
   }
   return bytes;
 }
@@ -118,7 +122,8 @@ Plan plan_of(engine::Blueprint const& blueprint, PlanOptions const& options) {
   result.bytes = memory.bytes;
   result.bytes.slots += pipeline.messages.bytes();
   result.padding = memory.padding;
-  result.checkpoint_bytes = checkpoint_bytes(layout, settings.precision, optim::state_count(settings.update.rule));
+  result.checkpoint_bytes =
+      checkpoint_bytes(layout, settings.precision, optim::state_count(settings.update.rule), settings.tensor_ranks);
   result.staging_bytes = checkpoint::staging_bytes(options.device == DeviceKind::cpu, settings.checkpoint.buffer_bytes);
   (memory.disk.tier == shard::Tier::disk ? result.disk : result.host) = planned(memory.disk);
   result.parameters_disk = planned_parameters(memory, blueprint);
@@ -227,13 +232,24 @@ Plan plan_of_stages(model::Description const& whole, Config const& config, int w
 }  // namespace
 
 Plan plan(Model const& model, Config const& config, int world, PlanOptions const& options) {
-  engine::expect_one_tensor_rank(config.tensor_ranks(), "a plan");
+  auto const tensor_ranks = config.tensor_ranks();
+  if (model.tensor_part().of != tensor_ranks) {
+    throw ConfigError{fmt::format(
+        "{}: zeroth.mesh.tensor is {}, and the model to be planned was made for {}: give Model a TensorPart of as many",
+        config.source(), tensor_ranks, model.tensor_part().of)};
+  }
   auto const& whole = model.description();
-  auto const stages = config.pipeline().stages;
-  auto result = stages > 1 ? plan_of_stages(whole, config, world, options)
-                           : plan_of(engine::make_blueprint(whole, whole, config, world, options), options);
+  auto const data_ranks = engine::data_ranks(config, world);
+  auto result = config.pipeline().stages > 1
+                    ? plan_of_stages(whole, config, world, options)
+                    : plan_of(engine::make_blueprint(whole, whole, config, data_ranks, options), options);
   result.world = world;
-  result.data_ranks = world / stages;
+  result.data_ranks = data_ranks;
+  result.tensor_ranks = tensor_ranks;
+  result.tensor_rank_count = result.parameter_count;
+  for (auto const& param : whole.params) {
+    result.parameter_count += param.global_count() - param.count;
+  }
   return result;
 }
 
@@ -359,6 +375,13 @@ std::string offload_lines(Plan const& plan) {
       offload.write_behind ? "written behind" : "written before the next", readable(tier.read_bytes));
 }
 
+std::string tensor_lines(Plan const& plan) {
+  return plan.tensor_ranks == 1
+             ? std::string{}
+             : fmt::format("tensor ranks: {}, each of which has {} parameters; {} rank{} with the same\n",
+                           plan.tensor_ranks, plan.tensor_rank_count, plan.data_ranks, plan.data_ranks == 1 ? "" : "s");
+}
+
 std::string pipeline_lines(Plan const& plan) {
   if (plan.pipeline.empty()) {
     return {};
@@ -418,7 +441,7 @@ std::string explain_plan(Plan const& plan) {
   auto text =
       fmt::format("stage {}, {} rank{}, {} parameters ({} with padding) in {} flat units\n", plan.settings.stage,
                   plan.world, plan.world == 1 ? "" : "s", plan.parameter_count, plan.padded_count, plan.flat_units);
-  text += pipeline_lines(plan) + decisions(plan);
+  text += tensor_lines(plan) + pipeline_lines(plan) + decisions(plan);
   text +=
       plan.pipeline.empty() ? "each rank holds:\n" : fmt::format("each rank of stage {} holds:\n", plan.largest_stage);
   text += fmt::format("  parameters {}\n", megabytes(plan.bytes.parameters));

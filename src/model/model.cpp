@@ -100,12 +100,16 @@ Unit Model::unit(std::string name, UnitOptions const& options) {
   ZEROTH_EXPECTS(options.input_per_sample >= 0 && options.input_per_sample <= model::largest_count,
                  fmt::format("unit \"{}\": input_per_sample is {}, must be 0 or more, and at most {}", name,
                              options.input_per_sample, model::largest_count));
+  ZEROTH_EXPECTS(options.tensor_sums_per_sample >= 0 && options.tensor_sums_per_sample <= model::largest_count,
+                 fmt::format("unit \"{}\": tensor_sums_per_sample is {}, must be 0 or more, and at most {}", name,
+                             options.tensor_sums_per_sample, model::largest_count));
   auto const id = state_->units.next_id();
   state_->units.push_back({.name = std::move(name),
                            .uses_per_micro_step = uses.value_or(0),
                            .stays_open = options.stays_open,
                            .rows_per_sample = options.rows_per_sample,
                            .input_per_sample = options.input_per_sample,
+                           .tensor_sums_per_sample = options.tensor_sums_per_sample,
                            .params = {},
                            .ties = {}});
   return Unit{state_->id, id};

@@ -137,6 +137,12 @@ TEST_CASE("what no tensor ranks have cut is of format 2, which versions before r
   CHECK(contents.stages() == 2);
   CHECK(contents.tensor_ranks == 2);
   CHECK(contents.places == 4);
+  std::int64_t bytes = 0;
+  for (int place = 0; place < 4; ++place) {
+    bytes += contents.state_bytes(place);
+  }
+  Divided const divided{{0, 2}, true};
+  CHECK(bytes == plan(divided.model, config_of(fp32_types, saved_by), 4).checkpoint_bytes);
 }
 
 TEST_CASE("tensor ranks that cut nothing have saved whole parameters, by the first of them") {

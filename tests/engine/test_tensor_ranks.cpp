@@ -292,10 +292,39 @@ TEST_CASE("a file of weights has whole tensors: any number of tensor ranks write
   }
 }
 
-TEST_CASE("what is not there for tensor ranks yet is refused by name") {
-  Divided const divided{{0, 2}, false};
-  CHECK_THAT(thrown<ConfigError>([&] { static_cast<void>(plan(divided.model, config_of(1), 4)); }),
-             Contains("a plan with zeroth.mesh.tensor 2: allowed there is 1"));
+TEST_CASE("a plan is what every tensor rank allocates, and counts the whole model") {
+  for (int const stage : {0, 1, 2, 3}) {
+    for (bool const sequence : {false, true}) {
+      CAPTURE(stage, sequence);
+      MemoryBytes planned, other;
+      auto const outcome =
+          run_divided(config_of(stage), sequence, [&](Mesh& mesh, Divided const&, Engine<float>& engine, auto&) {
+            if (mesh.place().data == 0) {
+              (mesh.place().tensor == 0 ? planned : other) = engine.planned();
+            }
+          });
+      REQUIRE(messages_of(outcome) == "");
+      for (int const index : {0, 1}) {
+        Divided const divided{{index, 2}, sequence};
+        auto const plan = zeroth::plan(divided.model, config_of(stage), 4);
+        CHECK(plan.bytes == (index == 0 ? planned : other));
+        Divided const whole{{0, 1}, sequence};
+        std::int64_t elements = 0;
+        for (auto const& param : whole.model.description().params) {
+          elements += param.count;
+        }
+        CHECK(plan.parameter_count == elements);
+        CHECK(plan.tensor_rank_count < elements);
+        CHECK(plan.tensor_ranks == 2);
+        CHECK(plan.data_ranks == 2);
+      }
+    }
+  }
+  Divided const whole{{0, 1}, false};
+  CHECK_THAT(
+      thrown<ConfigError>([&] { static_cast<void>(plan(whole.model, config_of(1), 4)); }),
+      Contains("zeroth.mesh.tensor is 2, and the model to be planned was made for 1: give Model a TensorPart of as "
+               "many"));
 }
 
 }  // namespace zeroth::testing

@@ -167,6 +167,7 @@ struct PipelineSettings {
   PipelineSchedule schedule = PipelineSchedule::one_forward_one_backward;  ///< See there.
   int chunks = 1;                                                          ///< Of each stage.
   PipelinePartition partition = PipelinePartition::parameters;             ///< See there.
+  std::vector<std::uint32_t> first_units{};                                ///< Of each chunk; empty: by `partition`.
   std::filesystem::path schedule_file{};                                   ///< Empty but for the schedule `file`.
   TiedGradients tied_gradients = TiedGradients::together;                  ///< See there.
   /// Chunks of the whole model.

@@ -39,13 +39,14 @@ struct ParamDescription {
 
 /// One unit.
 struct UnitDescription {
-  std::string name;                   ///< For messages, UTF-8.
-  int uses_per_micro_step = 0;        ///< See UnitOptions; 0: as often as it runs forward.
-  bool stays_open = false;            ///< See UnitOptions.
-  std::int64_t rows_per_sample = 1;   ///< See UnitOptions.
-  std::int64_t input_per_sample = 0;  ///< See UnitOptions.
-  std::vector<ParamId> params;        ///< Made here, in order.
-  std::vector<ParamId> ties;          ///< Made elsewhere, used here too.
+  std::string name;                         ///< For messages, UTF-8.
+  int uses_per_micro_step = 0;              ///< See UnitOptions; 0: as often as it runs forward.
+  bool stays_open = false;                  ///< See UnitOptions.
+  std::int64_t rows_per_sample = 1;         ///< See UnitOptions.
+  std::int64_t input_per_sample = 0;        ///< See UnitOptions.
+  std::int64_t tensor_sums_per_sample = 0;  ///< See UnitOptions.
+  std::vector<ParamId> params;              ///< Made here, in order.
+  std::vector<ParamId> ties;                ///< Made elsewhere, used here too.
 };
 
 /// A parameter that units of several stages of a pipeline use.

@@ -162,6 +162,9 @@ struct UnitOptions {
   /// Elements of one sample that come from the unit before, in the compute dtype: a stage of a pipeline may begin with
   /// this unit, and is sent as many for each sample. 0: none may. No effect without a pipeline.
   std::int64_t input_per_sample = 0;
+  /// Elements of one sample that tensor ranks add up in forward of this unit, in the compute dtype; as many in
+  /// backward. For simulations. No effect on training.
+  std::int64_t tensor_sums_per_sample = 0;
 };
 /// How a parameter is trained.
 struct ParamOptions {
