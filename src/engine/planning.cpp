@@ -63,9 +63,10 @@ int data_ranks(Config const& config, int world) {
         allowed.push_back(count);
       }
     }
-    auto const asked = tensor == 1 ? fmt::format("zeroth.mesh.pipeline is {}", stages)
-                                   : fmt::format("zeroth.mesh.pipeline {} times zeroth.mesh.tensor {} is {}", stages,
-                                                 tensor, of_model);
+    auto const asked = tensor == 1   ? fmt::format("zeroth.mesh.pipeline is {}", stages)
+                       : stages == 1 ? fmt::format("zeroth.mesh.tensor is {}", tensor)
+                                     : fmt::format("zeroth.mesh.pipeline {} times zeroth.mesh.tensor {} is {}", stages,
+                                                   tensor, of_model);
     throw ConfigError{fmt::format("{}: {}, which does not divide {} ranks; allowed: {}", config.source(), asked, world,
                                   fmt::join(allowed, ", "))};
   }

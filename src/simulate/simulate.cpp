@@ -227,8 +227,11 @@ class SimulatedRank {
   void add_up(std::uint32_t index, char const* purpose) {
     auto const& unit = task_.model.description().units[id_at<UnitId>(index)];
     if (auto const count = samples_ * unit.tensor_sums_per_sample; verbs_ && count > 0) {
-      comm::Collective const sum{
-          .operation = comm::Operation::all_reduce, .count = count, .dtype = task_.config.compute_dtype()};
+      comm::Collective const sum{.operation = comm::Operation::all_reduce,
+                                 .input = VirtualDevice::unreal_address(),
+                                 .output = VirtualDevice::unreal_address(),
+                                 .count = count,
+                                 .dtype = task_.config.compute_dtype()};
       verbs_->submit(device_->compute(), {purpose, unit.name}, {&sum, 1});
     }
   }

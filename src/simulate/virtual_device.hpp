@@ -104,6 +104,8 @@ class VirtualDevice final : public device::Device {
   [[nodiscard]] std::unique_ptr<device::Memory> allocate(device::Category category, std::int64_t bytes) override;
   [[nodiscard]] std::unique_ptr<device::Memory> allocate_host(std::int64_t bytes) override;  ///< Real.
   [[nodiscard]] static bool is_real(void const* address) noexcept;
+  /// Of what a program outside the engine moves.
+  [[nodiscard]] static void* unreal_address() noexcept;
   [[nodiscard]] bool has_host_memory() const noexcept override { return machine_.host_bytes_per_s == 0; }
   /// Takes time only, of the rank's share of its node's disks. Throws ConfigError where the machine has none.
   [[nodiscard]] std::unique_ptr<device::Storage> make_storage(device::StorageOptions const& options) override;

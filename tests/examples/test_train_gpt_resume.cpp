@@ -284,8 +284,8 @@ TEST_CASE("a run goes on with other numbers of tensor ranks and stages than thos
       CHECK((read_all(place / "same/model.safetensors") == read_all(place / "saved_final/model.safetensors")));
       auto const step = numbers(tensor, pipeline, 2, sequence + "--steps 3 --resume saved");
       REQUIRE(step.size() == 1);
-      CHECK(step[0][1].get<double>() == Catch::Approx(straight[2][1].get<double>()).epsilon(1e-5));
-      CHECK(step[0][2].get<double>() == Catch::Approx(straight[2][2].get<double>()).epsilon(1e-5));
+      CHECK(step[0][1].get<double>() == Approx(straight[2][1].get<double>()).epsilon(1e-5));
+      CHECK(step[0][2].get<double>() == Approx(straight[2][2].get<double>()).epsilon(1e-5));
     }
   }
 }

@@ -337,7 +337,8 @@ class Record(unittest.TestCase):
                                check=False)
         self.assertEqual((ended.returncode, ended.stdout), (2, ""))
         self.assertEqual(ended.stderr, 'error: "speed" is no part; parts are demo stages gpu step_time peers '
-                                       'checkpoints savings silent adamw collectives engine_overhead pipeline\n')
+                                       'checkpoints savings silent adamw collectives engine_overhead products '
+                                       'pipeline\n')
 
     def test_every_section_is_a_part_and_every_part_a_function(self):
         text = (REPOSITORY / "scripts/record.sh").read_text(encoding="utf-8")
