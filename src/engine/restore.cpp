@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <exception>
 #include <set>
 #include <string>
@@ -91,9 +92,14 @@ void expect_same(checkpoint::Record const& record, Exchange const& exchange) {
 /// Elements of a file into memory of this rank's slice. Does not wait.
 void put_elements(device::Device& device, Arrival const& arrival, std::byte* to, std::byte const* from,
                   std::int64_t count) {
+  constexpr std::int64_t small_bytes = std::int64_t{1} << 14U;  // of which a kernel's call takes longer than the copy
   auto& kernels = device.kernels();
-  if (auto const held = arrival.slice.dtype; arrival.saved == held) {
-    kernels.copy(device.compute(), to, from, count * bytes_of(held));
+  auto const held = arrival.slice.dtype;
+  auto const bytes = count * bytes_of(held);
+  if (arrival.saved == held && bytes < small_bytes && device.has_host_memory()) {
+    std::memcpy(to, from, static_cast<std::size_t>(bytes));
+  } else if (arrival.saved == held) {
+    kernels.copy(device.compute(), to, from, bytes);
   } else {
     kernels.convert(device.compute(), to, held, from, arrival.saved, count);
   }
