@@ -74,15 +74,16 @@ Verification verify(std::filesystem::path const& checkpoint) {
   return found;
 }
 
-std::string as_text(Verification const& found) {
+std::string as_text(Verification const& found, Paper const& paper) {
   if (!found.no_record.empty()) {
-    return fmt::format("damaged: {}\n", found.no_record);
+    return fmt::format("{}: {}\n", paper.bad("damaged"), found.no_record);
   }
   if (found.whole()) {
-    return fmt::format("whole: {}: step {}, {}, {}, every byte as it was written\n", found.path.string(),
-                       grouped(found.step), counted(found.places, "file"), readable_bytes(found.bytes));
+    return fmt::format("{}: {}: step {}, {}, {}, every byte as it was written\n", paper.good("whole"),
+                       found.path.string(), grouped(found.step), counted(found.places, "file"),
+                       readable_bytes(found.bytes));
   }
-  auto text = fmt::format("damaged: {}: step {}, {} of {}\n", found.path.string(), grouped(found.step),
+  auto text = fmt::format("{}: {}: step {}, {} of {}\n", paper.bad("damaged"), found.path.string(), grouped(found.step),
                           std::ssize(found.damaged), counted(found.places, "file"));
   for (auto const& [name, damage] : found.damaged) {
     for (auto const& each : damage) {

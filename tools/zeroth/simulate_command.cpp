@@ -9,7 +9,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -99,7 +98,7 @@ void write_trace_of(std::filesystem::path const& file, Simulations const& simula
 
 }  // namespace
 
-void add_simulate_command(CLI::App& app, std::ostream& out) {
+void add_simulate_command(CLI::App& app, Page& page) {
   auto const options = std::make_shared<SimulateOptions>();  // lives as long as the callback
   auto* const command = app.add_subcommand("simulate", "How long a step takes on a machine, at each stage");
   add_job_options(*command, options->job);
@@ -120,14 +119,15 @@ void add_simulate_command(CLI::App& app, std::ostream& out) {
                       "RANK=FACTOR: this rank's math takes FACTOR times as long; implies --all-ranks");
   command->add_option("--trace", options->trace, "Write the step as a trace for Chrome or Perfetto");
   command->add_flag("--json", options->json, "Print JSON");
-  command->callback([options, &out] {
+  command->callback([options, &page] {
     auto const model = read_model(options->job.model);
     auto const request = request_of(*options, model);
     auto const simulations = simulate_stages(model, request);
     if (!options->trace.empty()) {
       write_trace_of(options->trace, simulations);
     }
-    out << (options->json ? as_json(simulations, request) : as_text(simulations, request));
+    options->json ? page.add_data(as_json(simulations, request))
+                  : page.add_text(as_text(simulations, request, page.paper()));
   });
 }
 
