@@ -21,6 +21,7 @@
 #include <zeroth/version.hpp>
 
 #include "checkpoint_command.hpp"
+#include "completion.hpp"
 #include "config_command.hpp"
 #include "env_command.hpp"
 #include "mistyped.hpp"
@@ -46,6 +47,7 @@ int run(int argc, char** argv, Page& page) {
     zeroth::tools::add_run_command(app, page.status);
     zeroth::tools::add_checkpoint_command(app, page);
     zeroth::tools::add_env_command(app, page);
+    zeroth::tools::add_completion_commands(app, page);
     app.parse(argc, argv);
     return page.status;
   } catch (CLI::ParseError const& error) {
