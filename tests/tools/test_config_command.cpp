@@ -132,6 +132,7 @@ TEST_CASE("- is standard input, once") {
   auto const plan = with_input("plan --model 124M --ranks 8 --config -", "complete.json");
   CHECK(plan.status == 0);
   CHECK(contains(plan.output, "8 ranks; standard input: stage 2"));
+  CHECK(with_input("simulate --model 124M --ranks 8 --config -", "complete.json").status == 0);
   files.write("model.json", R"({"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 2, "n_positions": 32,
                                 "vocab_size": 100})");
   CHECK(with_input("plan --model - --ranks 8", "model.json").status == 0);

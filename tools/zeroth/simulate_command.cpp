@@ -67,7 +67,7 @@ simulate::Options options_of(SimulateOptions const& options) {
   return {.all_ranks = all_ranks, .slowdown = slowdown};
 }
 
-SimulationRequest request_of(SimulateOptions const& options, SourcedModel const& model) {
+SimulationRequest request_of(SimulateOptions const& options, SourcedModel const& model, Config config) {
   auto const simulation = options_of(options);
   auto const context = context_of(model);
   auto machine = simulate::machine_of(options.machine);
@@ -78,7 +78,7 @@ SimulationRequest request_of(SimulateOptions const& options, SourcedModel const&
     machine = with_measured_links(std::move(machine), options.measured_links, options.job.ranks);
   }
   return {.config_file = options.job.config_file,
-          .config = config_of(options.job),
+          .config = std::move(config),
           .world = options.job.ranks,
           .machine = std::move(machine),
           .code = options.code,
@@ -120,8 +120,11 @@ void add_simulate_command(CLI::App& app, Page& page) {
   command->add_option("--trace", options->trace, "Write the step as a trace for Chrome or Perfetto");
   command->add_flag("--json", options->json, "Print JSON");
   command->callback([options, &page] {
-    auto const model = read_model(options->job.model);
-    auto const request = request_of(*options, model);
+    auto config = config_of(options->job);
+    auto wanted = options->job.model;
+    wanted.tensor_ranks = config.tensor_ranks();
+    auto const model = read_model(wanted);
+    auto const request = request_of(*options, model, std::move(config));
     auto const simulations = simulate_stages(model, request);
     if (!options->trace.empty()) {
       write_trace_of(options->trace, simulations);
