@@ -54,11 +54,11 @@ std::vector<std::string> words_in(std::string const& text) {
 bool is_one_word(std::string const& line) { return words_in(line).size() <= 1; }
 
 char const* const tried_commands[] = {"--help",
-                                "plan --help",
-                                "plan --model 7.5B --ranks 64 --device-memory 3",
-                                "simulate --model 7.5B --ranks 64",
-                                "config configs/zero3.json",
-                                "env"};
+                                      "plan --help",
+                                      "plan --model 7.5B --ranks 64 --device-memory 3",
+                                      "simulate --model 7.5B --ranks 64",
+                                      "config configs/zero3.json",
+                                      "env"};
 
 TEST_CASE("on a terminal no line is wider than that") {
   for (auto const* const words : tried_commands) {

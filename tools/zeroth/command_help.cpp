@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "command_help.hpp"
 
+#include <fmt/format.h>
+
 #include <string_view>
 
 namespace zeroth::tools {
@@ -60,7 +62,7 @@ CommandHelp help_below(CLI::App const& app, std::string const& path) {
   for (auto const* const command :
        app.get_subcommands([](CLI::App const* each) { return !each->get_name().empty(); })) {
     auto const& name = command->get_name();
-    help.commands.push_back(help_below(*command, path.empty() ? name : path + " " + name));
+    help.commands.push_back(help_below(*command, path.empty() ? name : fmt::format("{} {}", path, name)));
   }
   return help;
 }
