@@ -32,6 +32,7 @@ void add_gpt(ModelBuilder& build, GptShape const& shape) {
     add_norm(build, block + ".ln_2", channels);
     add_linear(build, block + ".mlp.c_fc", channels, shape.hidden);
     add_linear(build, block + ".mlp.c_proj", shape.hidden, channels);
+    build.last_product();
     build.attention(channels);
   }
   build.unit("transformer.head", channels);
@@ -41,6 +42,7 @@ void add_gpt(ModelBuilder& build, GptShape const& shape) {
   } else {
     build.matrix("lm_head.weight", shape.vocabulary, channels);
   }
+  build.last_product();
 }
 
 }  // namespace zeroth::tools

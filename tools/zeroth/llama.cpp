@@ -31,6 +31,7 @@ void add_mlp(ModelBuilder& build, std::string const& name, LlamaShape const& s) 
   add_linear(build, name + ".gate_proj", s.channels, s.hidden, s.mlp_bias);
   add_linear(build, name + ".up_proj", s.channels, s.hidden, s.mlp_bias);
   add_linear(build, name + ".down_proj", s.hidden, s.channels, s.mlp_bias);
+  build.last_product();
 }
 
 }  // namespace
@@ -53,6 +54,7 @@ void add_llama(ModelBuilder& build, LlamaShape const& s) {
   } else {
     build.matrix("lm_head.weight", s.vocabulary, s.channels);
   }
+  build.last_product();
 }
 
 }  // namespace zeroth::tools
