@@ -18,18 +18,16 @@
 #include "batches.hpp"
 #include "command_line.hpp"
 #include "cpu/micro_steps.hpp"
+#include "loads.hpp"
 #include "paired.hpp"
 #include "zeroth/zeroth.hpp"
 
 namespace {
 
-struct Load {
-  char const* name;
-  std::int64_t micro_batch, context;
-  int micro_steps;  ///< That a turn takes, of each rank.
-  int steps_of(int accumulation) const { return std::max(1, micro_steps / accumulation); }
-};
-constexpr Load loads[] = {{"L1", 4, 256, 2}, {"L2", 1, 128, 8}};
+using zeroth::bench::Load;
+using zeroth::bench::loads;
+using zeroth::bench::math_for;
+using zeroth::bench::shape_of;
 
 /// What is timed. The first of several is what ratios are over, and the second is the same again: the noise.
 struct Variant {
@@ -115,17 +113,6 @@ struct Figures {
   explicit Figures(std::size_t variants) : seconds{variants}, exposed_ms{variants} {}
   std::vector<ByRound> seconds, exposed_ms;  ///< By variant; rank 0's.
 };
-
-gpt::Shape shape_of(Load const& load) {
-  gpt::Shape shape;
-  shape.layers = 6;
-  shape.heads = 6;
-  shape.channels = 384;
-  shape.context = load.context;
-  return shape;
-}
-
-gpt::MathChoice math_for(zeroth::Dtype dtype) { return gpt::cpu::choose(gpt::MathLibrary::automatic, dtype); }
 
 template <class T>
 Figures measure(Load const& load, int ranks, int rounds, gpt::Batches const& batches, Comparison const& comparison) {

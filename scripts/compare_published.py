@@ -63,6 +63,8 @@ def stage_file(row, folder):
     if "pipeline" in row:
         config["zeroth"] = {"mesh": {"pipeline": row["pipeline"]},
                             "pipeline": {"schedule": row["schedule"], "chunks": row["chunks"], "partition": "units"}}
+    elif "tensor" in row:
+        config["zeroth"] = {"mesh": {"tensor": row["tensor"]}}
     return written(folder / "stage.json", config)
 
 

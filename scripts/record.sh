@@ -18,7 +18,7 @@
 #   savings    what `zeroth plan` says of 1 to 1024 ranks (seconds; it is arithmetic)
 #   silent     silent errors of the year as cases, beside DeepSpeed and PyTorch (five minutes; installs as peers): the table
 #              of docs/benchmarks.md is written by hand
-#   adamw, collectives, engine_overhead
+#   adamw, collectives, engine_overhead, products
 #              the benchmarks of these names, for docs/verification.md: no page is made of them (minutes)
 #   pipeline   torch.distributed.pipelining beside Zeroth's pipelines, two stages (an hour; installs as peers); likewise
 # Leave the machine alone meanwhile. A part that fails leaves its old file.
@@ -26,7 +26,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/lib/packages.sh
 
-all=(demo stages gpu step_time peers checkpoints savings silent adamw collectives engine_overhead pipeline)
+all=(demo stages gpu step_time peers checkpoints savings silent adamw collectives engine_overhead products pipeline)
 parts=("$@")
 if [ $# -eq 0 ]; then
   parts=("${all[@]}")
@@ -149,6 +149,7 @@ adamw() {  # in all dtypes, then every rule in fp32
   mv "$new/adamw.jsonl" "$kept/"
 }
 engine_overhead() { benchmark engine_overhead; }
+products() { benchmark products; }
 
 collectives() {  # of threads, then of processes over MPI
   built bench_collectives

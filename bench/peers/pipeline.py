@@ -5,9 +5,9 @@
     .venv/bin/python bench/peers/pipeline.py --out pipeline.json
 
 Two stages, one rank in each, micro-batches of the loads one behind the other; the head has a matrix of its own. Beside them
-Zeroth without a pipeline on the same ranks, and stages 1 and 3 among two ranks of each stage. What the ratios mean, and which
-of them are aimed at, bench/README.md says. Ends with 1 if a loss is not that of Zeroth's 1F1B. What cannot run is recorded
-with its error.
+Zeroth without a pipeline on the same ranks and on one of them, and stages 1 and 3 among two ranks of each stage. What the ratios
+mean, and which of them are aimed at, bench/README.md says. Ends with 1 if a loss is not that of Zeroth's 1F1B. What cannot run is
+recorded with its error.
 """
 
 import argparse
@@ -22,10 +22,12 @@ import launch
 from kept import text_of
 from loads import LOADS, PRECISIONS, VARIANTS, stage_file, tokens_per_second
 from run import DEFAULT_TEXT, REPOSITORY, commit, concatenate, machine, positive, words_of
+from simulated import Simulator
 from table import LOSS_BOUNDS
 
 TORCH = ("gpipe", "1f1b", "interleaved_1f1b", "zbv")
 BASE = "zeroth 1f1b"
+ALONE = "zeroth on one rank"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +50,7 @@ class Zeroth:
 
 ZEROTH = {"zeroth gpipe": Zeroth("gpipe"), BASE: Zeroth("1f1b"),
           "zeroth interleaved_1f1b": Zeroth("interleaved_1f1b", chunks=2), "zeroth zb_h1": Zeroth("zb_h1"),
-          "zeroth without": Zeroth("", stages=1), "zeroth 1f1b, ZeRO 1": Zeroth("1f1b", ranks=4, zero=1),
+          "zeroth without": Zeroth("", stages=1), ALONE: Zeroth("", stages=1, ranks=1), "zeroth 1f1b, ZeRO 1": Zeroth("1f1b", ranks=4, zero=1),
           "zeroth 1f1b, ZeRO 3": Zeroth("1f1b", ranks=4, zero=3)}
 # Name, over, under; "torch" is the fastest or the leanest of them.
 RATIOS = (("tokens/s over torch's fastest", BASE, "torch"), ("tokens/s over no pipeline", BASE, "zeroth without"),
@@ -66,6 +68,7 @@ def arguments(words=None):
     parser.add_argument("--steps", type=positive, help="measured per turn [3 of L1, 8 of L2]")
     parser.add_argument("--data", type=pathlib.Path, default=DEFAULT_TEXT, help="file, or folder of files [%(default)s]")
     parser.add_argument("--train-gpt", type=pathlib.Path, default=REPOSITORY / "build/release/bin/train_gpt")
+    parser.add_argument("--zeroth", type=pathlib.Path, default=REPOSITORY / "build/release/bin/zeroth", help="that simulates")
     parser.add_argument("--limit", type=positive, default=600, help="seconds that a turn may take [600]")
     parser.add_argument("--out", type=pathlib.Path, required=True)
     return parser.parse_args(words)
@@ -109,7 +112,21 @@ class Benchmark:
                     for name in names[number % len(names):] + names[:number % len(names)]:
                         self.turn(name, load_name, load, precision, number)
                 self.record["summary"] += summarise(self.record["runs"], load_name, precision)
+                self.record["summary"] += self.simulated(load_name, precision)
                 self.options.out.write_text(text_of(self.record), encoding="utf-8")
+
+    def simulated(self, load_name, precision):
+        """The measured step of 1F1B over the simulated one, on a machine as fast as one rank was alone."""
+        load, micro_steps = LOADS[load_name], self.options.micro_steps
+        measured = {name: step_ms_of(self.record["runs"], name, load_name, precision) for name in (ALONE, BASE)}
+        if None in measured.values():
+            return []
+        file_of = {name: ZEROTH[name].file(load, precision, micro_steps) for name in measured}
+        simulator = Simulator(self.options.zeroth, self.folder)
+        rate = simulator.rate(load, file_of[ALONE], measured[ALONE])
+        simulated = simulator.step_ms(load, file_of[BASE], ZEROTH[BASE].ranks, rate)
+        return [{"load": load_name, "precision": precision, "ratio": "step over the simulated one", "under": "zeroth simulate",
+                 "value": measured[BASE] / simulated}]
 
     def turn(self, name, load_name, load, precision, number):
         key = {"contender": name, "load": load_name, "precision": precision, "round": number}
@@ -124,6 +141,14 @@ class Benchmark:
         self.record["runs"].append({**key, **figures})
         print(f"{load_name}, {precision}, round {number}: {name}: {figures['tokens_per_s']:,.0f} tokens/s", file=sys.stderr,
               flush=True)
+
+
+def step_ms_of(runs, name, load_name, precision):
+    """The median over rounds; None if it never ran."""
+    key = name, load_name, precision
+    of = [statistics.median(run["step_ms"][LOADS[load_name].warmup:]) for run in runs
+          if (run["contender"], run["load"], run["precision"]) == key]
+    return statistics.median(of) if of else None
 
 
 def summarise(runs, load_name, precision):
@@ -169,9 +194,9 @@ def lines_of(summary):
 
 def main():
     options = arguments()
-    if not options.train_gpt.is_file():
-        sys.exit(f"pipeline.py: --train-gpt {options.train_gpt}: no such program; cmake --preset release && "
-                 "cmake --build --preset release")
+    for option, program in (("--train-gpt", options.train_gpt), ("--zeroth", options.zeroth)):
+        if not program.is_file():
+            sys.exit(f"pipeline.py: {option} {program}: no such program; cmake --preset release && cmake --build --preset release")
     with tempfile.TemporaryDirectory() as name:
         benchmark = Benchmark(options, pathlib.Path(name))
         benchmark.run()

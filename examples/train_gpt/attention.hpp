@@ -13,7 +13,9 @@ class Attention {
  public:
   using Matrix = Activations<Device>;
 
-  explicit Attention(Shape const& s) : heads_{.count = s.heads, .width = s.channels / s.heads, .context = s.context} {
+  /// `channels` of the shape's: those of some of its heads.
+  Attention(Shape const& s, std::int64_t channels)
+      : heads_{.count = channels / (s.channels / s.heads), .width = s.channels / s.heads, .context = s.context} {
     Device::expect_heads(heads_);
   }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// One transformer block: attention and an MLP, each behind a LayerNorm and added to what came in.
+/// One transformer block: attention and an MLP, each behind a LayerNorm and added to what came in. Tensor ranks divide
+/// the heads of the one and the hidden channels of the other, and may divide the rows between them, too.
 #pragma once
 #include "attention.hpp"
 #include "dropout.hpp"
@@ -15,7 +16,7 @@ class Block {
   using Matrix = Activations<Device>;
 
   /// What backward needs beside the block's input: 9 * channels and a little more per token; 13 where the device keeps
-  /// `hidden`, GELU of `fc`, as well.
+  /// `hidden`, GELU of `fc`, as well. Tensor ranks divide all of it, but `middle` only where they divide rows.
   struct Tape {
     LayerNormTape<Device> norm_1, norm_2;
     Matrix qkv, mixed, middle, fc, hidden;
@@ -30,7 +31,9 @@ class Block {
   /// Nothing in it outlives a call of backward(), or of forward() and then output(); one serves all blocks.
   struct Scratch {
     Matrix normal, hidden, dmixed, dqkv;
-    Matrix dbranch;  // where there is dropout
+    Matrix dbranch;    // where there is dropout
+    Matrix parts;      // of a sum over tensor ranks: all rows
+    Matrix own, dall;  // where they divide rows: those of this rank, and all of a gradient
   };
 
   /// `index` in the whole model.
@@ -38,83 +41,77 @@ class Block {
       : unit_{p.unit},
         ln_1_{p.ln_1},
         c_attn_{p.c_attn},
-        attention_{s},
+        attention_{s, p.c_proj.weight.shape()[0]},
         c_proj_{p.c_proj},
-        attention_dropout_{dropout, 1 + 2 * index, s},
+        attention_dropout_{dropout, 1 + 2 * index, s, true},
         ln_2_{p.ln_2},
         c_fc_{p.c_fc},
         mlp_c_proj_{p.mlp_c_proj},
-        mlp_dropout_{dropout, 2 + 2 * index, s} {}
+        mlp_dropout_{dropout, 2 + 2 * index, s, true} {}
 
   [[nodiscard]] zeroth::Unit unit() const { return unit_; }
 
   /// All but the output: what backward needs.
   template <class Open>
   void forward(Open const& p, Matrix const& x, Tape& tape, Scratch& scratch) const {
-    auto const tokens = x.rows();
-    auto const channels = x.cols();
     auto& hidden = hidden_of(tape, scratch);
-    scratch.normal.resize(tokens, channels);
-    tape.qkv.resize(tokens, 3 * channels);
-    tape.mixed.resize(tokens, channels);
-    tape.middle.resize(tokens, channels);
-    tape.fc.resize(tokens, 4 * channels);
-    hidden.resize(tokens, 4 * channels);
-    ln_1_.forward(p, x, tape.norm_1, scratch.normal);
+    ln_1_.forward_to_all(p, x, tape.norm_1, scratch.own, scratch.normal);
+    auto const tokens = scratch.normal.rows();
+    tape.qkv.resize(tokens, c_attn_.shape()[1]);
+    tape.mixed.resize(tokens, c_proj_.shape()[0]);
+    tape.middle.resize(x.rows(), x.cols());
+    tape.fc.resize(tokens, c_fc_.shape()[1]);
+    hidden.resize(tokens, c_fc_.shape()[1]);
     c_attn_.forward(p, scratch.normal, tape.qkv);
     attention_.forward(p, tape.qkv, tape.log_sums, tape.mixed);
-    add(p, c_proj_, tape.mixed, attention_dropout_, x, tape.middle);
-    ln_2_.forward(p, tape.middle, tape.norm_2, scratch.normal);
+    add(p, c_proj_, tape.mixed, attention_dropout_, x, scratch, tape.middle);
+    ln_2_.forward_to_all(p, tape.middle, tape.norm_2, scratch.own, scratch.normal);
     c_fc_.forward_gelu(p, scratch.normal, tape.fc, hidden);
   }
   template <class Open>
   void output(Open const& p, Tape& tape, Scratch& scratch, Matrix& y) const {
     y.resize(tape.middle.rows(), tape.middle.cols());
-    add(p, mlp_c_proj_, hidden_of(tape, scratch), mlp_dropout_, tape.middle, y);
+    add(p, mlp_c_proj_, hidden_of(tape, scratch), mlp_dropout_, tape.middle, scratch, y);
   }
 
   /// `d` is the gradient of the output, then of the input. Uses up `hidden`.
   template <class Open>
   void backward(Open const& p, Matrix const& x, Tape& tape, Scratch& scratch, Matrix& d) const {
     auto& hidden = hidden_of(tape, scratch);
-    scratch.dmixed.resize(x.rows(), x.cols());
-    scratch.dqkv.resize(x.rows(), 3 * x.cols());
+    scratch.dmixed.resize(tape.mixed.rows(), tape.mixed.cols());
+    scratch.dqkv.resize(tape.qkv.rows(), tape.qkv.cols());
 
     if constexpr (!Device::keeps_hidden) {
       p.device.gelu(tape.fc, hidden);
     }
-    mlp_c_proj_.backward_gelu(p, hidden, tape.fc, mlp_dropout_.backward(p, d, scratch.dbranch), hidden);
-    ln_2_.again(p, tape.middle, tape.norm_2, scratch.normal);
-    c_fc_.backward(p, scratch.normal, hidden, scratch.normal);
-    ln_2_.backward(p, tape.middle, tape.norm_2, scratch.normal, d);
+    mlp_c_proj_.backward_gelu(p, hidden, tape.fc, backward_to_all(p, mlp_dropout_, d, scratch), hidden);
+    ln_2_.again_to_all(p, tape.middle, tape.norm_2, scratch.own, scratch.normal);
+    ln_2_.backward(p, tape.middle, tape.norm_2, backward_of_first(p, c_fc_, hidden, scratch), d);
 
-    c_proj_.backward(p, tape.mixed, attention_dropout_.backward(p, d, scratch.dbranch), scratch.dmixed);
+    c_proj_.backward(p, tape.mixed, backward_to_all(p, attention_dropout_, d, scratch), scratch.dmixed);
     attention_.backward(p, tape.qkv, tape.mixed, tape.log_sums, scratch.dmixed, scratch.dqkv);
-    ln_1_.again(p, x, tape.norm_1, scratch.normal);
-    c_attn_.backward(p, scratch.normal, scratch.dqkv, scratch.normal);
-    ln_1_.backward(p, x, tape.norm_1, scratch.normal, d);
+    ln_1_.again_to_all(p, x, tape.norm_1, scratch.own, scratch.normal);
+    ln_1_.backward(p, x, tape.norm_1, backward_of_first(p, c_attn_, scratch.dqkv, scratch), d);
   }
   /// What backward() does in two halves: `slopes` are what the first leaves for the second.
   template <class Open>
   void backward_inputs(Open const& p, Matrix const& x, Tape& tape, Scratch& scratch, Slopes& slopes, Matrix& d) const {
-    slopes.normal_1.resize(x.rows(), x.cols());
-    slopes.normal_2.resize(x.rows(), x.cols());
-    slopes.fc.resize(x.rows(), 4 * x.cols());
-    slopes.qkv.resize(x.rows(), 3 * x.cols());
-    scratch.dmixed.resize(x.rows(), x.cols());
+    slopes.fc.resize(tape.fc.rows(), tape.fc.cols());
+    slopes.qkv.resize(tape.qkv.rows(), tape.qkv.cols());
+    scratch.dmixed.resize(tape.mixed.rows(), tape.mixed.cols());
 
-    mlp_dropout_.keep_backward(p, d, slopes.mlp);
+    keep_backward_to_all(p, mlp_dropout_, d, scratch, slopes.mlp);
     mlp_c_proj_.backward_gelu_inputs(p, tape.fc, slopes.mlp, slopes.fc);
-    ln_2_.again(p, tape.middle, tape.norm_2, slopes.normal_2);
-    c_fc_.backward_inputs(p, slopes.fc, scratch.normal);
-    ln_2_.backward_inputs(p, tape.middle, tape.norm_2, scratch.normal, d, slopes.norm_2);
+    ln_2_.again_to_all(p, tape.middle, tape.norm_2, scratch.own, slopes.normal_2);
+    auto const& dmiddle = backward_inputs_of_first(p, c_fc_, slopes.fc, scratch);
+    ln_2_.backward_inputs(p, tape.middle, tape.norm_2, dmiddle, d, slopes.norm_2);
 
-    attention_dropout_.keep_backward(p, d, slopes.attention);
+    keep_backward_to_all(p, attention_dropout_, d, scratch, slopes.attention);
     c_proj_.backward_inputs(p, slopes.attention, scratch.dmixed);
     attention_.backward(p, tape.qkv, tape.mixed, tape.log_sums, scratch.dmixed, slopes.qkv);
-    ln_1_.again(p, x, tape.norm_1, slopes.normal_1);
-    c_attn_.backward_inputs(p, slopes.qkv, scratch.normal);
-    ln_1_.backward_inputs(p, x, tape.norm_1, scratch.normal, d, slopes.norm_1);
+    ln_1_.again_to_all(p, x, tape.norm_1, scratch.own, slopes.normal_1);
+    auto const& dx = backward_inputs_of_first(p, c_attn_, slopes.qkv, scratch);
+    ln_1_.backward_inputs(p, x, tape.norm_1, dx, d, slopes.norm_1);
   }
   template <class Open>
   void backward_weights(Open const& p, Tape& tape, Scratch& scratch, Slopes const& slopes) const {
@@ -129,16 +126,86 @@ class Block {
   }
 
  private:
-  /// y = residual + what dropout leaves of x W + b
+  /// y = residual + what dropout leaves of x W + b, where `linear` is the second of a pair.
   template <class Open>
   static void add(Open const& p, Linear<Device> const& linear, Matrix const& x, Dropout<Device> const& dropout,
-                  Matrix const& residual, Matrix& y) {
+                  Matrix const& residual, Scratch& scratch, Matrix& y) {
+    if constexpr (Device::divides_layers) {
+      if (linear.is_divided()) {
+        auto& parts = p.device.divides_rows() ? scratch.parts : y;
+        parts.resize(x.rows(), y.cols());
+        linear.forward_part(p, x, parts);
+        p.device.leave(parts).wait();
+        if (p.device.divides_rows()) {
+          p.device.own_rows(parts, y);
+        }
+        linear.add_bias(p, y);
+        dropout.on() ? dropout.add(p, residual, y) : p.device.add(residual, y);
+        return;
+      }
+    }
     if (dropout.on()) {
       linear.forward(p, x, y);
       dropout.add(p, residual, y);
     } else {
       linear.forward(p, x, residual, y);
     }
+  }
+  /// The gradient of `scratch.normal`, which `linear`, the first of a pair, has read. Tensor ranks add it up while they
+  /// compute that of the matrix.
+  template <class Open>
+  [[nodiscard]] static Matrix const& backward_of_first(Open const& p, Linear<Device> const& linear, Matrix const& dy,
+                                                       Scratch& scratch) {
+    if constexpr (Device::divides_layers) {
+      if (linear.is_divided()) {
+        scratch.parts.resize(scratch.normal.rows(), scratch.normal.cols());
+        linear.backward_inputs(p, dy, scratch.parts);
+        auto sum = p.device.enter_backward(scratch.parts);
+        linear.backward_weights(p, scratch.normal, dy);
+        sum.wait();
+        return own_rows(p, scratch.parts, scratch.own);
+      }
+    }
+    linear.backward(p, scratch.normal, dy, scratch.normal);
+    return scratch.normal;
+  }
+  /// That gradient alone.
+  template <class Open>
+  [[nodiscard]] static Matrix const& backward_inputs_of_first(Open const& p, Linear<Device> const& linear,
+                                                              Matrix const& dy, Scratch& scratch) {
+    scratch.normal.resize(dy.rows(), linear.shape()[0]);
+    linear.backward_inputs(p, dy, scratch.normal);
+    if constexpr (Device::divides_layers) {
+      if (linear.is_divided()) {
+        p.device.enter_backward(scratch.normal).wait();
+      }
+    }
+    return own_rows(p, scratch.normal, scratch.own);
+  }
+  /// The gradient of what the second of a pair has given, of all rows.
+  template <class Open>
+  [[nodiscard]] static Matrix const& backward_to_all(Open const& p, Dropout<Device> const& dropout, Matrix const& d,
+                                                     Scratch& scratch) {
+    auto const& dbranch = dropout.backward(p, d, scratch.dbranch);
+    if constexpr (Device::divides_layers) {
+      if (p.device.divides_rows()) {
+        p.device.leave_backward(dbranch, scratch.dall).wait();
+        return scratch.dall;
+      }
+    }
+    return dbranch;
+  }
+  /// The same, in `to`.
+  template <class Open>
+  static void keep_backward_to_all(Open const& p, Dropout<Device> const& dropout, Matrix const& d, Scratch& scratch,
+                                   Matrix& to) {
+    if constexpr (Device::divides_layers) {
+      if (p.device.divides_rows()) {
+        p.device.leave_backward(dropout.backward(p, d, scratch.dbranch), to).wait();
+        return;
+      }
+    }
+    dropout.keep_backward(p, d, to);
   }
   [[nodiscard]] static Matrix& hidden_of(Tape& tape, Scratch& scratch) {
     return Device::keeps_hidden ? tape.hidden : scratch.hidden;

@@ -16,9 +16,9 @@ class Dropout {
  public:
   using Matrix = Activations<Device>;
 
-  /// `use` is another one at every place of the model.
-  Dropout(float rate, std::uint32_t use, Shape const& s)
-      : rate_{rate}, use_{use}, per_sequence_{s.context * s.channels} {}
+  /// `use` is another one at every place of the model. `divided`: of rows that tensor ranks divide if they do so.
+  Dropout(float rate, std::uint32_t use, Shape const& s, bool divided)
+      : rate_{rate}, use_{use}, per_sequence_{s.context * s.channels}, divided_{divided} {}
 
   [[nodiscard]] bool on() const { return rate_ > 0; }
 
@@ -26,13 +26,13 @@ class Dropout {
   template <class Open>
   void forward(Open const& p, Matrix& x) const {
     if (on()) {
-      p.device.drop_out(dropped(p), x, x);
+      p.device.drop_out(dropped(p, x), x, x);
     }
   }
   /// y = residual + what stays of y. It is on.
   template <class Open>
   void add(Open const& p, Matrix const& residual, Matrix& y) const {
-    p.device.add_dropped_out(dropped(p), residual, y);
+    p.device.add_dropped_out(dropped(p, y), residual, y);
   }
   /// The gradient of what went in: `dy` itself where it is off, otherwise in `dx`, which may be the same memory.
   template <class Open>
@@ -41,7 +41,7 @@ class Dropout {
       return dy;
     }
     dx.resize(dy.rows(), dy.cols());
-    p.device.drop_out(dropped(p), dy, dx);
+    p.device.drop_out(dropped(p, dy), dy, dx);
     return dx;
   }
   /// The same, in `dx` where it is off, too.
@@ -56,15 +56,19 @@ class Dropout {
 
  private:
   template <class Open>
-  [[nodiscard]] Dropped dropped(Open const& p) const {
-    auto random = p.random;
-    random.use = use_;
-    return {random, per_sequence_, rate_};
+  [[nodiscard]] Dropped dropped(Open const& p, Matrix const& x) const {
+    Dropped dropped{p.random, per_sequence_, rate_};
+    dropped.random.use = use_;
+    if constexpr (Device::divides_layers) {
+      dropped.first = divided_ ? p.device.first_own_row(x) * x.cols() : 0;
+    }
+    return dropped;
   }
 
   float rate_;
   std::uint32_t use_;
   std::int64_t per_sequence_;
+  bool divided_;
 };
 
 }  // namespace gpt

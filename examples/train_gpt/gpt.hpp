@@ -30,6 +30,7 @@ class Gpt {
     typename Head::Tape head;
     typename Block::Scratch scratch;
     Matrix d;
+    Matrix all;                                  // rows that tensor ranks divide behind the embedding
     std::vector<typename Block::Slopes> slopes;  // of each block, where backward is in two halves
     typename Head::Slopes head_slopes;
   };
@@ -81,7 +82,7 @@ class Gpt {
   template <class Pass>
   void forward_body(Pass& pass, Part const& part, Batch const& batch, Workspace& w) const {
     if (part.embedding) {
-      embedding_.forward(pass.forward(embedding_.unit()), batch, w.x[0]);
+      embedding_.forward(pass.forward(embedding_.unit()), batch, w.x[0], w.all);
     }
     for (std::size_t i = 0; i < part.blocks; ++i) {
       auto const& block = blocks_[part.first_block + i];
@@ -116,7 +117,7 @@ class Gpt {
       block.backward(p, w.x[i], tape(w, i), w.scratch, w.d);
     }
     if (part.embedding) {
-      embedding_.backward(pass.backward(embedding_.unit()), batch, w.d);
+      embedding_.backward(pass.backward(embedding_.unit()), batch, w.d, w.all);
     }
   }
   /// The same in two halves, unless blocks are computed again. What `w` has after the first stays for the second.
@@ -145,7 +146,7 @@ class Gpt {
       block.backward_weights(pass.weights(block.unit()), w.blocks[i], w.scratch, w.slopes[i]);
     }
     if (part.embedding) {
-      embedding_.backward(pass.weights(embedding_.unit()), batch, w.d);
+      embedding_.backward(pass.weights(embedding_.unit()), batch, w.d, w.all);
     }
   }
 

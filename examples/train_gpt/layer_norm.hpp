@@ -11,6 +11,19 @@ struct LayerNormTape {
   Sums<Device> mean, rstd;
 };
 
+/// Those rows of `all` that this rank has between layers: `all` itself where tensor ranks do not divide them, otherwise
+/// a copy in `own`.
+template <class Open, class Matrix>
+[[nodiscard]] Matrix const& own_rows(Open const& p, Matrix const& all, Matrix& own) {
+  if constexpr (requires { p.device.divides_rows(); }) {
+    if (p.device.divides_rows()) {
+      p.device.own_rows(all, own);
+      return own;
+    }
+  }
+  return all;
+}
+
 template <class Device>
 class LayerNorm {
  public:
@@ -24,6 +37,15 @@ class LayerNorm {
     tape.mean.resize(1, x.rows());
     tape.rstd.resize(1, x.rows());
     p.device.layer_norm(x, p[params_.weight], p[params_.bias], tape, y);
+  }
+  /// `y` of all rows, which tensor ranks tell each other where they divide them; then `own` is what this rank computes.
+  template <class Open>
+  void forward_to_all(Open const& p, Matrix const& x, Tape& tape, Matrix& own, Matrix& y) const {
+    to_all(p, x, own, y, [&](Matrix& rows) { forward(p, x, tape, rows); });
+  }
+  template <class Open>
+  void again_to_all(Open const& p, Matrix const& x, Tape const& tape, Matrix& own, Matrix& y) const {
+    to_all(p, x, own, y, [&](Matrix& rows) { again(p, x, tape, rows); });
   }
   /// The output once more. Cheaper to compute twice than to keep.
   template <class Open>
@@ -48,6 +70,20 @@ class LayerNorm {
   }
 
  private:
+  template <class Open, class F>
+  static void to_all(Open const& p, Matrix const& x, Matrix& own, Matrix& y, F const& compute) {
+    if constexpr (Device::divides_layers) {
+      if (p.device.divides_rows()) {
+        own.resize(x.rows(), x.cols());
+        compute(own);
+        p.device.enter(own, y).wait();
+        return;
+      }
+    }
+    y.resize(x.rows(), x.cols());
+    compute(y);
+  }
+
   LayerNormParams params_;
 };
 

@@ -33,6 +33,20 @@ class Linear {
     p.device.multiply(sum);
   }
 
+  /// y = x W, a part of a sum over tensor ranks, to which the bias is to be added.
+  template <class Open>
+  void forward_part(Open const& p, Matrix const& x, Matrix& y) const {
+    p.device.multiply({.a = operand(x), .b = operand(p[params_.weight]), .out = result(y)});
+  }
+  /// y += b
+  template <class Open>
+  void add_bias(Open const& p, Matrix& y) const {
+    p.device.add_to_rows(p[params_.bias], y);
+  }
+  /// Input and output channels that this rank multiplies with, of all of them.
+  [[nodiscard]] auto const& shape() const { return params_.weight.shape(); }
+  [[nodiscard]] bool is_divided() const { return params_.weight.shape() != params_.weight.global_shape(); }
+
   /// `dx` may be the memory of `x`.
   template <class Open>
   void backward(Open const& p, Matrix const& x, Matrix const& dy, Matrix& dx) const {

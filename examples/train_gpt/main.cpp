@@ -11,6 +11,7 @@
 #include <exception>
 #include <new>
 #include <sstream>
+#include <string>
 #include <utility>
 
 #include <zeroth/core/standard_streams.hpp>
@@ -25,8 +26,8 @@ namespace {
 using zeroth::comm::Transport;
 
 void print_plan(gpt::Options const& options, zeroth::Config const& config, gpt::Shape const& shape) {
-  zeroth::Model model{options.seed};
-  gpt::GptParams const params{model, shape};
+  zeroth::Model model{options.seed, {0, config.tensor_ranks()}};
+  gpt::GptParams const params{model, shape, config.sequence_parallel() ? gpt::Rows::divided : gpt::Rows::whole};
   auto const world = options.ranks.value_or(1);
   zeroth::write_output(zeroth::explain_plan(zeroth::plan(
       model, config, world, {.transport = options.transport.value_or(Transport::local), .device = options.device})));
@@ -44,10 +45,37 @@ void heed_activations(zeroth::Config const& config, gpt::Options& options) {
   options.recompute = options.recompute || asked.number_checkpoints > 0;
 }
 
+void expect_tensor_ranks_divide(zeroth::Config const& config, char const* key, std::int64_t whole, char const* of) {
+  std::int64_t const ranks = config.tensor_ranks();
+  if (whole % ranks == 0) {
+    return;
+  }
+  auto below = ranks, above = ranks;
+  while (whole % below != 0) {
+    --below;
+  }
+  while (above < whole && whole % above != 0) {
+    ++above;
+  }
+  throw zeroth::ConfigError{fmt::format("{}: {} is {}, which does not divide the model's {} {}; nearest: {}{}",
+                                        config.source(), key, ranks, whole, of, below,
+                                        whole % above == 0 ? fmt::format(" or {}", above) : std::string{})};
+}
+
+/// Tensor ranks have whole heads, and as many rows as each other.
+void expect_divided(zeroth::Config const& config, gpt::Shape const& shape) {
+  expect_tensor_ranks_divide(config, "zeroth.mesh.tensor", shape.heads, "heads (--heads)");
+  if (config.sequence_parallel()) {
+    expect_tensor_ranks_divide(config, "zeroth.mesh.tensor with zeroth.sequence_parallel", shape.context,
+                               "tokens of a sequence (--context)");
+  }
+}
+
 int run(gpt::Options options) {
   auto const config = gpt::read_stage_file(options.stage_file);
   heed_activations(config, options);
   auto const shape = gpt::resolve_shape(options.shape, options.init);
+  expect_divided(config, shape);
   if (options.plan) {
     print_plan(options, config, shape);
     return 0;

@@ -4,6 +4,7 @@
 ///   Matrix<V>, Batch, tokens(batch)
 ///   expect_heads(shape)    throws ConfigError for those that it cannot attend with
 ///   keeps_hidden           whether GELU's output is kept for backward, or made again
+///   divides_layers         whether tensor ranks can divide what a layer does: then it has leave() and enter_backward()
 /// and one function for everything that a layer does with numbers, multiply(Product) first of all.
 #pragma once
 #include <cstddef>

@@ -34,13 +34,17 @@ struct StageWorkOf<Where, T, G> {
 template <class Where, zeroth::Element T, zeroth::GradientOf<T> G>
 class Passes {
  public:
-  Passes(zeroth::Engine<T, G>& engine, GptParams const& params, Task const& task, MathChoice const& math,
-         std::int64_t micro_steps, bool in_pipeline)
+  Passes(zeroth::Engine<T, G>& engine, zeroth::Mesh& mesh, GptParams const& params, Task const& task,
+         MathChoice const& math, std::int64_t micro_steps)
       : task_{task} {
-    if (!in_pipeline) {
-      micro_steps_.emplace(engine, params, task.options, math, micro_steps);
+    if (mesh.tensor_part().of > 1) {
+      tensor_.emplace(mesh.tensor(), zeroth::TensorParallelOptions{.sequence = task.config.sequence_parallel()});
+    }
+    auto* const tensor = tensor_ ? &*tensor_ : nullptr;
+    if (mesh.pipeline().size == 1) {
+      micro_steps_.emplace(engine, params, task.options, math, micro_steps, tensor);
     } else if constexpr (has_pipelines) {
-      stage_.emplace(engine, params, task.options, math);
+      stage_.emplace(engine, params, task.options, math, tensor);
     }
   }
   void run(zeroth::Engine<T, G>& engine) {
@@ -69,6 +73,7 @@ class Passes {
   static constexpr bool has_pipelines = HasPipelines<Where, T, G>;
 
   Task const& task_;
+  std::optional<zeroth::TensorParallel> tensor_;  // outlives what follows
   std::optional<typename Where::template MicroSteps<T, G>> micro_steps_;
   std::optional<typename StageWorkOf<Where, T, G>::Type> stage_;
   Batch batch_;
@@ -80,9 +85,9 @@ RunEnd train(zeroth::Job& job, Task const& task, zeroth::Precision<T, G>) {
   auto const& [options, config, shape, batches] = task;
   SavedModel initial_model{job, options.save_initial};
   SavedModel final_model{job, options.save_final};
-  zeroth::Model model{options.seed};
-  GptParams const params{model, shape};
   zeroth::Mesh mesh{job, config};
+  zeroth::Model model{options.seed, mesh.tensor_part()};
+  GptParams const params{model, shape, config.sequence_parallel() ? Rows::divided : Rows::whole};
   auto const settings = config.settings(mesh.data().world(), 1);  // of which nothing here depends on the largest unit
   auto const& batch_sizes = settings.batch;
   auto const math = Where::choose(job, options.math, zeroth::dtype_of<T>);
@@ -100,7 +105,7 @@ RunEnd train(zeroth::Job& job, Task const& task, zeroth::Precision<T, G>) {
   }
   output.begin(facts, restored);
 
-  Passes<Where, T, G> passes{engine, params, task, math, batch_sizes.accumulation, mesh.pipeline().size > 1};
+  Passes<Where, T, G> passes{engine, mesh, params, task, math, batch_sizes.accumulation};
   output.products(math, passes.products());
   auto const show = [&](std::optional<zeroth::StepReport> const& report) {
     if (report) {

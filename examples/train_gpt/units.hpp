@@ -17,22 +17,53 @@ using zeroth::Param;
 
 inline constexpr zeroth::ParamOptions no_decay{.weight_decay_factor = 0};  ///< Of everything with one dimension.
 
+/// How tensor ranks divide a matrix (Megatron-LM, Shoeybi et al. 2019): the first of a pair by columns, each part with
+/// its biases; the second by rows, and then what each gives is a part of a sum, to which the bias is added once.
+enum class Divided : std::uint8_t { columns, rows };
+
+/// Whether tensor ranks divide the rows between layers: sequence parallelism (Korthikanti et al. 2022).
+enum class Rows : bool { whole, divided };
+
+/// Elements of a sample that go from block to block, on one rank.
+[[nodiscard]] inline std::int64_t activations_of(zeroth::Model const& model, Shape const& s, Rows rows) {
+  return s.context * s.channels / (rows == Rows::divided ? model.tensor_part().of : 1);
+}
+
 struct LinearParams {
-  Param<2> weight;  // [in, out]
+  Param<2> weight;  // [in, out], or what this rank has of it
   Param<1> bias;
 
+  /// Columns are divided in each of `sections`, which lie one behind the other.
   LinearParams(zeroth::Model& model, zeroth::Unit unit, std::string const& name, std::int64_t in, std::int64_t out,
-               float stddev)
-      : weight{model.param(unit, name + ".weight", {in, out}, zeroth::Normal{stddev})},
-        bias{model.param(unit, name + ".bias", {out}, zeroth::Constant{0}, no_decay)} {}
+               float stddev, Divided divided, std::vector<std::int64_t> const& sections = {})
+      : weight{model.param(unit, name + ".weight", {in, out}, zeroth::Normal{stddev},
+                           {.cut = zeroth::Cut{.dim = divided == Divided::columns ? 1 : 0, .sections = sections}})},
+        bias{model.param(unit, name + ".bias", {out}, zeroth::Constant{0}, options_of_bias(divided, sections))} {}
+
+ private:
+  static zeroth::ParamOptions options_of_bias(Divided divided, std::vector<std::int64_t> const& sections) {
+    auto options = no_decay;
+    if (divided == Divided::columns) {
+      options.cut = zeroth::Cut{.dim = 0, .sections = sections};
+    }
+    return options;
+  }
 };
 
 struct LayerNormParams {
   Param<1> weight, bias;
 
-  LayerNormParams(zeroth::Model& model, zeroth::Unit unit, std::string const& name, std::int64_t channels)
-      : weight{model.param(unit, name + ".weight", {channels}, zeroth::Constant{1}, no_decay)},
-        bias{model.param(unit, name + ".bias", {channels}, zeroth::Constant{0}, no_decay)} {}
+  /// Where tensor ranks divide rows, each sees some of them.
+  LayerNormParams(zeroth::Model& model, zeroth::Unit unit, std::string const& name, std::int64_t channels, Rows rows)
+      : weight{model.param(unit, name + ".weight", {channels}, zeroth::Constant{1}, options(rows))},
+        bias{model.param(unit, name + ".bias", {channels}, zeroth::Constant{0}, options(rows))} {}
+
+ private:
+  static zeroth::ParamOptions options(Rows rows) {
+    auto options = no_decay;
+    options.partial = rows == Rows::divided;
+    return options;
+  }
 };
 
 struct EmbeddingParams {
@@ -52,14 +83,15 @@ struct BlockParams {
   LayerNormParams ln_2;
   LinearParams c_fc, mlp_c_proj;
 
-  BlockParams(zeroth::Model& model, Shape const& s, std::string const& name)
-      : unit{model.unit(name, {.rows_per_sample = s.context, .input_per_sample = s.context * s.channels})},
-        ln_1{model, unit, name + ".ln_1", s.channels},
-        c_attn{model, unit, name + ".attn.c_attn", s.channels, 3 * s.channels, stddev},
-        c_proj{model, unit, name + ".attn.c_proj", s.channels, s.channels, residual_stddev(s)},
-        ln_2{model, unit, name + ".ln_2", s.channels},
-        c_fc{model, unit, name + ".mlp.c_fc", s.channels, 4 * s.channels, stddev},
-        mlp_c_proj{model, unit, name + ".mlp.c_proj", 4 * s.channels, s.channels, residual_stddev(s)} {}
+  BlockParams(zeroth::Model& model, Shape const& s, std::string const& name, Rows rows)
+      : unit{model.unit(name, {.rows_per_sample = s.context, .input_per_sample = activations_of(model, s, rows)})},
+        ln_1{model, unit, name + ".ln_1", s.channels, rows},
+        c_attn{model,          unit,   name + ".attn.c_attn", s.channels,
+               3 * s.channels, stddev, Divided::columns,      {s.channels, s.channels, s.channels}},
+        c_proj{model, unit, name + ".attn.c_proj", s.channels, s.channels, residual_stddev(s), Divided::rows},
+        ln_2{model, unit, name + ".ln_2", s.channels, rows},
+        c_fc{model, unit, name + ".mlp.c_fc", s.channels, 4 * s.channels, stddev, Divided::columns},
+        mlp_c_proj{model, unit, name + ".mlp.c_proj", 4 * s.channels, s.channels, residual_stddev(s), Divided::rows} {}
 
  private:
   static constexpr float stddev = 0.02F;
@@ -73,9 +105,9 @@ struct HeadParams {
   LayerNormParams ln_f;
   Param<2> tokens;
 
-  HeadParams(zeroth::Model& model, Shape const& s, EmbeddingParams const& embedding)
-      : unit{model.unit("head", {.rows_per_sample = s.context, .input_per_sample = s.context * s.channels})},
-        ln_f{model, unit, "transformer.ln_f", s.channels},
+  HeadParams(zeroth::Model& model, Shape const& s, EmbeddingParams const& embedding, Rows rows)
+      : unit{model.unit("head", {.rows_per_sample = s.context, .input_per_sample = activations_of(model, s, rows)})},
+        ln_f{model, unit, "transformer.ln_f", s.channels, rows},
         tokens{s.untied_head ? model.param(unit, "lm_head.weight", {s.vocabulary, s.channels}, zeroth::Normal{0.02F})
                              : embedding.tokens} {
     if (!s.untied_head) {
@@ -90,14 +122,14 @@ struct GptParams {
   std::vector<BlockParams> blocks;
   HeadParams head;
 
-  GptParams(zeroth::Model& model, Shape const& s)
-      : shape{s}, embedding{model, s}, blocks{make_blocks(model, s)}, head{model, s, embedding} {}
+  GptParams(zeroth::Model& model, Shape const& s, Rows rows = Rows::whole)
+      : shape{s}, embedding{model, s}, blocks{make_blocks(model, s, rows)}, head{model, s, embedding, rows} {}
 
  private:
-  static std::vector<BlockParams> make_blocks(zeroth::Model& model, Shape const& s) {
+  static std::vector<BlockParams> make_blocks(zeroth::Model& model, Shape const& s, Rows rows) {
     std::vector<BlockParams> blocks;
     for (std::int64_t i = 0; i < s.layers; ++i) {
-      blocks.emplace_back(model, s, "transformer.h." + std::to_string(i));
+      blocks.emplace_back(model, s, "transformer.h." + std::to_string(i), rows);
     }
     return blocks;
   }

@@ -14,4 +14,5 @@
 #include "zeroth/engine/plan.hpp"
 #include "zeroth/model/model.hpp"
 #include "zeroth/monitor/monitor.hpp"
+#include "zeroth/parallel/tensor.hpp"
 #include "zeroth/version.hpp"

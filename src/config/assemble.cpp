@@ -257,6 +257,11 @@ ReportSettings reports(Values const& values) {
 }  // namespace
 
 PipelineSettings pipeline(Values const& values) {
+  std::vector<std::uint32_t> first_units;
+  if (values.says<"zeroth.pipeline.first_units">()) {
+    std::ranges::transform(values.get<"zeroth.pipeline.first_units">().copy(), std::back_inserter(first_units),
+                           [](std::int64_t unit) { return static_cast<std::uint32_t>(unit); });
+  }
   auto const* const named =
       std::ranges::find(pipeline_schedule_names, values.get<"zeroth.pipeline.schedule">(), &Name::stored);
   auto const partition = values.get<"zeroth.pipeline.partition">();
@@ -266,10 +271,13 @@ PipelineSettings pipeline(Values const& values) {
           .partition = partition == "units"   ? PipelinePartition::units
                        : partition == "flops" ? PipelinePartition::flops
                                               : PipelinePartition::parameters,
+          .first_units = std::move(first_units),
           .schedule_file = text<"zeroth.pipeline.schedule_file">(values),
           .tied_gradients =
               values.get<"zeroth.tied_gradients">() == "apart" ? TiedGradients::apart : TiedGradients::together};
 }
+
+int tensor_ranks(Values const& values) { return static_cast<int>(values.get<"zeroth.mesh.tensor">()); }
 
 Settings assemble(Values const& values, optim::Own const* own) {
   Settings settings;
@@ -289,6 +297,7 @@ Settings assemble(Values const& values, optim::Own const* own) {
   settings.replay_every = values.get<"zeroth.replay_every">();
   settings.same_bits_at_any_ranks = values.get<"zeroth.same_bits_at_any_ranks">();
   settings.pipeline = pipeline(values);
+  settings.tensor_ranks = tensor_ranks(values);
   settings.groups = groups(values);
   settings.offload = offload(values);
   settings.reduce_bucket_count = values.get<"zero_optimization.reduce_bucket_size">();

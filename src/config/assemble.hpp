@@ -13,6 +13,7 @@ namespace zeroth::config {
 
 /// The settings of a mesh and of its pipeline. `values` are known: a file leaves none of them open.
 [[nodiscard]] PipelineSettings pipeline(Values const& values);
+[[nodiscard]] int tensor_ranks(Values const& values);  ///< Likewise.
 
 /// All values are known and hold the rules.
 /// `own`: instead of a rule by optimizer.type, or null.

@@ -80,6 +80,20 @@ Checked check_pair(Key const& key, Node const& node) {
   return {pair, {}};
 }
 
+Checked check_integers(Key const& key, Node const& node) {
+  auto const* const array = std::get_if<Array>(&node.value);
+  if (array == nullptr) {
+    return wrong_type(node);
+  }
+  for (auto const& each : *array) {
+    auto const item = check_integer(key, each);
+    if (!item.wrong.empty()) {
+      return {{}, fmt::format("{} in {}", item.wrong, show(node))};
+    }
+  }
+  return {Integers{array}, {}};
+}
+
 std::string lower(std::string_view text) {
   std::string result{text};
   std::ranges::transform(result, result.begin(),
@@ -125,6 +139,7 @@ Checked check(Key const& key, Node const& node) {
       auto const* const value = std::get_if<std::string>(&node.value);
       return value == nullptr ? wrong_type(node) : Checked{std::string_view{*value}, {}};
     }
+    case Kind::integers: return check_integers(key, node);
   }
   return {};
 }

@@ -182,6 +182,8 @@ ActivationSettings Config::activation_checkpointing() const {
 }
 
 PipelineSettings Config::pipeline() const { return config::pipeline(state_->values); }
+bool Config::sequence_parallel() const { return state_->values.get<"zeroth.sequence_parallel">(); }
+int Config::tensor_ranks() const { return config::tensor_ranks(state_->values); }
 
 std::vector<config::OpenValue> const& Config::open() const noexcept { return state_->open; }
 config::Notes const& Config::notes() const noexcept { return state_->notes; }

@@ -23,7 +23,7 @@ constexpr ForeignKey table[] = {
     // ---- top level
     {"managed_gradient_accumulation", Form::boolean, refused, "true", "the engine counts micro-steps: say StepOptions or end the step where the program wants it"},
     {"dataloader_drop_last", Form::boolean, no_effect, "false", "the program loads its data itself"},
-    {"sequence_parallel_size", Form::integer, refused, "1", "ranks share no sequence; use 1"},
+    {"sequence_parallel_size", Form::integer, refused, "1", "ranks exchange no heads of attention; zeroth.sequence_parallel divides rows among the ranks of zeroth.mesh.tensor"},
     {"use_data_before_expert_parallelism", Form::boolean, no_effect, "false", "there are no expert-parallel groups to order"},
     {"seq_parallel_communication_data_type", Form::text, no_effect, R"("fp32")", "ranks share no sequence; communication_data_type is the dtype of gradients"},
     {"prescale_gradients", Form::boolean, no_effect, "false", "a mean either way: fp16 sums are divided before they travel, by a power of two, all others in the update"},
@@ -66,9 +66,8 @@ constexpr ForeignKey table[] = {
     {"weight_quantization.num_bits q_groups", Form::integer, no_effect, "", "DeepSpeed's inference reads it, training does not"},
     {"weight_quantization.q_type", Form::text, no_effect, "", "DeepSpeed's inference reads it, training does not"},
     {"weight_quantization.quantized_initialization post_init_quant", Form::object, no_effect, "", "DeepSpeed's inference reads it, training does not"},
-    {"tensor_parallel.autotp_size", Form::integer, refused, "0 or 1", "there is no tensor parallelism"},
-    {"tensor_parallel.dtype tp_overlap_comm vocab_parallel_lm_head vocab_parallel_ce_backend injection_policy_tuple partition_config preset_model keep_module_on_host replace_with_kernel_inject kernel_inject", Form::any, moot, "", "of tensor_parallel.autotp_size"},
-    {"tensor_parallel.tensor_parallel tp", Form::object, refused, R"({"tp_size": 1})", "there is no tensor parallelism"},
+    {"tensor_parallel.dtype tp_overlap_comm vocab_parallel_lm_head vocab_parallel_ce_backend injection_policy_tuple partition_config preset_model keep_module_on_host replace_with_kernel_inject kernel_inject", Form::any, moot, "", "a program cuts its model itself, by ParamOptions::cut"},
+    {"tensor_parallel.tensor_parallel.tp_grain_size mpu tp_group", Form::any, moot, "", "of zeroth.mesh.tensor"},
     {"compile.deepcompile", Form::boolean, no_effect, "false", "it compiles PyTorch modules"},
     {"compile.autoep_non_moe free_activation free_activation_threshold offload_activation offload_activation_pin_memory offload_opt_states double_buffer symmetric_memory debug_log offload_parameters sync_before_reduce sync_after_reduce sync_before_allgather sync_after_allgather keep_int_input_tensors keep_all_input_tensors passes", Form::any, moot, "", "of compile.deepcompile"},
     // ---- what is printed and written

@@ -34,6 +34,14 @@ std::string either(std::span<Name const> names) {
 
 }  // namespace
 
+std::vector<std::int64_t> Integers::copy() const {
+  std::vector<std::int64_t> all;
+  for (auto const& item : items == nullptr ? Array{} : *items) {
+    all.push_back(*std::get<Number>(item.value).integer);
+  }
+  return all;
+}
+
 std::string allowed(Key const& key) {
   std::string_view const automatic = key.automatic ? ", or \"auto\"" : "";
   switch (key.kind) {
@@ -43,6 +51,7 @@ std::string allowed(Key const& key) {
     case Kind::pair: return fmt::format("an array of two numbers, each {}", bounds(key.range));
     case Kind::name: return either(key.names);
     case Kind::text: return "a string";
+    case Kind::integers: return fmt::format("an array of integers, each {}", bounds(key.range));
   }
   return {};
 }

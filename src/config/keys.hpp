@@ -13,15 +13,25 @@
 #include <string_view>
 #include <variant>
 
+#include "zeroth/config/document.hpp"
+
 namespace zeroth::config {
 
 class Values;
 
-/// A value, or null. Names are in the spelling that Zeroth prints ("float16" is stored as "fp16").
 using Pair = std::array<double, 2>;
-using Value = std::variant<std::monostate, bool, std::int64_t, double, Pair, std::string_view>;
 
-enum class Kind : std::uint8_t { boolean, integer, real, pair, name, text };
+/// An array of a document, whose items check() has seen to be whole numbers.
+struct Integers {
+  Array const* items = nullptr;
+  [[nodiscard]] std::vector<std::int64_t> copy() const;
+  friend bool operator==(Integers const& left, Integers const& right) { return left.copy() == right.copy(); }
+};
+
+/// A value, or null. Names are in the spelling that Zeroth prints ("float16" is stored as "fp16").
+using Value = std::variant<std::monostate, bool, std::int64_t, double, Pair, std::string_view, Integers>;
+
+enum class Kind : std::uint8_t { boolean, integer, real, pair, name, text, integers };
 
 inline constexpr double unbounded = std::numeric_limits<double>::infinity();
 struct Range {
@@ -36,7 +46,7 @@ struct Name {
 struct Key {
   std::string_view path;
   Kind kind = Kind::boolean;
-  Range range = {};                          ///< Of integer, real and both numbers of a pair.
+  Range range = {};                          ///< Of integer, real, and each number of a pair or of integers.
   std::span<Name const> names = {};          ///< Of a name.
   bool any_case = false;                     ///< Names match in upper and lower case.
   std::string_view foreign_names = {};       ///< Words that DeepSpeed takes here and Zeroth does not.
@@ -393,6 +403,14 @@ inline constexpr Key keys[] = {
    .meaning = "How gradients of a parameter that several units use are added up: `together` in one memory, as they come; or `apart`, each unit's by themselves over micro-steps and ranks, and then their sums in the order of units. `apart` has the same bits in a pipeline of any number of stages, and without one. Chunks of a pipeline have no memory together."},
   {.path = "zeroth.mesh.pipeline", .kind = Kind::integer, .range = {1, int_limit}, .value = 1,
    .meaning = "Stages of a pipeline, each of as many ranks in a row as the job's ranks are divided by it: see zeroth::Mesh. What depends on the number of ranks, batch sizes too, follows from the ranks of a stage."},
+  {.path = "zeroth.mesh.tensor", .kind = Kind::integer, .range = {1, int_limit}, .value = 1,
+   .meaning = "Ranks in a row that divide parameters by ParamOptions::cut among themselves, and see the same samples: see zeroth::Mesh. What depends on the number of ranks, batch sizes too, follows from the ranks of a stage that have the same part."},
+  {.path = "zeroth.sequence_parallel", .kind = Kind::boolean, .value = false,
+   .meaning = "Programs that divide layers by zeroth::TensorParallel divide the rows between them among the ranks of `zeroth.mesh.tensor`, too: the stage file's word for TensorParallelOptions::sequence."},
+  {.path = "tensor_parallel.autotp_size", .kind = Kind::integer, .range = {0, int_limit}, .value = 0,
+   .meaning = "DeepSpeed's word for `zeroth.mesh.tensor`, which has to be the same number; 0 says nothing."},
+  {.path = "tensor_parallel.tensor_parallel.tp_size", .kind = Kind::integer, .range = {1, int_limit}, .value = 1,
+   .meaning = "Likewise; 1 says nothing."},
   {.path = "zeroth.pipeline.schedule", .kind = Kind::name, .names = pipeline_schedule_names, .value = "1f1b",
    .meaning = "With `zeroth.mesh.pipeline`: the order in which a stage runs its micro-steps forward and backward. `gpipe` runs all forward first; `1f1b` holds the activations of no more micro-steps than there are stages; `interleaved_1f1b` does that with several chunks a stage; `zb_h1` divides backward, and fills waits with gradients of weights; `file` takes the lists of `zeroth.pipeline.schedule_file`. The bits are the same. One stage runs its micro-steps one after the other."},
   {.path = "zeroth.pipeline.schedule_file", .kind = Kind::text,
@@ -401,6 +419,8 @@ inline constexpr Key keys[] = {
    .meaning = "With `interleaved_1f1b` or `file`: runs of consecutive units that each stage has. Chunk c is of stage c % `zeroth.mesh.pipeline`."},
   {.path = "zeroth.pipeline.partition", .kind = Kind::name, .names = pipeline_partition_names, .value = "parameters",
    .meaning = "What the largest chunk has as little of as can be: elements of parameters, units, or flops, as `flops_profiler` counts them."},
+  {.path = "zeroth.pipeline.first_units", .kind = Kind::integers, .range = {0, int_limit},
+   .meaning = "Instead of `zeroth.pipeline.partition`: the unit that each chunk begins with, as `[0, 7, 13]`. Units are counted from 0, in the order in which the model has them."},
   {.path = "zeroth.same_bits_at_any_ranks", .kind = Kind::boolean, .value = false,
    .meaning = "The same global batch gives the same losses and weights on any number of ranks: micro-steps are added to fp32 sums one after another, in the order that they have in the batch. Refuses what cannot keep it; with 16-bit gradients and one micro-step it costs 4 bytes for each element that a rank updates."},
   {.path = "zeroth.replay_every", .kind = Kind::integer, .range = {0, int_limit}, .value = 0,
@@ -455,6 +475,7 @@ struct Alias {
 };
 inline constexpr Alias aliases[] = {
     {"bfloat16", "bf16"},
+    {"tensor_parallel.tp", "tensor_parallel.tensor_parallel"},
     {"zero_optimization.prefetch_bucket_size", "zero_optimization.stage3_prefetch_bucket_size"},
     {"zero_optimization.max_live_parameters", "zero_optimization.stage3_max_live_parameters"},
     {"zero_optimization.max_reuse_distance", "zero_optimization.stage3_max_reuse_distance"},

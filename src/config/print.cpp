@@ -40,6 +40,8 @@ nlohmann::ordered_json as_json(std::optional<Value> const& value) {
                      [](auto const& held) -> nlohmann::ordered_json {
                        if constexpr (std::is_same_v<std::decay_t<decltype(held)>, std::monostate>) {
                          return nullptr;
+                       } else if constexpr (std::is_same_v<std::decay_t<decltype(held)>, Integers>) {
+                         return held.copy();
                        } else {
                          return held;
                        }

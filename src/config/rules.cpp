@@ -187,6 +187,28 @@ std::string micro_steps_are_rounds(Values const& values) {
                    stages, micro_steps, stages);
 }
 
+std::string chunks_begin_in_order(Values const& values) {
+  if (!values.says<"zeroth.pipeline.first_units">()) {
+    return {};
+  }
+  if (values.says<"zeroth.pipeline.partition">()) {
+    return "is there, and zeroth.pipeline.partition too; give one of them";
+  }
+  auto const first = values.get<"zeroth.pipeline.first_units">().copy();
+  auto const stages = values.get<"zeroth.mesh.pipeline">();
+  auto const chunks = values.get<"zeroth.pipeline.chunks">();
+  if (auto const wanted = stages == 1 ? 1 : stages * chunks; std::ssize(first) != wanted) {
+    return fmt::format("has length {}, but zeroth.mesh.pipeline is {} and zeroth.pipeline.chunks {}; allowed is {}",
+                       first.size(), stages, chunks,
+                       wanted == 1 ? "1 unit" : fmt::format("{} units, one for each chunk", wanted));
+  }
+  auto const later = std::ranges::adjacent_find(first, std::ranges::greater_equal{});
+  if (first.front() != 0) {
+    return fmt::format("begins with {}; allowed there is 0, the model's first unit", first.front());
+  }
+  return later == first.end() ? "" : fmt::format("has {} behind {}; allowed are numbers that rise", later[1], later[0]);
+}
+
 std::string schedule_has_a_file(Values const& values) {
   bool const is_file = values.get<"zeroth.pipeline.schedule">() == "file";
   if (is_file == values.says<"zeroth.pipeline.schedule_file">()) {
@@ -195,6 +217,25 @@ std::string schedule_has_a_file(Values const& values) {
   return is_file ? R"(is not there, but zeroth.pipeline.schedule is "file"; name the file)"
                  : fmt::format(R"(is there, but zeroth.pipeline.schedule is "{}"; with this key it is "file")",
                                values.get<"zeroth.pipeline.schedule">());
+}
+
+/// `said`: what DeepSpeed's key says; `nothing` and below: nothing.
+std::string tensor_ranks_are_said_alike(Values const& values, std::int64_t said, std::int64_t nothing) {
+  auto const ranks = values.get<"zeroth.mesh.tensor">();
+  return said <= nothing || said == ranks
+             ? std::string{}
+             : fmt::format(
+                   "{}, but zeroth.mesh.tensor, which is how many ranks divide parameters here, is {}; give both "
+                   "the same number",
+                   said, ranks);
+}
+
+std::string autotp_size_is_alike(Values const& values) {
+  return tensor_ranks_are_said_alike(values, values.get<"tensor_parallel.autotp_size">(), 0);
+}
+
+std::string tp_size_is_alike(Values const& values) {
+  return tensor_ranks_are_said_alike(values, values.get<"tensor_parallel.tensor_parallel.tp_size">(), 1);
 }
 
 std::string group_size_is_used(Values const& values) {
@@ -452,8 +493,11 @@ constexpr Rule rules[] = {
     {index_of<"zeroth.two_level_sums">, sums_of_groups_have_groups},
     {index_of<"zeroth.group_size">, group_size_is_used},
     {index_of<"zeroth.same_bits_at_any_ranks">, same_bits_are_kept},
+    {index_of<"tensor_parallel.autotp_size">, autotp_size_is_alike},
+    {index_of<"tensor_parallel.tensor_parallel.tp_size">, tp_size_is_alike},
     {index_of<"zeroth.pipeline.chunks">, chunks_take_turns},
     {index_of<"zeroth.pipeline.schedule">, micro_steps_are_rounds},
+    {index_of<"zeroth.pipeline.first_units">, chunks_begin_in_order},
     {index_of<"zeroth.pipeline.schedule_file">, schedule_has_a_file},
     {index_of<"zeroth.offload_update">, host_updates_what_it_has},
     {index_of<"zeroth.offload_update_threads">, threads_update_on_the_host},

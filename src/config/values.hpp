@@ -40,8 +40,8 @@ struct Unknown {};
 
 template <Kind K>
 using Stored =
-    std::variant_alternative_t<static_cast<std::size_t>(K),
-                               std::variant<bool, std::int64_t, double, Pair, std::string_view, std::string_view>>;
+    std::variant_alternative_t<static_cast<std::size_t>(K), std::variant<bool, std::int64_t, double, Pair,
+                                                                         std::string_view, std::string_view, Integers>>;
 
 /// Names and texts are views: of the table, or of the document, which must live as long.
 class Values {

@@ -16,6 +16,7 @@
 #include "engine/parameter_values.hpp"
 #include "engine/replicas.hpp"
 #include "engine/restore.hpp"
+#include "engine/tensor_ranks.hpp"
 #include "engine/weight_files.hpp"
 #include "zeroth/checkpoint/record.hpp"
 #include "zeroth/core/error.hpp"
@@ -120,6 +121,16 @@ std::optional<StepReport> take_report(EngineState& engine) {
   return report;
 }
 
+/// With zeroth.check, in the first two steps and every 100th.
+void compare_whole_gradients(EngineState& engine) {
+  auto const step = engine.session.protocol->steps() + 1;
+  bool const is_due = step - engine.session.first_step <= 2 || step % engine::replica_check_steps == 0;
+  if (engine.runtime.tensor && engine.runtime.device->holds_values() && engine.settings().check && is_due) {
+    engine::compare_whole_gradients(*engine.sharded.manager, engine.runtime.exchange().rank(), step,
+                                    engine.runtime.over_tensor());
+  }
+}
+
 void check_save(std::filesystem::path const& folder, SaveOptions const& options) {
   ZEROTH_EXPECTS(!folder.empty(), "save() into a folder without a name");
   ZEROTH_EXPECTS(std::ssize(options.program_state) <= SaveOptions::largest_program_state,
@@ -153,7 +164,8 @@ std::optional<ParamId> param_of_stage(EngineState const& engine, ModelId model, 
 }
 
 engine::WholeModel whole_model(EngineState const& engine) {
-  return {*engine.sharded.manager, engine.runtime.share, engine.runtime.exchange(), engine.runtime.whole()};
+  auto const& runtime = engine.runtime;
+  return {*engine.sharded.manager, runtime.share, runtime.part, runtime.exchange(), runtime.whole()};
 }
 
 /// The sums that step() will decide on.
@@ -221,6 +233,7 @@ std::optional<StepReport> AnyEngine::step(StepOptions const& options) {
     if (engine.session.checkpoints) {
       engine.session.checkpoints->add_to(sums);
     }
+    compare_whole_gradients(engine);
     engine.sharded.manager->optimizer.decide(sums, book.losses(), rules, book.parity());
     engine.sharded.schedule->update();
     engine.session.protocol->end_step();
@@ -354,6 +367,7 @@ void AnyEngine::load_weights(std::filesystem::path const& file,
 Saving AnyEngine::save(std::filesystem::path const& folder, SaveOptions const& options) {
   auto& engine = *state_;
   Entry const entry{engine.session.doorway, "save()"};
+  engine::expect_one_tensor_rank(engine.settings().tensor_ranks, "save()");
   engine.session.protocol->check_between_steps("save()");
   check_save(folder, options);
   engine.session.book->history().add(Verb::save, Fnv1a32{}.characters(folder.string()).value());
@@ -374,6 +388,7 @@ Saving AnyEngine::save(std::filesystem::path const& folder, SaveOptions const& o
 void AnyEngine::claim(std::filesystem::path const& folder) {
   auto& engine = *state_;
   Entry const entry{engine.session.doorway, "claim()"};
+  engine::expect_one_tensor_rank(engine.settings().tensor_ranks, "claim()");
   engine.session.protocol->check_between_steps("claim()");
   ZEROTH_EXPECTS(!folder.empty(), "claim() of a folder without a name");
   engine::claim(engine, folder);
@@ -403,6 +418,7 @@ void check_restore(engine::Session const& session, char const* call) {
 Restored AnyEngine::restore(std::filesystem::path const& path, RestoreOptions const& options) {
   auto& engine = *state_;
   Entry const entry{engine.session.doorway, "restore()"};
+  engine::expect_one_tensor_rank(engine.settings().tensor_ranks, "restore()");
   check_restore(engine.session, "restore()");
   return engine::restore(engine, path, options);
 }
@@ -410,6 +426,7 @@ Restored AnyEngine::restore(std::filesystem::path const& path, RestoreOptions co
 std::optional<Restored> AnyEngine::restore_latest(std::filesystem::path const& folder, RestoreOptions const& options) {
   auto& engine = *state_;
   Entry const entry{engine.session.doorway, "restore_latest()"};
+  engine::expect_one_tensor_rank(engine.settings().tensor_ranks, "restore_latest()");
   check_restore(engine.session, "restore_latest()");
   return engine::restore_latest(engine, folder, options);
 }
@@ -425,11 +442,11 @@ void AnyEngine::read(AnyParam const& param, std::span<float> values) {
   engine.or_end([&] {
     engine.meet("read");
     if (id) {
-      engine::read_values(*engine.sharded.manager, *id, values, engine.runtime.exchange());
+      engine::read_values(*engine.sharded.manager, *id, values, engine.runtime);
     }
-    if (engine.runtime.stages) {
-      engine::tell(values, engine.runtime.share.params()[param.id_].stage(),
-                   {engine.runtime.stages.get(), engine.runtime.device.get(), engine.runtime.gather_stream.get()});
+    if (engine.runtime.has_pipeline()) {
+      engine::tell(values, engine.runtime.first_in_line(engine.runtime.share.params()[param.id_].stage()),
+                   engine.runtime.line());
     }
   });
 }
@@ -447,7 +464,7 @@ void AnyEngine::write(AnyParam const& param, std::span<float const> values) {
     engine.meet("write");
     engine.session.await_saved();
     auto const& runtime = engine.runtime;
-    engine::write_values(*engine.sharded.manager, *engine.sharded.model, *id, values, runtime.exchange(),
+    engine::write_values(*engine.sharded.manager, *id, values, runtime,
                          runtime.ties.over(runtime.share.params()[param.id_].stages()));
     engine.compare_replicas(shard::States::without, "write()");
   });
@@ -473,7 +490,8 @@ float AnyEngine::gradient_norm(AnyParam const& param) {
   }
   return engine.or_end([&] {
     auto total = sum_step(engine);
-    bool const counts = known.stage() == engine.runtime.share.stage();
+    bool const counts = known.stage() == engine.runtime.share.stage() &&
+                        (engine.runtime.counts() || engine.sharded.model->params[*id].part);
     auto const mine =
         counts ? engine::squares_of_slice(*engine.sharded.manager, *id, engine.runtime.exchange()) : optim::ExactSum{};
     total.sum_of_squares = engine::sum_over_ranks(mine, engine.runtime.share, param.id_, engine.runtime.whole());

@@ -8,9 +8,11 @@
 #include <cstdlib>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "comm/launch/job_state.hpp"
 #include "core/logger.hpp"
+#include "engine/tensor_ranks.hpp"
 #include "stage/pipeline_check.hpp"
 #include "zeroth/core/error.hpp"
 #include "zeroth/core/standard_streams.hpp"
@@ -34,7 +36,8 @@ EngineState::EngineState(Mesh& mesh, Model const& given, Config const& config)
     : EngineState{mesh.data(), &mesh, given, config} {}
 
 EngineState::EngineState(Job& of, Mesh* mesh, Model const& given, Config const& config)
-    : runtime{of, given, mesh == nullptr ? PipelineSettings{} : config.pipeline(), mesh},
+    : runtime{(engine::expect_tensor_part(given, config, mesh), of), given,
+              mesh == nullptr ? PipelineSettings{} : config.pipeline(), mesh},
       sharded{runtime, given, config},
       session{settings().check, *runtime.device},
       exceptions_at_start_{std::uncaught_exceptions()} {
@@ -66,18 +69,30 @@ int EngineState::in_flight() const noexcept {
   return runtime.has_pipeline() ? sharded.blueprint.pipeline.script.slots.most_activations : 1;
 }
 
-void EngineState::make_pipeline(Mesh& mesh, Model const& given, Config const& config, engine::Start& start) {
+void EngineState::join_mesh(Mesh& mesh, Model const& given, Config const& config, engine::Start& start) {
   auto const transport = runtime.job->communicator->transport();
-  if (auto const refused = engine::refused_pipeline(settings(), transport, runtime.kind());
+  if (auto const refused = engine::refused_mesh(settings(), transport, runtime.kind());
       !refused.empty() && runtime.device->holds_values()) {
     throw ConfigError{fmt::format("{}: {}", config.source(), refused)};
   }
-  auto const lists = engine::lists_of(settings());
-  stage::check(lists, engine::size_of(settings()));
-  runtime.join_stages(mesh, settings());
-  start.agree_over_stages(lists, given);
+  std::vector<stage::Actions> lists;
+  if (runtime.has_pipeline()) {
+    lists = engine::lists_of(settings());
+    stage::check(lists, engine::size_of(settings()));
+  }
+  runtime.join_mesh(mesh, settings());
+  start.agree_over_mesh(lists, given);
   start.expect_room();
-  runtime.make_channels(mesh, sharded.blueprint.pipeline.messages, settings());
+  if (runtime.has_pipeline()) {
+    runtime.make_channels(mesh, sharded.blueprint.pipeline.messages, settings());
+  }
+}
+
+void EngineState::compare_replicas(shard::States states, std::string const& after) {
+  sharded.compare_replicas(states, after, runtime.exchange());
+  if (runtime.tensor && runtime.device->holds_values()) {
+    engine::compare_tensor_replicas(*sharded.manager, states, after, runtime.over_tensor());
+  }
 }
 
 void EngineState::set_up(Mesh* mesh, Model const& given, Config const& config) {
@@ -101,8 +116,8 @@ void EngineState::set_up(Mesh* mesh, Model const& given, Config const& config) {
   runtime.make_streams(settings.overlap_comm ? device::Overlap::on : device::Overlap::off);
   engine::Start start{runtime, sharded, config};
   start.agree();
-  if (runtime.has_pipeline()) {
-    make_pipeline(*mesh, given, config, start);
+  if (runtime.has_pipeline() || runtime.part.of > 1) {
+    join_mesh(*mesh, given, config, start);
   } else {
     start.expect_room();
   }

@@ -41,9 +41,7 @@ class EngineState {
   /// A rank that comes here alone meets the others on the communicator that they use next, and all are told at once.
   void meet(std::string_view purpose);
   /// When nothing else is enqueued: waits.
-  void compare_replicas(shard::States states, std::string const& after) {
-    sharded.compare_replicas(states, after, runtime.exchange());
-  }
+  void compare_replicas(shard::States states, std::string const& after);
   /// The same of parameters that stages have together; collective on all of these.
   void compare_ties(shard::States states, std::string const& after) {
     sharded.compare_ties(states, after, runtime.exchange());
@@ -72,7 +70,7 @@ class EngineState {
  private:
   EngineState(Job& job, Mesh* mesh, Model const& model, Config const& config);
   void set_up(Mesh* mesh, Model const& model, Config const& config);
-  void make_pipeline(Mesh& mesh, Model const& given, Config const& config, engine::Start& start);
+  void join_mesh(Mesh& mesh, Model const& given, Config const& config, engine::Start& start);
   void tell_user(Config const& config, std::string const& of_start) const;
 
   int exceptions_at_start_;

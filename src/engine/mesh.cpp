@@ -1,18 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "zeroth/engine/mesh.hpp"
 
+#include "comm/launch/job_state.hpp"
 #include "engine/planning.hpp"
 
 namespace zeroth {
 
 Mesh::Mesh(Job& job, Config const& config)
-    : whole_{&job}, pipeline_{0, config.pipeline().stages}, place_{0, job.rank()} {
-  auto const of_stage = engine::ranks_of_stage(config, job.world());
+    : whole_{&job}, pipeline_{0, config.pipeline().stages}, tensor_part_{0, config.tensor_ranks()} {
+  auto const data = engine::data_ranks(config, job.world());
+  auto const parts = tensor_part_.of;
+  place_ = {job.rank() / parts / data, job.rank() / parts % data, job.rank() % parts};
+  pipeline_.index = place_.stage;
+  tensor_part_.index = place_.tensor;
+  tensor_.emplace(parts == 1 ? detail::JobState::of(job).alone()
+                             : job.split(job.rank() / parts, place_.tensor, "tensor"));
+  if (pipeline_.size * parts > 1) {
+    data_.emplace(job.split(place_.stage * parts + place_.tensor, place_.data, "data"));
+  }
   if (pipeline_.size > 1) {
-    place_ = {job.rank() / of_stage, job.rank() % of_stage};
-    pipeline_.index = place_.stage;
-    data_.emplace(job.split(place_.stage, place_.data, "data"));
-    stages_.emplace(job.split(place_.data, place_.stage, "stages"));
+    stages_.emplace(job.split(place_.data * parts + place_.tensor, place_.stage, "stages"));
+  }
+  if (parts > 1) {
+    model_.emplace(job.split(place_.data, place_.stage * parts + place_.tensor, "model"));
   }
 }
 

@@ -104,20 +104,29 @@ void refuse_models(model::Description const& whole, std::vector<std::uint32_t> c
   }
 }
 
-}  // namespace
-
-std::vector<std::uint32_t> first_units(model::Description const& whole, PipelineSettings const& settings) {
-  auto const begins = begins_of(whole, settings.partition);
-  auto const count = begins.units.size();
-  auto const wanted = static_cast<std::size_t>(settings.all_chunks());
-  if (count < wanted) {
-    throw ConfigError{fmt::format(
-        "zeroth.mesh.pipeline is {}{}, and the model has {} that a stage may begin with: its first unit, and "
-        "those that have UnitOptions::input_per_sample; allowed: 1 to {}{}",
-        settings.stages, settings.chunks > 1 ? fmt::format(" and zeroth.pipeline.chunks {}", settings.chunks) : "",
-        count == 1 ? "1 unit" : fmt::format("{} units", count), count / static_cast<std::size_t>(settings.chunks),
-        settings.chunks > 1 ? " stages of as many chunks" : "")};
+void refuse_first_units(model::Description const& whole, Begins const& begins,
+                        std::vector<std::uint32_t> const& first) {
+  for (auto const unit : first) {
+    if (std::ranges::binary_search(begins.units, unit)) {
+      continue;
+    }
+    auto const after = std::ranges::lower_bound(begins.units, unit);
+    auto const near = after == begins.units.end() ? begins.units.back() : *after;
+    auto const what = unit < whole.units.size()
+                          ? fmt::format("unit {}, \"{}\", which has no UnitOptions::input_per_sample", unit,
+                                        whole.units[UnitId{unit}].name)
+                          : fmt::format("unit {}, and the model has {}", unit, whole.units.size());
+    throw ConfigError{
+        fmt::format("zeroth.pipeline.first_units has {}; allowed are units that a chunk may begin with, the nearest of "
+                    "which is {}, "
+                    "\"{}\"",
+                    what, near, whole.units[UnitId{near}].name)};
   }
+}
+
+/// The begins with which the largest of `wanted` chunks has the least.
+std::vector<std::uint32_t> balanced(Begins const& begins, std::size_t wanted) {
+  auto const count = begins.units.size();
   // least[s][b]: the largest load of a chunk, where the last s chunks begin with begins.units[b].
   constexpr auto none = std::numeric_limits<std::int64_t>::max();
   std::vector least(wanted + 1, std::vector<std::int64_t>(count + 1, none));
@@ -140,6 +149,27 @@ std::vector<std::uint32_t> first_units(model::Description const& whole, Pipeline
     first.push_back(begins.units[at]);
     at = next[s][at];
   }
+  return first;
+}
+
+}  // namespace
+
+std::vector<std::uint32_t> first_units(model::Description const& whole, PipelineSettings const& settings) {
+  auto const begins = begins_of(whole, settings.partition);
+  auto const count = begins.units.size();
+  auto const wanted = static_cast<std::size_t>(settings.all_chunks());
+  if (count < wanted) {
+    throw ConfigError{fmt::format(
+        "zeroth.mesh.pipeline is {}{}, and the model has {} that a stage may begin with: its first unit, and "
+        "those that have UnitOptions::input_per_sample; allowed: 1 to {}{}",
+        settings.stages, settings.chunks > 1 ? fmt::format(" and zeroth.pipeline.chunks {}", settings.chunks) : "",
+        count == 1 ? "1 unit" : fmt::format("{} units", count), count / static_cast<std::size_t>(settings.chunks),
+        settings.chunks > 1 ? " stages of as many chunks" : "")};
+  }
+  if (!settings.first_units.empty()) {
+    refuse_first_units(whole, begins, settings.first_units);
+  }
+  auto first = settings.first_units.empty() ? balanced(begins, wanted) : settings.first_units;
   refuse_models(whole, first, settings);
   return first;
 }

@@ -127,6 +127,8 @@ void end_evaluation_pass(EngineState& engine) {
 
 /// What the first run of two reports does not.
 bool counts(engine::Session const& session) { return session.protocol->run() != shard::Run::first_of_two; }
+/// Nor what tensor ranks report, but for the first: all of them report the same.
+bool adds_reports(EngineState const& engine) { return engine.runtime.counts() && counts(engine.session); }
 
 /// In a micro-step that runs twice.
 void compare_losses(engine::Session& session, float mean) {
@@ -257,10 +259,10 @@ float AnyPass::report_loss(float mean, LossOptions const& options) {
   float const seed = take_loss(*engine_, options);
   if (auto* const evaluation = engine_->session.protocol->evaluation(); evaluation == nullptr) {
     compare_losses(engine_->session, mean);
-    if (counts(engine_->session)) {
+    if (adds_reports(*engine_)) {
       engine_->session.book->add_loss(mean, options.weight);
     }
-  } else if (options.weight > 0) {
+  } else if (options.weight > 0 && engine_->runtime.counts()) {
     evaluation->mine.loss += static_cast<double>(options.weight) * static_cast<double>(mean);
     evaluation->mine.weight += static_cast<double>(options.weight);
   }
@@ -274,7 +276,9 @@ float AnyPass::report_action_loss(float mean, LossOptions const& options) {
   protocol.check_action_loss(protocol.action() != nullptr && engine_->runtime.share.is_last(protocol.action()->chunk));
   protocol.check_loss(options);
   protocol.loss_reported();
-  engine_->session.book->add_loss(mean, options.weight);
+  if (adds_reports(*engine_)) {
+    engine_->session.book->add_loss(mean, options.weight);
+  }
   return engine_->sharded.manager->optimizer.loss_scale() * options.weight * engine_->session.gradient_prescale;
 }
 
@@ -342,7 +346,7 @@ float AnyPass::report_loss(DeviceLoss loss, LossOptions const& options) {
   Entry const entry{engine_->session.doorway, "report_loss()"};
   ZEROTH_EXPECTS(loss.mean != nullptr, "report_loss(): the address of the mean is null");
   float const seed = take_loss(*engine_, options);
-  if (counts(engine_->session)) {
+  if (adds_reports(*engine_)) {
     engine_->session.book->add_loss(loss.mean, options.weight);
   }
   return seed;
@@ -354,10 +358,10 @@ void AnyPass::report_metric(Metric metric, double sum, double weight) {
   auto const& name = engine_->session.metrics[metric.index_];
   engine_->session.protocol->check_metric(name, weight);
   if (auto* const evaluation = engine_->session.protocol->evaluation(); evaluation == nullptr) {
-    if (counts(engine_->session)) {
+    if (adds_reports(*engine_)) {
       engine_->session.book->add_metric(metric.index_, sum, weight);
     }
-  } else {
+  } else if (engine_->runtime.counts()) {
     evaluation->mine.metrics[metric.index_].sum += sum;
     evaluation->mine.metrics[metric.index_].weight += weight;
   }

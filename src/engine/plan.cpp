@@ -95,14 +95,17 @@ PlannedPersistence persistent_in(shard::Layout const& layout, Dtype compute) {
   return persistent;
 }
 
-std::int64_t checkpoint_bytes(shard::Layout const& layout, PrecisionSettings const& precision, int states) {
+/// Of all tensor ranks, which save what they have whole once.
+std::int64_t checkpoint_bytes(shard::Layout const& layout, PrecisionSettings const& precision, int states,
+                              int tensor_ranks) {
   std::int64_t bytes = 0;
   for (auto const& flat : layout.flats()) {
     if (!flat.speaks) {
       continue;
     }
-    bytes += flat.trainable.padded_count * (bytes_of(precision.master) + states * bytes_of(precision.states)) +
-             flat.frozen.padded_count * bytes_of(precision.compute);
+    auto const times = flat.tensor_kind == shard::TensorKind::cut ? tensor_ranks : 1;
+    bytes += times * (flat.trainable.padded_count * (bytes_of(precision.master) + states * bytes_of(precision.states)) +
+                      flat.frozen.padded_count * bytes_of(precision.compute));
   }
   return bytes;
 }
@@ -118,7 +121,8 @@ Plan plan_of(engine::Blueprint const& blueprint, PlanOptions const& options) {
   result.bytes = memory.bytes;
   result.bytes.slots += pipeline.messages.bytes();
   result.padding = memory.padding;
-  result.checkpoint_bytes = checkpoint_bytes(layout, settings.precision, optim::state_count(settings.update.rule));
+  result.checkpoint_bytes =
+      checkpoint_bytes(layout, settings.precision, optim::state_count(settings.update.rule), settings.tensor_ranks);
   result.staging_bytes = checkpoint::staging_bytes(options.device == DeviceKind::cpu, settings.checkpoint.buffer_bytes);
   (memory.disk.tier == shard::Tier::disk ? result.disk : result.host) = planned(memory.disk);
   result.parameters_disk = planned_parameters(memory, blueprint);
@@ -144,7 +148,7 @@ Plan plan_of(engine::Blueprint const& blueprint, PlanOptions const& options) {
                   engine::offload_note(settings, memory), engine::parameters_note(settings, memory)};
   result.notes.push_back(engine::refused_offload(settings.offload, options.device));
   result.notes.push_back(engine::refused_same_bits(settings, options.transport));
-  result.notes.push_back(engine::refused_pipeline(settings, options.transport, options.device));
+  result.notes.push_back(engine::refused_mesh(settings, options.transport, options.device));
   result.other_ranks = engine::ranks_note(blueprint);
   std::erase(result.notes, std::string{});
   return result;
@@ -179,7 +183,7 @@ PlannedStage row_of(Plan const& plan, model::Description const& model, engine::S
 /// Of a pipeline.
 Plan plan_of_stages(model::Description const& whole, Config const& config, int world, PlanOptions const& options) {
   auto const stages = config.pipeline().stages;
-  auto const data_ranks = engine::ranks_of_stage(config, world);
+  auto const data_ranks = engine::data_ranks(config, world);
   std::vector<Plan> plans;
   std::vector<PlannedStage> rows;
   Plan again;  // of parameters that an earlier stage has too
@@ -227,12 +231,24 @@ Plan plan_of_stages(model::Description const& whole, Config const& config, int w
 }  // namespace
 
 Plan plan(Model const& model, Config const& config, int world, PlanOptions const& options) {
+  auto const tensor_ranks = config.tensor_ranks();
+  ZEROTH_EXPECTS(
+      model.tensor_part().of == tensor_ranks,
+      fmt::format("a plan with zeroth.mesh.tensor {} of a model that was made for {} tensor ranks: give Model a "
+                  "TensorPart with as many",
+                  tensor_ranks, model.tensor_part().of));
   auto const& whole = model.description();
-  auto const stages = config.pipeline().stages;
-  auto result = stages > 1 ? plan_of_stages(whole, config, world, options)
-                           : plan_of(engine::make_blueprint(whole, whole, config, world, options), options);
+  auto const data_ranks = engine::data_ranks(config, world);
+  auto result = config.pipeline().stages > 1
+                    ? plan_of_stages(whole, config, world, options)
+                    : plan_of(engine::make_blueprint(whole, whole, config, data_ranks, options), options);
   result.world = world;
-  result.data_ranks = world / stages;
+  result.data_ranks = data_ranks;
+  result.tensor_ranks = tensor_ranks;
+  result.tensor_rank_count = result.parameter_count;
+  for (auto const& param : whole.params) {
+    result.parameter_count += param.global_count() - param.count;
+  }
   return result;
 }
 
@@ -358,6 +374,13 @@ std::string offload_lines(Plan const& plan) {
       offload.write_behind ? "written behind" : "written before the next", readable(tier.read_bytes));
 }
 
+std::string tensor_lines(Plan const& plan) {
+  return plan.tensor_ranks == 1
+             ? std::string{}
+             : fmt::format("tensor ranks: {}, each of which has {} parameters; {} rank{} with the same\n",
+                           plan.tensor_ranks, plan.tensor_rank_count, plan.data_ranks, plan.data_ranks == 1 ? "" : "s");
+}
+
 std::string pipeline_lines(Plan const& plan) {
   if (plan.pipeline.empty()) {
     return {};
@@ -417,7 +440,7 @@ std::string explain_plan(Plan const& plan) {
   auto text =
       fmt::format("stage {}, {} rank{}, {} parameters ({} with padding) in {} flat units\n", plan.settings.stage,
                   plan.world, plan.world == 1 ? "" : "s", plan.parameter_count, plan.padded_count, plan.flat_units);
-  text += pipeline_lines(plan) + decisions(plan);
+  text += tensor_lines(plan) + pipeline_lines(plan) + decisions(plan);
   text +=
       plan.pipeline.empty() ? "each rank holds:\n" : fmt::format("each rank of stage {} holds:\n", plan.largest_stage);
   text += fmt::format("  parameters {}\n", megabytes(plan.bytes.parameters));

@@ -28,9 +28,15 @@ std::int64_t most_in_slots(std::int64_t units, std::int64_t largest_unit) {
 std::int64_t staging_bytes(shard::Layout const& layout, shard::PlanRequest const& request, comm::Transport transport) {
   std::int64_t most = 0;
   for (auto const& flat : layout.flats()) {
-    for (auto const& hop : shard::routes_of(flat, request, 0).sum.hops) {
-      most = std::max(most, comm::staging_bytes(transport, request.places.size(hop.axes),
-                                                request.settings.precision.reduce, hop.from.count()));
+    auto const& precision = request.settings.precision;
+    auto const hops = shard::routes_of(flat, request, 0).sum.hops;
+    for (auto const& hop : hops) {
+      most = std::max(
+          most, comm::staging_bytes(transport, request.places.size(hop.axes), precision.reduce, hop.from.count()));
+    }
+    if (flat.tensor_kind == shard::TensorKind::partial) {
+      most = std::max(most,
+                      comm::staging_bytes(transport, request.tensor.of, precision.accumulate, hops.back().to.count()));
     }
   }
   return most;
@@ -46,28 +52,59 @@ std::int64_t largest_unit(shard::Layout const& layout) noexcept {
 
 }  // namespace
 
-int ranks_of_stage(Config const& config, int world) {
+int data_ranks(Config const& config, int world) {
   auto const stages = config.pipeline().stages;
-  if (world % stages != 0) {
+  auto const tensor = config.tensor_ranks();
+  auto const of_model = std::int64_t{stages} * tensor;
+  if (world % of_model != 0) {
     std::vector<int> allowed;
     for (int count = 1; count <= world; ++count) {
       if (world % count == 0) {
         allowed.push_back(count);
       }
     }
-    throw ConfigError{fmt::format("{}: zeroth.mesh.pipeline is {}, which does not divide {} ranks; allowed: {}",
-                                  config.source(), stages, world, fmt::join(allowed, ", "))};
+    auto const asked = tensor == 1 ? fmt::format("zeroth.mesh.pipeline is {}", stages)
+                                   : fmt::format("zeroth.mesh.pipeline {} times zeroth.mesh.tensor {} is {}", stages,
+                                                 tensor, of_model);
+    throw ConfigError{fmt::format("{}: {}, which does not divide {} ranks; allowed: {}", config.source(), asked, world,
+                                  fmt::join(allowed, ", "))};
   }
-  return world / stages;
+  return static_cast<int>(world / of_model);
 }
 
-std::string refused_pipeline(Settings const& settings, comm::Transport transport, DeviceKind device) {
-  if (settings.pipeline.stages == 1 || (comm::traits_of(transport).on_host && device == DeviceKind::cpu)) {
+void expect_tensor_part(Model const& model, Config const& config, Mesh const* mesh) {
+  if (config.tensor_ranks() > 1 && mesh == nullptr) {
+    throw ConfigError{
+        fmt::format("{}: zeroth.mesh.tensor is {}, and tensor ranks are what an engine on a zeroth::Mesh has: build it "
+                    "on one, or set zeroth.mesh.tensor to 1",
+                    config.source(), config.tensor_ranks())};
+  }
+  auto const of_model = model.tensor_part();
+  auto const part = mesh == nullptr ? TensorPart{} : mesh->tensor_part();
+  ZEROTH_EXPECTS(of_model == part,
+                 fmt::format("the model was made for tensor rank {} of {}, and the engine is on tensor rank {} of {}: "
+                             "give Model what Mesh::tensor_part() says",
+                             of_model.index, of_model.of, part.index, part.of));
+}
+
+void expect_one_tensor_rank(int tensor_ranks, char const* call) {
+  if (tensor_ranks > 1) {
+    throw ConfigError{fmt::format("{} with zeroth.mesh.tensor {}: allowed there is 1", call, tensor_ranks)};
+  }
+}
+
+std::string refused_mesh(Settings const& settings, comm::Transport transport, DeviceKind device) {
+  if (comm::traits_of(transport).on_host && device == DeviceKind::cpu) {
     return {};
   }
-  return fmt::format(
-      "zeroth.mesh.pipeline is {} on transport {} of device {}: pipelines are for CPUs; allowed here is 1",
-      settings.pipeline.stages, comm::name_of(transport), device == DeviceKind::cpu ? "cpu" : "cuda");
+  auto const refused = [&](char const* key, int ranks, char const* what) {
+    return fmt::format("{} is {} on transport {} of device {}: {} for CPUs; allowed here is 1", key, ranks,
+                       comm::name_of(transport), device == DeviceKind::cpu ? "cpu" : "cuda", what);
+  };
+  if (settings.pipeline.stages > 1) {
+    return refused("zeroth.mesh.pipeline", settings.pipeline.stages, "pipelines are");
+  }
+  return settings.tensor_ranks > 1 ? refused("zeroth.mesh.tensor", settings.tensor_ranks, "tensor parallelism is") : "";
 }
 
 Blueprint make_blueprint(model::Description const& model, model::Description const& whole, Config const& config,
@@ -88,6 +125,13 @@ Blueprint make_blueprint(model::Description const& model, model::Description con
     // At every stage: squares are summed by flat units, and stages are to have the same norm.
     layout = shard::Layout{model, world, settings.persistence, tied};
   }
+  if (!layout.ties().empty() && model.tensor.of > 1) {
+    throw ConfigError{fmt::format(
+        "{}: zeroth.tied_gradients is \"apart\", zeroth.mesh.tensor is {}, and parameter \"{}\" is tied: uses "
+        "are not summed apart where tensor ranks divide layers; \"together\" is allowed, in a pipeline where "
+        "one chunk has all uses",
+        config.source(), model.tensor.of, layout.flats()[layout.ties().front().flat].name)};
+  }
   StagePlan pipeline;
   if (model.stage.stages > 1) {
     pipeline = stage_plan_of(model, settings, config.source());
@@ -98,6 +142,7 @@ Blueprint make_blueprint(model::Description const& model, model::Description con
   request.settings = settings;
   request.placements = stage::placements_for(settings);
   request.places = stage::places_for(settings);
+  request.tensor = model.tensor;
   request.sums_by_groups = stage::sums_by_groups(settings);
   request.several_reductions =
       settings.batch.accumulation > 1 && settings.reduce_gradients == ReduceGradients::every_micro_step;

@@ -11,6 +11,7 @@
 #include "shard/memory_plan.hpp"
 #include "stage/schedule.hpp"
 #include "zeroth/config/config.hpp"
+#include "zeroth/engine/mesh.hpp"
 #include "zeroth/engine/plan.hpp"
 #include "zeroth/model/model.hpp"
 
@@ -30,10 +31,16 @@ struct Blueprint {
 [[nodiscard]] Blueprint make_blueprint(model::Description const& model, model::Description const& whole,
                                        Config const& config, int world, PlanOptions const& options);
 
-/// Of `world` ranks, those of one stage. Throws ConfigError where the file's stages do not divide them.
-[[nodiscard]] int ranks_of_stage(Config const& config, int world);
-/// Why there are no pipelines on such devices. Empty: there are, or the file asks for none.
-[[nodiscard]] std::string refused_pipeline(Settings const& settings, comm::Transport transport, DeviceKind device);
+/// Of `world` ranks, those that share the states of one stage and one part of parameters. Throws ConfigError where the
+/// file's stages and tensor ranks do not divide them.
+[[nodiscard]] int data_ranks(Config const& config, int world);
+/// Throws ContractError unless `model` is made for the tensor rank that `mesh` says, and ConfigError where the file
+/// asks for tensor ranks and there is no mesh: it is null.
+void expect_tensor_part(Model const& model, Config const& config, Mesh const* mesh);
+/// What only engines of one tensor rank do. Throws ConfigError, which names `call`, where the file asks for more.
+void expect_one_tensor_rank(int tensor_ranks, char const* call);
+/// Why there is no mesh on such devices. Empty: there is, or the file asks for none.
+[[nodiscard]] std::string refused_mesh(Settings const& settings, comm::Transport transport, DeviceKind device);
 
 /// Where overlap is asked for and stage3_max_live_parameters leaves turns without prefetch: which key, its value, and
 /// what it would have to be. Empty otherwise.

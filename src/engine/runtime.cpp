@@ -32,6 +32,7 @@ std::string cause_of(std::exception_ptr const& error) {
 Runtime::Runtime(Job& of, Model const& model, PipelineSettings const& settings, Mesh* mesh)
     : job{&detail::JobState::of(of)},
       share{model.description(), settings, mesh == nullptr ? 0 : mesh->pipeline().index},
+      part{mesh == nullptr ? TensorPart{} : mesh->tensor_part()},
       device{job->make_device()} {}
 
 void Runtime::expect_one_stage(char const* call) const {
@@ -48,14 +49,16 @@ void Runtime::make_streams(device::Overlap overlap) {
   reduce_stream = device->make_stream("reduce", overlap);
 }
 
-void Runtime::join_stages(Mesh& mesh, Settings const& settings) {
-  auto& line = *mesh.stages_;
+void Runtime::join_mesh(Mesh& mesh, Settings const& settings) {
+  auto& line = mesh.model_ ? *mesh.model_ : *mesh.stages_;
   stages = line.communicator().split(0, line.rank(), name_of_stages);
   auto& all = mesh.whole().communicator();
-  all_stages = all.split(0, share.stage() * exchange().world() + exchange().rank(), "whole");
-  for (auto* const each : {stages.get(), all_stages.get()}) {
-    each->set_options({.timeout = settings.timeout, .check = true});
+  auto const place = share.stage() * exchange().world() + exchange().rank();
+  all_stages = all.split(0, place * part.of + part.index, "whole");
+  if (part.of > 1) {
+    tensor = mesh.tensor().communicator().split(0, part.index, "tensor-sums");
   }
+  set_options({.timeout = settings.timeout, .check = true});
 }
 
 void Runtime::make_channels(Mesh& mesh, ChannelSizes const& messages, Settings const& settings) {
@@ -72,7 +75,7 @@ void Runtime::make_channels(Mesh& mesh, ChannelSizes const& messages, Settings c
 void Runtime::set_options(comm::CommOptions const& options) {
   communicators->set_options(options);
   ties.set_options(options);
-  for (auto* const each : {stages.get(), all_stages.get()}) {
+  for (auto* const each : {stages.get(), all_stages.get(), tensor.get()}) {
     if (each != nullptr) {
       each->set_options(options);
     }

@@ -28,24 +28,31 @@ class Runtime {
   [[nodiscard]] Exchange exchange() const noexcept {
     return {communicators->gather().all(), device.get(), gather_stream.get()};
   }
-  /// All ranks of the job, stage by stage, and places in each; the same as exchange() where there is one stage.
+  /// All ranks of the job in the order of the mesh, with places along data; the same as exchange() where one rank has
+  /// the model.
   [[nodiscard]] Exchange whole() const noexcept {
     return all_stages ? Exchange{all_stages.get(), device.get(), gather_stream.get()} : exchange();
   }
-  /// The ranks at this rank's place in all stages.
+  /// The ranks at this rank's place that have the model once together: all stages, with all tensor ranks of each.
   [[nodiscard]] Exchange line() const noexcept { return {stages.get(), device.get(), gather_stream.get()}; }
   [[nodiscard]] DeviceKind kind() const noexcept {
     return device->has_host_memory() ? DeviceKind::cpu : DeviceKind::cuda;
   }
+  /// Of line(): the first rank of a stage.
+  [[nodiscard]] int first_in_line(int stage) const noexcept { return stage * part.of; }
+  /// Those that divide parameters. On the stream of their sums, which go over the same communicator.
+  [[nodiscard]] Exchange over_tensor() const noexcept { return {tensor.get(), device.get(), reduce_stream.get()}; }
   [[nodiscard]] bool has_pipeline() const noexcept { return share.stages() > 1; }
-  /// Does this rank speak for the job, all its stages included?
-  [[nodiscard]] bool speaks() const noexcept { return share.first() && exchange().rank() == 0; }
+  /// Does what all tensor ranks report or have whole count on this one?
+  [[nodiscard]] bool counts() const noexcept { return part.index == 0; }
+  /// Does this rank speak for the job, all of the mesh?
+  [[nodiscard]] bool speaks() const noexcept { return share.first() && counts() && exchange().rank() == 0; }
   /// What only engines without a pipeline do. Throws ConfigError otherwise.
   void expect_one_stage(char const* call) const;
 
   void make_streams(device::Overlap overlap);
-  /// Splits the communicators that stages have in common. Collective on the mesh.
-  void join_stages(Mesh& mesh, Settings const& settings);
+  /// Splits the communicators that stages and tensor ranks have in common. Collective on the mesh.
+  void join_mesh(Mesh& mesh, Settings const& settings);
   /// Channels to the neighbouring stages, for messages of a step, and communicators of tied parameters. Collective on
   /// the mesh.
   void make_channels(Mesh& mesh, ChannelSizes const& messages, Settings const& settings);
@@ -58,12 +65,13 @@ class Runtime {
   void tell_others(std::exception_ptr const& error) noexcept;
   void end_streams() noexcept;
 
-  detail::JobState* job;  ///< Its ranks share the states of this stage.
+  detail::JobState* job;  ///< Its ranks share the states of this stage and part.
   Share share;
+  TensorPart part;  ///< Of parameters that are cut.
   std::unique_ptr<device::Device> device;
   std::optional<Communicators> communicators;
-  /// The ranks at this place of all stages, and all ranks; null where there is one stage, as is the next.
-  std::unique_ptr<comm::Communicator> stages, all_stages;
+  /// Those of line(), and all ranks; null where one rank has the model. Of over_tensor(); null where there is one part.
+  std::unique_ptr<comm::Communicator> stages, all_stages, tensor;
   TieCommunicators ties;
   std::unique_ptr<Channels> channels;
   std::unique_ptr<device::Stream> gather_stream, reduce_stream;  // end first: their work uses all of the rest

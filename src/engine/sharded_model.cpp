@@ -23,6 +23,7 @@ void ShardedModel::allocate(Runtime const& runtime) {
                                       .model = model.get(),
                                       .layout = &blueprint.layout,
                                       .stages = runtime.stages.get(),
+                                      .tensor = runtime.tensor.get(),
                                       .ties = runtime.ties.of(blueprint.layout),
                                       .calls = calls.get(),
                                       .registers_memory = settings().register_memory};

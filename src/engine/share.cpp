@@ -49,6 +49,7 @@ Share::Share(model::Description const& whole, PipelineSettings const& settings, 
   }
   part_.id = whole.id;
   part_.seed = whole.seed;
+  part_.tensor = whole.tensor;
   part_.stage.stage = stage;
   part_.stage.stages = stages_;
   for (int chunk = stage; chunk < all_chunks(); chunk += stages_) {
@@ -58,7 +59,7 @@ Share::Share(model::Description const& whole, PipelineSettings const& settings, 
 }
 
 Share::Known Share::known(model::Description const& whole, model::ParamDescription const& param) const {
-  Known known{param.name, param.shape, param.count, param.options.trainable, {}};
+  Known known{param.name, param.global_shape(), param.global_count(), param.options.trainable, param.options.cut, {}};
   auto users = param.ties;
   users.insert(std::ranges::upper_bound(users, param.owner), param.owner);
   for (auto const user : users) {

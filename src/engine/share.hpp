@@ -48,15 +48,16 @@ class Share {
   [[nodiscard]] bool knows(ModelId model, ParamId param) const noexcept {
     return model == id_ && index_of(param) < params_.size();
   }
-  /// Elements of a parameter of the whole model.
+  /// Elements of a parameter of the whole model, of all tensor ranks together.
   [[nodiscard]] std::int64_t count(ParamId param) const { return params_[param].count; }
   [[nodiscard]] std::string const& name(ParamId param) const { return params_[param].name; }  ///< Its name there.
-  /// What every rank knows of a parameter of the whole model.
+  /// What every rank knows of a parameter of the whole model, as all tensor ranks have it together.
   struct Known {
     std::string name;
     std::vector<std::int64_t> shape;
     std::int64_t count;
     bool trainable;
+    std::optional<Cut> cut;                     ///< How tensor ranks divide it.
     std::vector<model::SharedParam::Use> uses;  ///< In the order of units.
     std::optional<ParamId> local{};             ///< Its id in this stage, which may have it beside others.
     /// The stage that speaks for it: in files, and where what it has is counted.

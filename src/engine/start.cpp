@@ -6,6 +6,7 @@
 #include <array>
 #include <random>
 #include <span>
+#include <utility>
 
 #include "comm/launch/job_state.hpp"
 #include "core/hash.hpp"
@@ -98,7 +99,7 @@ void Start::agree() {
   warning_ = crossing_warning(settings, machines);
 }
 
-void Start::agree_over_stages(std::vector<stage::Actions> const& lists, Model const& whole) {
+void Start::agree_over_mesh(std::vector<stage::Actions> const& lists, Model const& whole) {
   auto const line = runtime_.line();
   std::array const mine{model::fingerprint(whole.description()), Fnv1a{}.characters(stage_file_).value(),
                         hash_of(lists), run_id_};
@@ -113,9 +114,13 @@ void Start::agree_over_stages(std::vector<stage::Actions> const& lists, Model co
     numbers.insert(numbers.end(), of_rank.begin(), of_rank.end());
   }
   auto const of_all = gather(std::span<std::uint64_t const>{numbers}, "start", line);
-  rooms_.clear();
-  for (std::size_t at = 0; at < of_all.size(); at += RankRoom::count) {
-    rooms_.push_back(RankRoom::of(std::span{of_all}.subspan(at).first<RankRoom::count>()));
+  auto const data = rooms_.size();
+  auto const parts = static_cast<std::size_t>(runtime_.part.of);
+  rooms_.resize(of_all.size() / RankRoom::count);
+  for (std::size_t at = 0; at < rooms_.size(); ++at) {  // tensor ranks are neighbours in the job
+    auto const [in_line, place] = std::pair{at / data, at % data};
+    rooms_[(in_line / parts * data + place) * parts + in_line % parts] =
+        RankRoom::of(std::span{of_all}.subspan(at * RankRoom::count).first<RankRoom::count>());
   }
 }
 

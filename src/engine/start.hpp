@@ -15,11 +15,12 @@ namespace zeroth::engine {
 class Start {
  public:
   Start(Runtime const& runtime, ShardedModel const& sharded, Config const& config);
-  /// Among the ranks of a stage. Collective, waits. Throws PeerError where models or files differ, and ConfigError
-  /// where a machine can make no file in a folder of the stage file.
+  /// Among the ranks that share states. Collective, waits. Throws PeerError where models or files differ, and
+  /// ConfigError where a machine can make no file in a folder of the stage file.
   void agree();
-  /// Likewise among stages, each of whose ranks have agreed. `lists` are what the stages do, and `whole` is the model.
-  void agree_over_stages(std::vector<stage::Actions> const& lists, Model const& whole);
+  /// Likewise among stages and tensor ranks, once those that share states have agreed. `lists` are what the stages do,
+  /// and `whole` is the model.
+  void agree_over_mesh(std::vector<stage::Actions> const& lists, Model const& whole);
   /// Where it is known what all ranks of the job hold. Throws ConfigError where a machine has less.
   void expect_room() const;
 
@@ -34,7 +35,7 @@ class Start {
   std::string stage_file_, warning_;
   std::uint64_t run_id_ = 0;
   bool takes_of_host_;
-  std::vector<RankRoom> rooms_;  // of this stage's ranks, then of all, in order
+  std::vector<RankRoom> rooms_;  // of those that share states, then of all, in order
 };
 
 }  // namespace zeroth::engine

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <optional>
 #include <set>
 #include <span>
@@ -15,6 +16,7 @@
 
 #include "core/logger.hpp"
 #include "device/kernels.hpp"
+#include "engine/merged_parts.hpp"
 #include "engine/pieces.hpp"
 #include "engine/replicas.hpp"
 #include "engine/safetensors_reader.hpp"
@@ -106,8 +108,9 @@ class Relay {
     }
   }
 
+  static constexpr std::int64_t most = std::int64_t{1} << 16U;  ///< Elements of a piece.
+
  private:
-  static constexpr std::int64_t most = std::int64_t{1} << 16U;
   [[nodiscard]] float* data() noexcept { return reinterpret_cast<float*>(memory_->data()); }
 
   Exchange whole_;
@@ -141,11 +144,41 @@ void send_slices(WholeModel const& whole, ParamId param, device::Memory& on_host
              });
 }
 
+using WriteValues = std::function<void(std::span<float const>)>;
+
+/// Brings a parameter that tensor ranks cut to the first rank of all, and there to `write`.
+void send_parts(WholeModel const& whole, Share::Known const& param, device::Memory& on_host, Relay& relay,
+                std::span<float> buffers, WriteValues const& write) {
+  bool const is_here = param.stage() == whole.share.stage();
+  if (whole.all.rank() != 0) {
+    if (is_here) {
+      send_slices(whole, *param.local, on_host, [&](std::span<float const> piece) { relay.append(piece); });
+      relay.flush();
+    }
+    return;
+  }
+  std::vector<model::CutPart> parts;
+  std::vector<std::span<float>> pieces;
+  for (int index = 0; index < whole.part.of; ++index) {
+    parts.emplace_back(param.name, param.shape, *param.cut, TensorPart{index, whole.part.of});
+    constexpr auto most = static_cast<std::size_t>(Relay::most);
+    pieces.push_back(buffers.subspan(static_cast<std::size_t>(index) * most, most));
+  }
+  auto const receive = [&](int index, std::span<float> piece) {
+    pass_on(comm::Operation::receive, piece.data(), std::ssize(piece), whole.first_of(param.stage(), index), whole.all);
+  };
+  MergedParts merged{std::move(parts), std::move(pieces), is_here ? 0 : -1, receive, write};
+  if (is_here) {
+    send_slices(whole, *param.local, on_host, [&](std::span<float const> piece) { merged.push(piece); });
+  }
+  merged.finish();
+}
+
 /// Brings all parameters to the first rank of all, and there to `writer`. What that throws is left in `refused`, and
 /// the ranks still send to the end: nobody hangs.
 void send_all(WholeModel const& whole, SafetensorsWriter* writer, device::Memory& on_host, Relay& relay,
-              std::exception_ptr& refused) {
-  auto const write = [&](std::span<float const> piece) {
+              std::span<float> buffers, std::exception_ptr& refused) {
+  WriteValues const write = [&](std::span<float const> piece) {
     try {
       if (!refused) {
         writer->append(piece);
@@ -155,7 +188,11 @@ void send_all(WholeModel const& whole, SafetensorsWriter* writer, device::Memory
     }
   };
   for (auto const& param : whole.share.params()) {
-    if (param.stage() == whole.share.stage()) {
+    if (param.cut && whole.part.of > 1) {
+      send_parts(whole, param, on_host, relay, buffers, write);
+    } else if (whole.part.index > 0) {
+      continue;  // the first tensor rank has it
+    } else if (param.stage() == whole.share.stage()) {
       if (whole.share.first()) {
         send_slices(whole, *param.local, on_host, write);
       } else {
@@ -163,9 +200,26 @@ void send_all(WholeModel const& whole, SafetensorsWriter* writer, device::Memory
         relay.flush();
       }
     } else if (writer != nullptr) {
-      relay.receive(param.count, param.stage() * whole.of_stage.world(), write);
+      relay.receive(param.count, whole.first_of(param.stage(), 0), write);
     }
   }
+}
+
+/// Elements of what this rank has of a parameter; of padding zeros.
+void read_part(SafetensorsReader const& reader, Tensor const& tensor, model::ParamDescription const& param,
+               std::int64_t first, std::span<float> values) {
+  if (!param.part) {
+    return reader.read(tensor, first, values);
+  }
+  param.part->each_run(first, std::ssize(values), [&](model::CutPart::Run const& run) {
+    auto const of_run =
+        values.subspan(static_cast<std::size_t>(run.first - first), static_cast<std::size_t>(run.count));
+    if (run.is_padding()) {
+      std::ranges::fill(of_run, 0.0F);
+    } else {
+      reader.read(tensor, run.in_whole, of_run);
+    }
+  });
 }
 
 /// Sets all that this rank holds. `finding` becomes a warning if a value is not finite.
@@ -178,7 +232,7 @@ void store_slices(shard::ShardManager& manager, SafetensorsReader const& reader,
     auto const range = manager.values.held_of(param);
     for (auto first = range.begin; first < range.end; first += std::ssize(values)) {
       auto const piece = values.first(std::min(values.size(), static_cast<std::size_t>(range.end - first)));
-      reader.read(tensor, first, piece);
+      read_part(reader, tensor, model.params[param], first, piece);
       manager.values.store(param, first, piece);
       auto const odd = std::ranges::find_if_not(piece, [](float value) { return std::isfinite(value); });
       if (odd != piece.end() && finding.kind == Finding::Kind::nothing) {
@@ -196,12 +250,16 @@ std::vector<Finding> save_weights(WholeModel const& whole, std::filesystem::path
   auto& device = *all.device;
   whole.manager.parameters.await_gathers();
   std::optional<SafetensorsWriter> writer;  // on rank 0
-  std::unique_ptr<device::Memory> on_host;
+  std::unique_ptr<device::Memory> on_host, of_parts;
   std::optional<Relay> relay;
+  std::span<float> buffers;
   auto opened = together(saving, all, [&](Finding&) {
     on_host = device.allocate_host(static_cast<std::int64_t>(whole.manager.values.transfer().size_bytes()));
     relay.emplace(device, all);
     if (all.rank() == 0) {
+      auto const count = whole.part.of > 1 ? whole.part.of * Relay::most : 0;
+      of_parts = device.allocate_host(count * bytes_of(Dtype::fp32));
+      buffers = {reinterpret_cast<float*>(of_parts->data()), static_cast<std::size_t>(count)};
       writer.emplace(file, shapes_of(whole.share), dtype);
     }
   });
@@ -209,7 +267,7 @@ std::vector<Finding> save_weights(WholeModel const& whole, std::filesystem::path
     return opened;
   }
   std::exception_ptr refused;
-  send_all(whole, writer ? &*writer : nullptr, *on_host, *relay, refused);
+  send_all(whole, writer ? &*writer : nullptr, *on_host, *relay, buffers, refused);
   return together(saving, all, [&](Finding&) {
     if (refused) {
       std::rethrow_exception(refused);

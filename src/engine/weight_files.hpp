@@ -13,11 +13,16 @@
 
 namespace zeroth::engine {
 
-/// A model, of which this rank has slices of what its stage has.
+/// A model, of which this rank has slices of what its stage and tensor rank have.
 struct WholeModel {
   shard::ShardManager& manager;
   Share const& share;
-  Exchange of_stage, all;  ///< The ranks of this stage, and those of all.
+  TensorPart part;
+  Exchange of_stage, all;  ///< The ranks that share this rank's states, and those of all.
+  /// Of all: the first rank that shares the states of a stage and a tensor rank.
+  [[nodiscard]] int first_of(int stage, int tensor) const noexcept {
+    return stage * of_stage.world() * part.of + tensor;
+  }
 };
 
 /// Collective, waits: one safetensors file of the masters of all stages, rounded to `dtype`, written by rank 0. What

@@ -37,9 +37,10 @@ struct AddInit {
   template <class F>
   void add_samples(char const* kind, F const& value_at) const {
     constexpr std::int64_t most = 16;
-    auto const samples = std::min(most, param.count);
+    auto const count = param.global_count();
+    auto const samples = std::min(most, count);
     for (std::int64_t sample = 0; sample < samples; ++sample) {
-      auto const index = sample == samples - 1 ? param.count - 1 : param.count / samples * sample;
+      auto const index = sample == samples - 1 ? count - 1 : count / samples * sample;
       auto const value = value_at(index);
       auto const again = value_at(index);
       ZEROTH_EXPECTS(std::bit_cast<std::uint32_t>(value) == std::bit_cast<std::uint32_t>(again),
@@ -50,6 +51,21 @@ struct AddInit {
     }
   }
 };
+
+/// Nothing where there are none: as before there were any.
+void add_tensor_options(Fnv1a& hash, ParamOptions const& options) {
+  if (options.partial) {
+    hash.add(std::uint64_t{1});
+  }
+  if (auto const& cut = options.cut) {
+    hash.add(static_cast<std::uint64_t>(cut->dim));
+    hash.add(static_cast<std::uint64_t>(cut->multiple));
+    hash.add(static_cast<std::uint64_t>(cut->sections.size()));
+    for (auto const section : cut->sections) {
+      hash.add(static_cast<std::uint64_t>(section));
+    }
+  }
+}
 
 }  // namespace
 
@@ -76,8 +92,8 @@ std::uint64_t fingerprint(Description const& description) {
   }
   for (auto const& param : description.params) {
     hash.add(param.name);
-    hash.add(static_cast<std::uint64_t>(param.shape.size()));
-    for (auto const extent : param.shape) {
+    hash.add(static_cast<std::uint64_t>(param.global_shape().size()));
+    for (auto const extent : param.global_shape()) {
       hash.add(static_cast<std::uint64_t>(extent));
     }
     hash.add(static_cast<std::uint64_t>(param.init.index()));
@@ -85,6 +101,7 @@ std::uint64_t fingerprint(Description const& description) {
     hash.add(std::uint64_t{param.options.trainable});
     hash.add(param.options.learning_rate_factor);
     hash.add(param.options.weight_decay_factor);
+    add_tensor_options(hash, param.options);
   }
   return hash.value();
 }

@@ -103,7 +103,19 @@ struct Fill {
 }  // namespace
 
 void initialise(std::uint64_t seed, ParamDescription const& param, std::int64_t first, std::span<float> values) {
-  std::visit(Fill{key_of(seed, param.name), first, values}, param.init);
+  auto const key = key_of(seed, param.name);
+  if (!param.part) {
+    return std::visit(Fill{key, first, values}, param.init);
+  }
+  param.part->each_run(first, std::ssize(values), [&](CutPart::Run const& run) {
+    auto const of_run =
+        values.subspan(static_cast<std::size_t>(run.first - first), static_cast<std::size_t>(run.count));
+    if (run.is_padding()) {
+      std::ranges::fill(of_run, 0.0F);
+    } else {
+      std::visit(Fill{key, run.in_whole, of_run}, param.init);
+    }
+  });
 }
 
 }  // namespace zeroth::model

@@ -53,14 +53,26 @@ void check_values(std::string const& name, Init const& init, ParamOptions const&
   };
   check_factor("learning_rate_factor", options.learning_rate_factor);
   check_factor("weight_decay_factor", options.weight_decay_factor);
+  ZEROTH_EXPECTS(!options.partial || !options.cut,
+                 fmt::format("parameter \"{}\" is cut, and partial: tensor ranks add up gradients of what each of them "
+                             "has whole; give one of the two",
+                             name));
 }
 
 }  // namespace
 
-Model::Model(std::uint64_t seed) : state_{std::make_shared<model::Description>()} {
+Model::Model(std::uint64_t seed, TensorPart part) : state_{std::make_shared<model::Description>()} {
+  ZEROTH_EXPECTS(part.of >= 1 && part.index >= 0 && part.index < part.of,
+                 fmt::format("a model for tensor rank {} of {}: allowed are ranks from 0 on, below their number",
+                             part.index, part.of));
   state_->id = next_id();
   state_->seed = seed;
+  state_->tensor = part;
 }
+
+TensorPart Model::tensor_part() const noexcept { return state_->tensor; }
+
+std::span<std::int64_t const> Model::shape_of(ParamId param) const noexcept { return state_->params[param].shape; }
 
 Unit Model::unit_at(std::uint32_t index) const {
   ZEROTH_EXPECTS(index < state_->units.size(),
@@ -72,7 +84,8 @@ AnyParam Model::param_at(std::uint32_t index) const {
   ZEROTH_EXPECTS(index < state_->params.size(),
                  fmt::format("param_at({}) of a model of {} parameters", index, state_->params.size()));
   auto const id = static_cast<ParamId>(index);
-  return {state_->id, id, state_->params[id].shape};
+  auto const& param = state_->params[id];
+  return {state_->id, id, param.shape, param.global_shape()};
 }
 
 std::int64_t Model::parameter_count() const noexcept { return state_->count; }
@@ -87,12 +100,16 @@ Unit Model::unit(std::string name, UnitOptions const& options) {
   ZEROTH_EXPECTS(options.input_per_sample >= 0 && options.input_per_sample <= model::largest_count,
                  fmt::format("unit \"{}\": input_per_sample is {}, must be 0 or more, and at most {}", name,
                              options.input_per_sample, model::largest_count));
+  ZEROTH_EXPECTS(options.tensor_sums_per_sample >= 0 && options.tensor_sums_per_sample <= model::largest_count,
+                 fmt::format("unit \"{}\": tensor_sums_per_sample is {}, must be 0 or more, and at most {}", name,
+                             options.tensor_sums_per_sample, model::largest_count));
   auto const id = state_->units.next_id();
   state_->units.push_back({.name = std::move(name),
                            .uses_per_micro_step = uses.value_or(0),
                            .stays_open = options.stays_open,
                            .rows_per_sample = options.rows_per_sample,
                            .input_per_sample = options.input_per_sample,
+                           .tensor_sums_per_sample = options.tensor_sums_per_sample,
                            .params = {},
                            .ties = {}});
   return Unit{state_->id, id};
@@ -114,6 +131,14 @@ ParamId Model::add(Unit unit, std::string name, std::span<std::int64_t const> sh
   param.name = std::move(name);
   param.shape.assign(shape.begin(), shape.end());
   param.count = count_of(param.name, shape);
+  if (options.cut) {
+    model::CutPart part{param.name, shape, *options.cut, state_->tensor};
+    param.shape = part.shape();
+    param.count = count_of(param.name, param.shape);
+    if (state_->tensor.of > 1) {
+      param.part = std::move(part);
+    }
+  }
   ZEROTH_EXPECTS(state_->count <= model::largest_count - param.count,
                  fmt::format("parameter \"{}\" of {} elements makes the model too large, which has {} without it; "
                              "allowed: up to {} (2^54) together",

@@ -35,10 +35,18 @@ void Carrier::run(Names const& names, FlatId unit, std::span<Trip const> trips) 
 
 void Carrier::submit(Lane lane, Axes axes, Names const& names, FlatId unit,
                      std::span<comm::Collective const> transaction) {
-  auto& communicator = *memory_->ranks(lane).over(axes);
-  communicator.submit(memory_->stream(lane), {names.purpose, memory_->flat(unit).name}, transaction);
-  memory_->note_call(names.what, unit, transaction, communicator);
   bool const across_groups = axes.contains(Axis::replicate) && memory_->request().places.replicas() > 1;
+  submit(*memory_->ranks(lane).over(axes), memory_->stream(lane), across_groups, names, unit, transaction);
+}
+
+void Carrier::submit_over_tensor(Names const& names, FlatId unit, std::span<comm::Collective const> transaction) {
+  submit(*memory_->context().tensor, memory_->stream(Lane::reduce), false, names, unit, transaction);
+}
+
+void Carrier::submit(comm::Communicator& communicator, device::Stream& stream, bool across_groups, Names const& names,
+                     FlatId unit, std::span<comm::Collective const> transaction) {
+  communicator.submit(stream, {names.purpose, memory_->flat(unit).name}, transaction);
+  memory_->note_call(names.what, unit, transaction, communicator);
   for (auto const& each : transaction) {
     auto const ranks = each.operation == Operation::all_reduce ? 1 : communicator.world();
     moved_.add(ranks * each.count * bytes_of(each.dtype), across_groups);

@@ -43,10 +43,15 @@ class Carrier {
   void run(Names const& names, FlatId unit, std::span<Trip const> trips);
   /// Likewise one transaction over `axes`.
   void submit(Lane lane, Axes axes, Names const& names, FlatId unit, std::span<comm::Collective const> transaction);
+  /// Likewise over the tensor ranks, on the reduce stream.
+  void submit_over_tensor(Names const& names, FlatId unit, std::span<comm::Collective const> transaction);
   /// So far, of all their ranks.
   [[nodiscard]] MovedBytes const& moved() const noexcept { return moved_; }
 
  private:
+  void submit(comm::Communicator& communicator, device::Stream& stream, bool across_groups, Names const& names,
+              FlatId unit, std::span<comm::Collective const> transaction);
+
   Memory* memory_;
   std::vector<comm::Collective> transaction_;
   MovedBytes moved_;

@@ -133,6 +133,8 @@ void Gradients::end(FlatId flat, bool reduce_next) {
     for (auto const& placed : memory_->flat(flat).gradients().params) {
       if (touched_[placed.gradient] == 0) {
         fill(flat, {placed.offset, placed.offset + placed.count}, 0);
+      } else {
+        clear_padding(flat, placed);
       }
       touched_[placed.gradient] = 0;
     }
@@ -141,6 +143,19 @@ void Gradients::end(FlatId flat, bool reduce_next) {
   if (sums_micro_steps_) {
     add_up(flat, reduce_next);
   }
+}
+
+/// Of a part of a parameter that tensor ranks cut: it is no part of the norm.
+void Gradients::clear_padding(FlatId flat, Placed const& placed) {
+  auto const& part = memory_->model().params[placed.param].part;
+  if (!part || !part->has_padding()) {
+    return;
+  }
+  part->each_run(0, placed.count, [&](model::CutPart::Run const& run) {
+    if (run.is_padding()) {
+      fill(flat, {placed.offset + run.first, placed.offset + run.first + run.count}, 0);
+    }
+  });
 }
 
 void Gradients::add_up(FlatId flat, bool last) {

@@ -38,8 +38,8 @@ class Gradients {
   void end_contributions(FlatId flat);
   /// All contributions of this micro-step are enqueued. The first run of two hashes them and gives up their memory; the
   /// second throws SystemError, which names the parameter, where they differ from the first's. Before a reduction,
-  /// zeroes what had none. Where micro-steps are summed up in fp32, adds this one to the sum, which is what is reduced,
-  /// and gives up the memory that it was in.
+  /// zeroes what had none, and the padding of parameters. Where micro-steps are summed up in fp32, adds this one to the
+  /// sum, which is what is reduced, and gives up the memory that it was in.
   void end(FlatId flat, bool reduce_next);
   /// Reduces complete gradients together; see Reducer.
   void reduce(std::span<FlatId const> flats, bool last);
@@ -63,6 +63,7 @@ class Gradients {
   [[nodiscard]] Slot& slot(FlatId flat) noexcept;
   [[nodiscard]] std::string_view name(FlatId flat) const noexcept { return memory_->flat(flat).name; }
   void fill(FlatId flat, Range range, std::uint8_t value);
+  void clear_padding(FlatId flat, Placed const& placed);
   void compare(FlatId flat);
   void add_up(FlatId flat, bool last);
   void give_up(FlatId flat);

@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <iterator>
+#include <string_view>
 #include <utility>
 
 #include "zeroth/core/error.hpp"
@@ -50,6 +52,25 @@ ById<ParamId, char> persistent_of(model::Description const& description, Persist
   return persistent;
 }
 
+TensorKind tensor_kind_of(model::Description const& description, ParamId param) {
+  auto const& options = description.params[param].options;
+  if (description.tensor.of == 1 || options.cut) {
+    return TensorKind::cut;
+  }
+  return options.partial ? TensorKind::partial : TensorKind::whole;
+}
+
+/// "block 3 (whole, persistent)".
+std::string name_of_flat(std::string const& unit, TensorKind kind, bool persists) {
+  constexpr std::array<std::string_view, 3> kinds{"", "whole", "partial"};
+  auto const of_kind = kinds[static_cast<std::size_t>(kind)];
+  if (of_kind.empty() && !persists) {
+    return unit;
+  }
+  auto const* const separator = of_kind.empty() || !persists ? "" : ", ";
+  return fmt::format("{} ({}{}{})", unit, of_kind, separator, persists ? "persistent" : "");
+}
+
 /// What other stages have of `param` too; null: they do not.
 model::SharedParam const* shared_with_stages(model::Description const& description, ParamId param) noexcept {
   auto const& shared = description.stage.shared;
@@ -69,7 +90,7 @@ ById<ParamId, std::int64_t> elements_of(model::Description const& description) {
   std::int64_t end = 0;
   for (auto const& param : description.params) {
     elements.push_back(end);
-    end += round_up(param.count, alignment_count);
+    end += round_up(param.global_count(), alignment_count);
   }
   return elements;
 }
@@ -120,11 +141,12 @@ void Layout::place_params(model::Description const& description, PersistenceSett
   by_param_.resize(description.params.size());
   auto const elements = description.stage.stages > 1 ? description.places : elements_of(description);
   auto const persistent = persistent_of(description, persistence);
-  auto const open_flat = [&](std::string name, bool persists) {
+  auto const open_flat = [&](std::string name, bool persists, TensorKind kind) {
     auto const id = flats_.next_id();
     flats_.push_back({});
     flats_.back().name = std::move(name);
     flats_.back().persistent = persists;
+    flats_.back().tensor_kind = kind;
     return id;
   };
   auto const add = [&](FlatId flat, ParamId param) {
@@ -141,14 +163,15 @@ void Layout::place_params(model::Description const& description, PersistenceSett
   for (auto const unit : description.units.ids()) {
     auto const& described = description.units[unit];
     stays_open_.push_back(described.stays_open ? 1 : 0);
-    for (bool const persists : {false, true}) {
+    auto const open_own = [&](bool persists, TensorKind kind) {
       auto const own = [&](ParamId param) {
-        return !stands_alone(description, param) && (persistent[param] != 0) == persists;
+        return !stands_alone(description, param) && (persistent[param] != 0) == persists &&
+               tensor_kind_of(description, param) == kind;
       };
       if (!std::ranges::any_of(described.params, own)) {
-        continue;
+        return;
       }
-      auto const flat = open_flat(persists ? described.name + " (persistent)" : described.name, persists);
+      auto const flat = open_flat(name_of_flat(described.name, kind, persists), persists, kind);
       for (auto const param : described.params) {
         if (own(param)) {
           add(flat, param);
@@ -156,10 +179,16 @@ void Layout::place_params(model::Description const& description, PersistenceSett
       }
       use(flat, unit);
       by_unit_[unit].push_back(flat);
+    };
+    for (bool const persists : {false, true}) {
+      for (auto const kind : {TensorKind::cut, TensorKind::whole, TensorKind::partial}) {
+        open_own(persists, kind);
+      }
     }
     for (auto const param : described.params) {
       if (stands_alone(description, param)) {
-        auto const flat = open_flat(description.params[param].name, persistent[param] != 0);
+        auto const flat =
+            open_flat(description.params[param].name, persistent[param] != 0, tensor_kind_of(description, param));
         add(flat, param);
         use(flat, unit);
         by_unit_[unit].push_back(flat);
@@ -249,11 +278,25 @@ std::vector<optim::Segment> segments(model::Description const& description, Part
   for (auto const& placed : part.params) {
     auto const begin = std::max(placed.offset, range.begin);
     auto const end = std::min(placed.offset + placed.count, range.end);
-    if (begin < end) {
-      auto const& options = description.params[placed.param].options;
-      result.push_back({begin - range.begin, end - range.begin, options.learning_rate_factor,
-                        options.weight_decay_factor, placed.element + (begin - placed.offset)});
+    if (begin >= end) {
+      continue;
     }
+    auto const& param = description.params[placed.param];
+    auto const add = [&](std::int64_t first, std::int64_t in_whole, std::int64_t count) {  // elements of the parameter
+      auto const at = placed.offset + first - range.begin;
+      result.push_back({at, at + count, param.options.learning_rate_factor, param.options.weight_decay_factor,
+                        placed.element + in_whole});
+    };
+    auto const first = begin - placed.offset;
+    if (!param.part) {
+      add(first, first, end - begin);
+      continue;
+    }
+    param.part->each_run(first, end - begin, [&](model::CutPart::Run const& run) {
+      if (!run.is_padding()) {
+        add(run.first, run.in_whole, run.count);
+      }
+    });
   }
   return result;
 }

@@ -25,7 +25,8 @@ enum class GradientId : std::uint32_t {};
 struct Placed {
   ParamId param{};
   std::int64_t offset = 0, count = 0;  ///< Elements from the start of the part.
-  std::int64_t element = 0;  ///< Place in the model: its parameters in order, each from a multiple of alignment_count.
+  /// Place in the model: its parameters in order, each whole and from a multiple of alignment_count.
+  std::int64_t element = 0;
   GradientId gradient{};
 };
 
@@ -47,9 +48,16 @@ struct Part {
   [[nodiscard]] Range slice(int place) const noexcept { return {place * shard_count, (place + 1) * shard_count}; }
 };
 
-/// What is gathered and reduced together: one unit's own parameters, those of them that are persistent, or one tied
-/// parameter. Or what is reduced alone: the gradient of one unit's use of a tied parameter, where uses are summed
-/// apart.
+/// What tensor ranks have of the parameters of a flat unit.
+enum class TensorKind : std::uint8_t {
+  cut,     ///< Each a part of its own. So it is where there is one tensor rank.
+  whole,   ///< All the same, and the same gradients.
+  partial  ///< All the same, and of their gradients each a part of the sum.
+};
+
+/// What is gathered and reduced together: one unit's own parameters, or one tied parameter. Those of a unit that are
+/// persistent are one by themselves, and so are those of each TensorKind. Or what is reduced alone: the gradient of one
+/// unit's use of a tied parameter, where uses are summed apart.
 struct FlatUnit {
   std::string name;
   Part trainable, frozen;
@@ -58,6 +66,7 @@ struct FlatUnit {
   std::vector<UnitId> writers;  ///< Those of them whose gradients are added up here.
   bool persistent = false;      ///< Every rank has its parameters whole, whatever the placement of others.
   bool speaks = true;           ///< False: an earlier stage has it too, which saves it and counts its squares.
+  TensorKind tensor_kind = TensorKind::cut;  ///< See there.
   /// What backward writes.
   [[nodiscard]] Part const& gradients() const noexcept { return apart.params.empty() ? trainable : apart; }
   [[nodiscard]] std::int64_t used_count() const noexcept { return trainable.used_count + frozen.used_count; }
@@ -104,7 +113,7 @@ class Layout {
   [[nodiscard]] int world() const noexcept { return world_; }
   [[nodiscard]] int stage() const noexcept { return stage_; }  ///< Of a pipeline; 0 without one.
   [[nodiscard]] ById<FlatId, FlatUnit> const& flats() const noexcept { return flats_; }
-  /// The flat units that `unit` uses: its own, its persistent one, then those of tied parameters.
+  /// The flat units that `unit` uses: its own, its persistent ones, then those of tied parameters.
   [[nodiscard]] std::span<FlatId const> flats_of(UnitId unit) const noexcept { return by_unit_[unit]; }
   /// Those that take its gradients.
   [[nodiscard]] std::span<FlatId const> gradients_of(UnitId unit) const noexcept { return gradients_by_unit_[unit]; }
@@ -147,7 +156,8 @@ class Layout {
 /// Where each parameter of a whole model begins: see Placed::element.
 [[nodiscard]] ById<ParamId, std::int64_t> elements_of(model::Description const& description);
 
-/// Who gets which factors in elements `range` of a part, relative to range.begin. Padding is in none.
+/// Who gets which factors in elements `range` of a part, relative to range.begin. Padding is in none; a parameter that
+/// is cut has a segment for each of its runs.
 [[nodiscard]] std::vector<optim::Segment> segments(model::Description const& description, Part const& part,
                                                    Range range);
 

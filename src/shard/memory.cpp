@@ -58,6 +58,10 @@ Memory::Memory(ManagerContext const& context, PlanRequest const& request)
       log(communicator);
     }
   }
+  if (context.tensor != nullptr) {
+    context.tensor->set_staging(staging);
+    log(context.tensor);
+  }
   std::ranges::for_each(context.ties, log);
 }
 
@@ -203,7 +207,7 @@ std::byte* Memory::gather_scratch() const noexcept {
 
 std::span<float const> Memory::block_sums() const noexcept {
   return {reinterpret_cast<float const*>(scratch_->data() + plan_.block_sums),
-          static_cast<std::size_t>(plan_.block_sum_count)};
+          static_cast<std::size_t>(plan_.counted_block_sums)};
 }
 
 StepMemory* Memory::step() const noexcept { return reinterpret_cast<StepMemory*>(scratch_->data() + plan_.scalars); }

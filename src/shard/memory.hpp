@@ -37,7 +37,10 @@ struct ManagerContext {
   Ranks gather, reduce;  ///< Of these streams. See Lane.
   model::Description const* model = nullptr;
   Layout const* layout = nullptr;
-  comm::Communicator* stages = nullptr;  ///< A pipeline sums what decides a step over these too. Null: none.
+  /// What decides a step is summed over these too: the ranks at this place in all stages of a pipeline and in all parts
+  /// that tensor ranks have. Null: there is one.
+  comm::Communicator* stages = nullptr;
+  comm::Communicator* tensor = nullptr;  ///< The tensor ranks, on the reduce stream. Null: there is one.
   /// A communicator for each of the layout's ties: the ranks that have this rank's slice of it, in the order of stages.
   /// Null: this stage alone has it.
   std::vector<comm::Communicator*> ties;
@@ -77,7 +80,7 @@ class Memory {
   [[nodiscard]] std::byte* conversion() const noexcept;
   /// For what travels in place of parameters; null where they travel as they are.
   [[nodiscard]] std::byte* gather_scratch() const noexcept;
-  /// Sums of squares of this rank's slices, of all flat units.
+  /// Sums of squares of this rank's slices, of all flat units that count on this rank.
   [[nodiscard]] std::span<float const> block_sums() const noexcept;
   [[nodiscard]] StepMemory* step() const noexcept;
   /// For a piece of a shard on its way to a file.

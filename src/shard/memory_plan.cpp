@@ -239,17 +239,29 @@ void plan_slots(PlanRequest const& request, MemoryPlan& plan) {
       slots.take(request.gradient_slots.total_count() * bytes_of(request.settings.precision.gradient));
 }
 
+/// Squares of what all tensor ranks have whole count once, on the first of them: those behind all others.
+void plan_block_sums(Layout const& layout, PlanRequest const& request, MemoryPlan& plan) {
+  for (bool const of_cut : {true, false}) {
+    for (auto const flat : plan.flats.ids()) {
+      auto const& unit = layout.flats()[flat];
+      if (unit.speaks && unit.apart.params.empty() && (unit.tensor_kind == TensorKind::cut) == of_cut) {
+        plan.flats[flat].block_sums = plan.block_sum_count;
+        plan.block_sum_count += device::sum_blocks(unit.trainable.shard_count);
+      }
+    }
+    if (of_cut || request.tensor.index == 0) {
+      plan.counted_block_sums = plan.block_sum_count;
+    }
+  }
+}
+
 void plan_scratch(Layout const& layout, PlanRequest const& request, MemoryPlan& plan) {
   Cursor scratch{plan.bytes.scratch};
   std::int64_t largest_shard = 0;
-  for (auto const flat : plan.flats.ids()) {
-    auto const& unit = layout.flats()[flat];
-    if (unit.speaks && unit.apart.params.empty()) {
-      plan.flats[flat].block_sums = plan.block_sum_count;
-      plan.block_sum_count += device::sum_blocks(unit.trainable.shard_count);
-    }
+  for (auto const& unit : layout.flats()) {
     largest_shard = std::max({largest_shard, unit.trainable.shard_count, unit.frozen.shard_count});
   }
+  plan_block_sums(layout, request, plan);
   plan.block_sums = scratch.take(plan.block_sum_count * bytes_of(Dtype::fp32));
   plan.scalars = scratch.take(static_cast<std::int64_t>(sizeof(StepMemory)));
   if (auto const bytes = Reducer::scratch_bytes(request); bytes > 0) {

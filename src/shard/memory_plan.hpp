@@ -20,6 +20,7 @@ struct PlanRequest {
   Settings settings{};  ///< All that the stage file says. What follows is made of it, the layout and the transport.
   Placements placements;
   Places places{1, 1};              ///< Of the ranks that the layout is cut for.
+  TensorPart tensor;                ///< Which part of cut parameters the layout is of.
   bool sums_by_groups = false;      ///< Gradients are summed within groups, then over groups.
   bool several_reductions = false;  ///< In a step: then their results are summed up beside what backward writes.
   /// Ranks' micro-steps are added to the sum one after another, in fp32, by the reduction itself. See Collective::sums.
@@ -98,6 +99,7 @@ struct MemoryPlan {
   ById<FlatId, FlatOffsets> flats;
   // scratch
   std::int64_t block_sums = 0, block_sum_count = 0;  ///< fp32
+  std::int64_t counted_block_sums = 0;               ///< Of these the first ones: those that count on this rank.
   std::int64_t scalars = 0;                          ///< See StepMemory.
   std::int64_t conversion = -1;                      ///< A bucket in the reduction dtype; -1: not needed.
   std::int64_t gather = -1;                          ///< See Gatherer::scratch_bytes(); -1: not needed.

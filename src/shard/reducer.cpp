@@ -16,7 +16,7 @@ class InPlaceReducer final : public Reducer {
     Elements const whole{gradient.data, 0, gradient.dtype};
     return {&memory().routes(gradient.flat).sum, whole, whole};
   }
-  void take_over(Unreduced const& gradient, bool last) override {
+  void take_over(Unreduced const& gradient, bool complete) override {
     auto const flat = gradient.flat;
     auto const summed = memory().routes(flat).sum.hops.back().to;
     auto const slice = memory().flat(flat).gradients().slice(memory().place());
@@ -28,7 +28,7 @@ class InPlaceReducer final : public Reducer {
     epilogue.destination_dtype = read.dtype;
     epilogue.count = summed.count();
     epilogue.accumulate = summed_before(flat);
-    if (last) {
+    if (complete) {
       epilogue.block_sums = memory().addresses(flat).block_sums;
       epilogue.sums_begin = slice.begin - summed.begin;
       epilogue.sums_count = slice.count();
@@ -48,9 +48,9 @@ class FoldingReducer final : public Reducer {
     auto const flat = gradient.flat;
     return {&memory().routes(flat).sum, {gradient.data, 0, gradient.dtype}, {}, own_sums(flat), summed_before(flat)};
   }
-  void take_over(Unreduced const& gradient, bool last) override {
+  void take_over(Unreduced const& gradient, bool complete) override {
     auto* const block_sums = memory().addresses(gradient.flat).block_sums;
-    if (!last || block_sums == nullptr) {
+    if (!complete || block_sums == nullptr) {
       return;
     }
     auto const count = memory().flat(gradient.flat).gradients().shard_count;
@@ -75,6 +75,7 @@ class FoldingReducer final : public Reducer {
 
 Reducer::Reducer(Memory& memory) : memory_{&memory}, carrier_{memory}, summed_before_(memory.flat_count(), 0) {
   trips_.reserve(memory.flat_count());
+  over_tensor_.reserve(memory.flat_count());
   converted_.reserve(memory.flat_count());
 }
 
@@ -117,7 +118,49 @@ void Reducer::sum(std::span<Unreduced const> gradients, bool last) {
   }
   carrier_.run({"reduce", "backward"}, gradients.front().flat, trips_);
   for (auto const& each : gradients) {
-    take_over(each, last);
+    take_over(each, last && !is_partial(each.flat));
+  }
+  if (last) {
+    sum_over_tensor(gradients);
+  }
+}
+
+bool Reducer::is_partial(FlatId flat) const noexcept { return memory_->flat(flat).tensor_kind == TensorKind::partial; }
+
+/// What sums over data have left this rank of each partial gradient becomes the sum over tensor ranks. At every stage
+/// in this order, and over the elements that the sum left: so all stages round alike.
+void Reducer::sum_over_tensor(std::span<Unreduced const> gradients) {
+  over_tensor_.clear();
+  FlatId first{};
+  for (auto const& each : gradients) {
+    if (is_partial(each.flat)) {
+      auto const read = read_by_optimizer(each.flat);
+      auto const left = memory_->routes(each.flat).sum.hops.back().to;
+      first = over_tensor_.empty() ? each.flat : first;
+      over_tensor_.push_back({.operation = comm::Operation::all_reduce,
+                              .input = read.at(left),
+                              .output = read.at(left),
+                              .count = left.count(),
+                              .dtype = read.dtype});
+    }
+  }
+  if (over_tensor_.empty()) {
+    return;
+  }
+  carrier_.submit_over_tensor({"partial", "backward"}, first, over_tensor_);
+  for (auto const& each : gradients) {
+    if (is_partial(each.flat)) {
+      auto const read = read_by_optimizer(each.flat);
+      auto const slice = memory_->flat(each.flat).trainable.slice(memory_->place());
+      memory_->kernels().reduce_epilogue(memory_->stream(Lane::reduce),
+                                         {.source = read.at(slice),
+                                          .source_dtype = read.dtype,
+                                          .destination = read.at(slice),
+                                          .destination_dtype = read.dtype,
+                                          .count = slice.count(),
+                                          .block_sums = memory_->addresses(each.flat).block_sums,
+                                          .sums_count = slice.count()});
+    }
   }
 }
 

@@ -39,9 +39,9 @@ class Reducer {
   explicit Reducer(Memory& memory);
   /// How `gradient`, which is in the dtype that travels, goes along the route `sum`.
   [[nodiscard]] virtual Trip trip(Unreduced const& gradient) const = 0;
-  /// After that trip: brings what it left into what the optimizer reads, where it is not there yet; with `last` leaves
-  /// the block sums.
-  virtual void take_over(Unreduced const& gradient, bool last) = 0;
+  /// After that trip: brings what it left into what the optimizer reads, where it is not there yet; where it is
+  /// complete then leaves the block sums.
+  virtual void take_over(Unreduced const& gradient, bool complete) = 0;
 
   [[nodiscard]] bool summed_before(FlatId flat) const noexcept { return summed_before_[flat] != 0; }
   /// What the optimizer of this rank reads.
@@ -50,11 +50,14 @@ class Reducer {
 
  private:
   void sum(std::span<Unreduced const> gradients, bool last);
+  [[nodiscard]] bool is_partial(FlatId flat) const noexcept;
+  void sum_over_tensor(std::span<Unreduced const> gradients);
   void share(std::span<Unreduced const> gradients);
 
   Memory* memory_;
   Carrier carrier_;
   std::vector<Trip> trips_;
+  std::vector<comm::Collective> over_tensor_;
   std::vector<Unreduced> converted_;
   ById<FlatId, char> summed_before_;  // in this step
 };

@@ -101,6 +101,10 @@ class SimulatedRank {
     Mesh mesh{job, task_.config};
     AnyEngine engine{mesh, task_.model, task_.config};
     in_pipeline_ = mesh.pipeline().size > 1;
+    samples_ = engine.micro_batch();
+    if (mesh.tensor_part().of > 1) {
+      verbs_ = mesh.tensor().communicator().split(0, mesh.tensor_part().index, "tensor-verbs");
+    }
     for (int step = 0; step < settling_steps; ++step) {
       // Also of the step before: what it began may run on.
       engine.trace(step + 1 == settling_steps ? timeline : nullptr);
@@ -181,6 +185,7 @@ class SimulatedRank {
       auto const p = pass.forward(task_.model.unit_at(unit));
       auto const& work = task_.work[unit];
       compute(work, {work.forward_flops, work.attention_flops}, 1);
+      add_up(unit, "forward");
     }
   }
   template <class Pass>
@@ -195,6 +200,7 @@ class SimulatedRank {
     contribute(p, index);
     auto const& work = task_.work[index];
     compute(work, backward_of(work) + recomputed(work), work.recompute_flops > 0 ? 3 : 2);
+    add_up(index, "backward");
   }
   /// Of a zero-bubble schedule. What is recomputed is so for the gradients by inputs, and kept for those of weights.
   void half_of_backward(AnyWork& pass, std::uint32_t index, bool weights) {
@@ -209,6 +215,7 @@ class SimulatedRank {
       } else {
         auto const p = pass.inputs(task_.model.unit_at(index));
         compute(work, half + recomputed(work), work.recompute_flops > 0 ? 2 : 1);
+        add_up(index, "backward");
       }
     }
   }
@@ -239,6 +246,21 @@ class SimulatedRank {
     device_->compute().compute(1e6 * slowdown_ * seconds);
   }
 
+  /// What tensor ranks tell each other in a unit, which computes nothing meanwhile.
+  void add_up(std::uint32_t index, char const* purpose) {
+    auto const& unit = task_.model.description().units[id_at<UnitId>(index)];
+    if (auto const count = samples_ * unit.tensor_sums_per_sample; verbs_ && count > 0) {
+      auto const dtype = task_.config.compute_dtype();
+      auto* const activations = device_->next_address(count * bytes_of(dtype));
+      comm::Collective const sum{.operation = comm::Operation::all_reduce,
+                                 .input = activations,
+                                 .output = activations,
+                                 .count = count,
+                                 .dtype = dtype};
+      verbs_->submit(device_->compute(), {purpose, unit.name}, {&sum, 1});
+    }
+  }
+
   [[nodiscard]] int uses_of(std::uint32_t unit) const { return uses(task_.model, unit); }
 
   Task task_;
@@ -248,10 +270,12 @@ class SimulatedRank {
   detail::JobState state_;
   VirtualDevice* device_ = nullptr;
   bool in_pipeline_ = false;
+  std::int64_t samples_ = 0;                   // of a micro-step
+  std::unique_ptr<comm::Communicator> verbs_;  // of tensor ranks; null: there is one
   Period step_;
 };
 
-void check(Model const& model, int world, std::span<UnitWork const> work, Options const& options) {
+void check(Model const& model, int world, int tensor, std::span<UnitWork const> work, Options const& options) {
   auto const units = model.description().units.size();
   ZEROTH_EXPECTS(work.size() == units, fmt::format("simulate: work of {} units for a model of {}", work.size(), units));
   ZEROTH_EXPECTS(world >= 1, fmt::format("simulate: world is {}, must be 1 or more", world));
@@ -260,34 +284,58 @@ void check(Model const& model, int world, std::span<UnitWork const> work, Option
     ZEROTH_EXPECTS(rank >= 0 && rank < world && factor > 0,
                    fmt::format("simulate: slowdown of rank {} by {}: ranks are 0 to {}, factors above 0", rank, factor,
                                world - 1));
+    ZEROTH_EXPECTS(
+        rank % tensor == 0,
+        fmt::format("simulate: slowdown of rank {} with zeroth.mesh.tensor {}: of tensor ranks the first ones "
+                    "are simulated; allowed are multiples of {}",
+                    rank, tensor, tensor));
   }
 }
 
-/// What ranks will split of communicators that not all of their ranks are simulated of: that of the job into stages of
-/// a pipeline and the ranks at one place of all, that of a stage as its engine does.
+/// What ranks will split of communicators that not all of their ranks are simulated of: that of the job as Mesh and its
+/// engine do, that of the ranks along data as the engine does.
 ExpectedSplits expected_splits(Model const& model, Config const& config, int world) {
   auto const stages = config.pipeline().stages;
-  auto const of_stage = engine::ranks_of_stage(config, world);
+  auto const tensor = config.tensor_ranks();
+  auto const data = engine::data_ranks(config, world);
   auto const& whole = model.description();
   auto first = engine::Share{whole, config.pipeline(), 0};
-  auto const blueprint = engine::make_blueprint(first.take_part(), whole, config, of_stage, {});
+  auto const blueprint = engine::make_blueprint(first.take_part(), whole, config, data, {});
   auto const places = blueprint.request.places;
-  return [stages, of_stage, places, splits = engine::splits_of(blueprint.settings, blueprint.request)](
+  using Request = std::function<comm::SplitRequest(int rank)>;
+  std::vector<Request> of_world;
+  if (tensor > 1) {
+    of_world.emplace_back([=](int rank) { return comm::SplitRequest{rank / tensor, rank % tensor}; });
+  }
+  if (stages * tensor > 1) {
+    of_world.emplace_back([=](int rank) {
+      return comm::SplitRequest{rank / tensor / data * tensor + rank % tensor, rank / tensor % data};
+    });
+  }
+  if (stages > 1) {
+    of_world.emplace_back([=](int rank) {
+      return comm::SplitRequest{rank / tensor % data * tensor + rank % tensor, rank / tensor / data};
+    });
+  }
+  if (tensor > 1) {
+    of_world.emplace_back([=](int rank) {
+      return comm::SplitRequest{rank / tensor % data, rank / tensor / data * tensor + rank % tensor};
+    });
+  }
+  return [of_world, places, splits = engine::splits_of(blueprint.settings, blueprint.request)](
              comm::Group const& parent, std::size_t split, int rank) -> comm::SplitRequest {
-    if (stages > 1 && parent.world() == parent.job_world) {
-      // Into stages, into the ranks at one place of each, and as it is.
-      return split == 0   ? comm::SplitRequest{rank / of_stage, rank % of_stage}
-             : split == 1 ? comm::SplitRequest{rank % of_stage, rank / of_stage}
-                          : comm::SplitRequest{0, rank};
+    bool const of_data = parent.name == "data" || of_world.empty();
+    if (of_data) {
+      return {splits.at(split).color(places, rank), places.place_of(rank)};
     }
-    return {splits.at(split).color(places, rank), places.place_of(rank)};
+    return parent.name == "world" && split < of_world.size() ? of_world[split](rank) : comm::SplitRequest{0, rank};
   };
 }
 
-/// All ranks, or one that stands for all, of each stage of a pipeline.
-std::vector<int> simulated_ranks(int world, int of_stage, bool all) {
+/// All ranks, or one that stands for all, of each stage of a pipeline. With tensor ranks, the first of them.
+std::vector<int> simulated_ranks(int world, int data, int tensor, bool all) {
   std::vector<int> ranks;
-  for (int rank = 0; rank < world; rank += all ? 1 : of_stage) {
+  for (int rank = 0; rank < world; rank += all ? tensor : data * tensor) {
     ranks.push_back(rank);
   }
   return ranks;
@@ -317,10 +365,16 @@ Simulation of_stages(std::vector<RankResult> const& ranks, std::size_t stages) {
 
 Simulation run(Model const& model, Config const& config, int world, std::span<UnitWork const> work,
                Machine const& machine, Options const& options) {
-  check(model, world, work, options);
+  auto const tensor = config.tensor_ranks();
+  ZEROTH_EXPECTS(
+      model.tensor_part() == (TensorPart{0, tensor}),
+      fmt::format("a simulation with zeroth.mesh.tensor {} of a model that was made for tensor rank {} of {}: "
+                  "the first one of as many is simulated",
+                  tensor, model.tensor_part().index, model.tensor_part().of));
+  check(model, world, tensor, work, options);
   auto const stages = config.pipeline().stages;
-  auto const of_stage = engine::ranks_of_stage(config, world);
-  auto const chosen = simulated_ranks(world, of_stage, options.all_ranks);
+  auto const of_stage = engine::data_ranks(config, world);
+  auto const chosen = simulated_ranks(world, of_stage, tensor, options.all_ranks);
   auto const simulated = chosen.size();
   VirtualJob job{machine, world, chosen, expected_splits(model, config, world)};
   auto const traced = options.timelines ? simulated : 0;

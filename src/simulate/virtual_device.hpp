@@ -118,6 +118,8 @@ class VirtualDevice final : public device::Device {
   void set_timeline(Timeline* timeline) noexcept override { timeline_ = timeline; }
   [[nodiscard]] Clock::time_point now() const noexcept override;
   [[nodiscard]] bool holds_values() const noexcept override { return false; }
+  /// Of so many bytes that nobody touches, and that no ledger counts.
+  [[nodiscard]] std::byte* next_address(std::int64_t bytes) noexcept;
   /// How long compute has waited for messages of other stages of a pipeline, and collectives for their ranks, in all.
   struct Bubble {
     double messages_us = 0, collectives_us = 0;
@@ -128,8 +130,6 @@ class VirtualDevice final : public device::Device {
   friend class VirtualStream;
   friend class VirtualEvent;
 
-  /// Of so many bytes that nobody touches.
-  [[nodiscard]] std::byte* next_address(std::int64_t bytes) noexcept;
   /// When `us` of compute are done from `begin_us` on, at the speed that the collectives that run leave.
   [[nodiscard]] double end_of_compute(double begin_us, double us) const noexcept;
 

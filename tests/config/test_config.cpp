@@ -315,6 +315,10 @@ TEST_CASE("A pipeline's schedule, chunks and partition are what the file says, a
   CHECK(file.schedule_file == "s.csv");
   CHECK(file.all_chunks() == 1);  // one stage has one chunk
 
+  auto const named = pipeline(R"("mesh": {"pipeline": 2}, "pipeline": {"first_units": [0, 3]})");
+  CHECK(named.first_units == std::vector<std::uint32_t>{0, 3});
+  CHECK(pipeline(R"("pipeline": {"first_units": [0]})").first_units == std::vector<std::uint32_t>{0});
+
   auto const refused = [&](char const* members) { return thrown<ConfigError>([&] { pipeline(members); }); };
   CHECK_THAT(refused(R"("pipeline": {"schedule": "interleaved_1f1b"})"),
              Contains("zeroth.pipeline.chunks: 1, but zeroth.pipeline.schedule \"interleaved_1f1b\" takes turns"));
@@ -327,6 +331,28 @@ TEST_CASE("A pipeline's schedule, chunks and partition are what the file says, a
              Contains("zeroth.pipeline.schedule_file: is not there, but zeroth.pipeline.schedule is \"file\""));
   CHECK_THAT(refused(R"("pipeline": {"schedule_file": "s.csv"})"),
              Contains("zeroth.pipeline.schedule_file (line 1): is there, but zeroth.pipeline.schedule is \"1f1b\""));
+}
+
+TEST_CASE("The first units of chunks are a list that fits the chunks") {
+  auto const refused = [](char const* first_units, char const* more = "") {
+    return thrown<ConfigError>([&] {
+      settings_of(fmt::format(R"("zeroth": {{"mesh": {{"pipeline": 3}}, "pipeline": {{"first_units": {}{}}}}})",
+                              first_units, more),
+                  3);
+    });
+  };
+  std::string const key = "zeroth.pipeline.first_units (line 1): ";
+  CHECK_THAT(refused("[0, 2]"),
+             Contains(key + "has length 2, but zeroth.mesh.pipeline is 3 and zeroth.pipeline.chunks 1; allowed is 3 "
+                            "units, one for each chunk"));
+  CHECK_THAT(refused("[]"), Contains(key + "has length 0"));
+  CHECK_THAT(refused("[1, 2, 3]"), Contains(key + "begins with 1; allowed there is 0, the model's first unit"));
+  CHECK_THAT(refused("[0, 2, 2]"), Contains(key + "has 2 behind 2; allowed are numbers that rise"));
+  CHECK_THAT(refused("[0, 2, 5]", R"(, "partition": "flops")"),
+             Contains(key + "is there, and zeroth.pipeline.partition too; give one of them"));
+  CHECK_THAT(refused("[0, 2, -1]"), Contains(key + "-1 is out of range in [0, 2, -1]; allowed"));
+  CHECK_THAT(refused("[0, 2.5, 3]"), Contains("2.5 is not a whole number in [0, 2.5, 3]"));
+  CHECK_THAT(refused("\"0, 2\""), Contains(key + "\"0, 2\" is a string; allowed: an array of integers, each"));
 }
 
 TEST_CASE("Loss is scaled for fp16 only") {

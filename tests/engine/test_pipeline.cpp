@@ -248,6 +248,32 @@ TEST_CASE("stages have as few elements as the largest of them can have") {
   CHECK(first(4) == std::vector<std::uint32_t>{0, 1, 2, 4});  // 260, 189, 347 and 312
 }
 
+TEST_CASE("stages begin with the units that the file says") {
+  Chain const chain;
+  auto const first = [&](std::vector<std::uint32_t> units) {
+    auto const stages = static_cast<int>(units.size());
+    return engine::first_units(chain.model.description(), {.stages = stages, .first_units = std::move(units)});
+  };
+  CHECK(first({0, 5}) == std::vector<std::uint32_t>{0, 5});
+  CHECK_THAT(
+      thrown<ConfigError>([&] {
+        first({0, 99});
+      }),
+      Contains("zeroth.pipeline.first_units has unit 99, and the model has 7; allowed are units that a chunk may "
+               "begin with, the nearest of which is 6, \"tied\""));
+  Model whole;
+  for (auto const* const name : {"first", "middle", "last"}) {
+    auto const unit = whole.unit(name, {.input_per_sample = std::string_view{name} == "last" ? 4 : 0});
+    static_cast<void>(whole.param(unit, name, {4}, Constant{1}));
+  }
+  CHECK_THAT(
+      thrown<ConfigError>([&] {
+        engine::first_units(whole.description(), {.stages = 2, .first_units = {0, 1}});
+      }),
+      Contains("has unit 1, \"middle\", which has no UnitOptions::input_per_sample; allowed are units that a chunk "
+               "may begin with, the nearest of which is 2, \"last\""));
+}
+
 TEST_CASE("what a pipeline does not do yet is refused with the key") {
   CHECK(told(2, config_of(2), [](Engine<float>& engine, Chain const&, Mesh&) {
           expect_said(thrown<ConfigError>([&] { static_cast<void>(engine.micro_steps()); }),

@@ -248,6 +248,86 @@ TEST_CASE("train_gpt says why a pipeline cannot be") {
   }
 }
 
+TEST_CASE("train_gpt divides its layers among tensor ranks, with the same bits at every stage and in a pipeline") {
+  auto const* const more = GENERATE("", R"(, "bf16": {"enabled": true})");
+  auto const* const options = GENERATE("", "--dropout 0.2");
+  INFO(more << ' ' << options);
+  Place const place;
+  auto const numbers = [&](int ranks, int tensor, int stage, std::string const& rest) {
+    place.write("stage.json", stage_file(stage, more));
+    auto const result = run(place.command(fmt::format(
+        "--layers 3 --heads 4 --channels 16 --context 12 --steps 3 --report report --untied-head --ranks {} "
+        "--set zeroth.mesh.tensor={} --set zeroth.check=true {} {}",
+        ranks, tensor, options, rest)));
+    INFO(result.output);
+    REQUIRE(result.ending.status == 0);
+    for (auto const& record : place.report()) {
+      if (record["record"] == "memory") {
+        CHECK(record["planned"] == record["measured_peak"]);
+      }
+    }
+    return numbers_of(place.report());
+  };
+  auto const one = numbers(2, 1, 0, "--save-initial one");
+  REQUIRE(one.size() == 3);
+  for (int const tensor : {2, 4}) {
+    INFO(tensor);
+    auto const expected = numbers(2 * tensor, tensor, 0, "--save-initial initial --save-final final");
+    CHECK((read_all(place / "initial/model.safetensors") == read_all(place / "one/model.safetensors")));
+    for (std::size_t step = 0; step < 3; ++step) {  // sums of products are cut elsewhere
+      auto const near = std::string{more}.empty() ? 1e-5 : 2e-2;
+      CHECK(expected[step][1].get<double>() == Approx(one[step][1].get<double>()).epsilon(near));
+      CHECK(expected[step][2].get<double>() == Approx(one[step][2].get<double>()).epsilon(near));
+    }
+    for (int const stage : {1, 2, 3}) {
+      CHECK(numbers(2 * tensor, tensor, stage, "--save-final sharded") == expected);
+      CHECK((read_all(place / "sharded/model.safetensors") == read_all(place / "final/model.safetensors")));
+    }
+    CHECK(numbers(2 * tensor, tensor, 3, "--recompute") == expected);
+    CHECK(numbers(2 * tensor, tensor, 3, "--init initial") == expected);
+    CHECK(numbers(4 * tensor, tensor, 3, "--set zeroth.mesh.pipeline=2") == expected);
+    CHECK(numbers(4 * tensor, tensor, 2, "--set zeroth.mesh.pipeline=2 --set zeroth.pipeline.schedule=zb_h1") ==
+          expected);
+
+    // Sums of gradients of norms are cut elsewhere.
+    std::string const sequence = "--set zeroth.sequence_parallel=true ";
+    auto const by_rows = numbers(2 * tensor, tensor, 0, sequence + "--save-final final");
+    for (std::size_t step = 0; step < 3; ++step) {
+      auto const near = std::string{more}.empty() ? 1e-5 : 2e-2;
+      CHECK(by_rows[step][1].get<double>() == Approx(one[step][1].get<double>()).epsilon(near));
+      CHECK(by_rows[step][2].get<double>() == Approx(one[step][2].get<double>()).epsilon(near));
+    }
+    for (int const stage : {1, 3}) {
+      CHECK(numbers(2 * tensor, tensor, stage, sequence + "--save-final sharded") == by_rows);
+      CHECK((read_all(place / "sharded/model.safetensors") == read_all(place / "final/model.safetensors")));
+    }
+    CHECK(numbers(2 * tensor, tensor, 3, sequence + "--recompute") == by_rows);
+    CHECK(numbers(4 * tensor, tensor, 3, sequence + "--set zeroth.mesh.pipeline=2") == by_rows);
+    CHECK(numbers(4 * tensor, tensor, 2,
+                  sequence + "--set zeroth.mesh.pipeline=2 --set zeroth.pipeline.schedule=zb_h1") == by_rows);
+  }
+}
+
+TEST_CASE("train_gpt says why tensor ranks cannot be") {
+  Place const place;
+  auto const refused = [&](std::string const& options) {
+    auto const result = run(place.command("--layers 2 --heads 6 --channels 18 --steps 1 " + options));
+    CHECK(result.ending.status == 2);
+    return result.output;
+  };
+  CHECK_THAT(
+      refused("--ranks 4 --context 12 --set zeroth.mesh.tensor=4"),
+      Contains("stage.json: zeroth.mesh.tensor is 4, which does not divide the model's 6 heads (--heads); nearest: "
+               "3 or 6"));
+  CHECK_THAT(
+      refused("--ranks 3 --set zeroth.mesh.tensor=3 --context 10 --set zeroth.sequence_parallel=true"),
+      Contains("zeroth.mesh.tensor with zeroth.sequence_parallel is 3, which does not divide the model's 10 tokens of "
+               "a sequence (--context); nearest: 2 or 5"));
+  CHECK_THAT(refused("--ranks 3 --context 12 --set zeroth.mesh.tensor=2"), Contains("zeroth.mesh.tensor is 2"));
+  CHECK_THAT(refused("--ranks 2 --context 12 --set zeroth.mesh.tensor=2 --checkpoint saved"),
+             Contains("zeroth.mesh.tensor is 2"));
+}
+
 TEST_CASE("the file of a pipeline in configs/ trains") {
   Place const place;
   auto const file = std::filesystem::path{ZEROTH_SOURCE_DIR} / "configs/pipeline.json";

@@ -80,18 +80,21 @@ void train_in_groups(Job& job, GroupFault fault) {
   }
 }
 
-void train_in_stages(Job& job, StageFault fault, int victim) {
-  auto const config = Config::from_json(R"({
-      "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4, "optimizer": {"type": "AdamW"},
-      "zero_optimization": {"stage": 3}, "zeroth": {"mesh": {"pipeline": 3}, "timeout_ms": 3000}})");
-  Chain const chain;
+/// The rank of stage `victim` has `fault` in action `in_action` of the second step, counted from 1; 0: in the last.
+void train_chain(Job& job, Chain const& chain, StageFault fault, int victim, int in_action) {
+  constexpr int micro_steps = 4;
+  auto const config = Config::from_json(fmt::format(R"({{
+      "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": {}, "optimizer": {{"type": "AdamW"}},
+      "zero_optimization": {{"stage": 3}}, "zeroth": {{"mesh": {{"pipeline": 3}}, "timeout_ms": 3000}}}})",
+                                                    micro_steps));
   Mesh mesh{job, config};
   Engine<float> engine{mesh, chain.model, config};
+  int const which = in_action > 0 ? in_action : 2 * micro_steps;  // forward and backward of each
   for (int step = 0; step < steps; ++step) {
     int actions = 0;
     ChainOptions options;
     options.in_action = [&] {
-      if (step != 1 || mesh.place().stage != victim || ++actions != 2) {
+      if (step != 1 || mesh.place().stage != victim || ++actions != which) {
         return;
       }
       if (fault == StageFault::throws) {
@@ -107,6 +110,12 @@ void train_in_stages(Job& job, StageFault fault, int victim) {
     run_actions(engine, chain, options, step, false);
     static_cast<void>(engine.step());
   }
+}
+
+void train_in_stages(Job& job, StageFault fault, int victim) { train_chain(job, Chain{}, fault, victim, 2); }
+
+void train_with_ties(Job& job, StageFault fault) {
+  train_chain(job, Chain{Chain::Ties::across}, fault, 0, /* the last */ 0);
 }
 
 void throw_in_training(Job& job, char const* flights) {

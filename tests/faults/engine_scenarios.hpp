@@ -16,9 +16,12 @@ enum class GroupFault { none, throws, freezes, diverges, dies };
 void train_in_groups(Job& job, GroupFault fault);
 
 enum class StageFault { none, throws, freezes, dies };
-/// Trains three ranks in a pipeline of three stages. In the second step the rank of stage `victim` has `fault` behind
-/// its second action.
+/// Trains three ranks in a pipeline of three stages. In the second step the rank of stage `victim` has `fault` in its
+/// second action.
 void train_in_stages(Job& job, StageFault fault, int victim);
+/// Likewise, with parameters that all stages share. The rank of the first stage has `fault` in its last action of the
+/// second step, when the others wait for what it has summed of them.
+void train_with_ties(Job& job, StageFault fault);
 
 /// Trains with the record of the last collectives in the folder `flights`; after the first step rank 1 throws.
 void throw_in_training(Job& job, char const* flights);

@@ -213,14 +213,18 @@ std::map<std::string, std::function<void(zeroth::Job&)>> const engine_scenarios{
     {"evaluation_3", [](zeroth::Job& job) { zeroth::testing::evaluate_alone(job, 3); }},
 };
 
-/// "stages", and "throw", "freeze" or "die" with "_in_stage_" and its number; null: it is none of these.
+/// "stages", and "throw", "freeze" or "die" with "_before_ties", or with "_in_stage_" and its number; null: it is none
+/// of these.
 std::function<void(zeroth::Job&)> stage_scenario(std::string const& name) {
   using zeroth::testing::StageFault;
   constexpr std::string_view middle = "_in_stage_";
   static std::map<std::string, StageFault> const faults{
       {"throw", StageFault::throws}, {"freeze", StageFault::freezes}, {"die", StageFault::dies}};
   auto const at = name.find(middle);
-  auto const fault = faults.find(name.substr(0, at));
+  auto const fault = faults.find(name.substr(0, name.find('_')));
+  if (fault != faults.end() && name == fault->first + "_before_ties") {
+    return [does = fault->second](zeroth::Job& job) { zeroth::testing::train_with_ties(job, does); };
+  }
   if (name != "stages" && (at == std::string::npos || fault == faults.end())) {
     return nullptr;
   }

@@ -257,6 +257,19 @@ TEST_CASE("a process of a pipeline's stage that throws, freezes or is killed end
   CHECK(problem_of_flights(folder.path(), {0, 2}, 3, "(of '") == "");  // a channel
 }
 
+TEST_CASE("a process that throws, freezes or is killed before sums of shared parameters are exchanged ends all") {
+  Folder const folder;
+  auto options = fault_program_under_mpi(3, {"die_before_ties"}, folder);
+  options.environment = {{"OMPI_MCA_odls_base_sigkill_timeout", "2"}};
+  Child killed{options};  // they wait at the same time
+  Run thrown{{"throw_before_ties"}};
+  Run frozen{{"freeze_before_ties", "--grace", "1000"}};
+  CHECK_THAT(thrown.failed(), Contains("zeroth: [rank 0/3] the data are gone\n"));
+  CHECK_THAT(frozen.failed(),
+             Contains(" waited ") && Contains("(add ties of unit 'layer0.w") && Contains("missing: rank 0"));
+  check_failed(killed.wait());
+}
+
 TEST_CASE("a process that is stopped before MPI starts is missed in time, and ended") {
   Folder const folder;
   Child child{fault_program_under_mpi(2, {"fine", "--stopped", "1", "--join-timeout", "500"}, folder)};

@@ -207,6 +207,24 @@ TEST_CASE("what befalls a stage of a pipeline ends all, with the unit and the ch
   }
 }
 
+TEST_CASE("what befalls a stage before sums of shared parameters are exchanged ends all, with the parameter") {
+  struct Run {
+    explicit Run(std::string const& scenario)
+        : child{fault_program({scenario, "--ranks", "3", "--grace", "1000"}, folder)} {}
+    Folder folder;
+    Child child;
+  };
+  Run throws{"throw_before_ties"};
+  Run freezes{"freeze_before_ties"};  // they wait at the same time
+  check_failed(throws.child.wait());
+  CHECK(count_of(throws.child.output(), "zeroth: [rank 0/3] the data are gone\n") == 1);
+  CHECK_THAT(throws.child.output(), Contains("launch has returned."));
+  check_failed(freezes.child.wait());
+  CAPTURE(freezes.child.output());
+  CHECK_THAT(freezes.child.output(),
+             Contains(" waited ") && Contains("(add ties of unit 'layer0.w") && Contains("missing: rank 0"));
+}
+
 TEST_CASE("ranks that do different things are told so, once") {
   Folder const folder;
   Child child{fault_program({"out_of_order"}, folder)};

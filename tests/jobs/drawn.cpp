@@ -82,11 +82,6 @@ DrawnParam draw_param(Random& random, std::string name) {
 
 bool is_of_pipeline(Choice const& choice) { return !choice.is_plain("zeroth.mesh.pipeline"); }
 
-std::size_t chunks_of(Choice const& choice) {
-  bool const several = choice["zeroth.pipeline.schedule"].starts_with("interleaved_1f1b");
-  return static_cast<std::size_t>(stages_of(choice)) * (several ? 2 : 1);
-}
-
 /// Says where `chunks` may begin. Where ties are summed together, leaves them only where none begins between the units
 /// of a parameter.
 void divide(std::vector<DrawnUnit>& units, std::uint64_t seed, std::size_t chunks, bool ties_apart) {
@@ -172,6 +167,11 @@ std::vector<DrawnUnit> draw_units(std::uint64_t seed, Choice const& choice, std:
 }  // namespace
 
 int stages_of(Choice const& choice) { return is_of_pipeline(choice) ? ranks_of(choice, "zeroth.mesh.pipeline") : 1; }
+
+std::size_t chunks_of(Choice const& choice) {
+  bool const several = stages_of(choice) > 1 && choice["zeroth.pipeline.schedule"].starts_with("interleaved_1f1b");
+  return static_cast<std::size_t>(stages_of(choice)) * (several ? 2 : 1);
+}
 
 int Drawn::ranks() const { return ranks_of(choice, "ranks"); }
 int Drawn::ranks_that_go_on() const { return ranks_of(resumed, "ranks"); }

@@ -63,6 +63,8 @@ struct Given {
 
 /// Stages of the pipeline; 1 without a mesh.
 [[nodiscard]] int stages_of(Choice const& choice);
+/// Of the whole model.
+[[nodiscard]] std::size_t chunks_of(Choice const& choice);
 [[nodiscard]] Choice draw_choice(std::uint64_t seed, Given const& given);
 [[nodiscard]] Drawn draw(std::uint64_t seed, Given const& given);
 /// For the page that a failure prints.

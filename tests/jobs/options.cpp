@@ -121,6 +121,12 @@ Option pipeline_schedule() {
            {"interleaved_1f1b of 3", interleaved}}};
 }
 
+Option pipeline_partition() {
+  auto option = key("zeroth.pipeline.partition", Role::moves, {"-", "\"parameters\"", "\"units\"", "\"flops\""});
+  option.values.push_back({"first_units", ""});  // of the model that is drawn: see stage_file()
+  return option;
+}
+
 std::vector<Option> all_options() {
   auto const decides = Role::decides;
   auto const moves = Role::moves;
@@ -161,7 +167,7 @@ std::vector<Option> all_options() {
       key("zeroth.replay_every", moves, {"-", "0", "1", "2"}),
       key("zeroth.mesh.pipeline", moves, {"-", "1", "2", "3"}),
       pipeline_schedule(),
-      key("zeroth.pipeline.partition", moves, {"-", "\"parameters\"", "\"units\"", "\"flops\""}),
+      pipeline_partition(),
 
       call("states", moves, {"in memory", "on a disk", "on the host"}),
       key(states + "ratio", moves, {"-", "0.5", "0.3", "0"}),

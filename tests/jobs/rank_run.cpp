@@ -27,9 +27,9 @@
 namespace zeroth::testing::jobs {
 namespace {
 
-Config config_at(Choice const& choice, Place const& place) {
+Config config_at(Choice const& choice, std::vector<DrawnUnit> const& units, Place const& place) {
   return config_of(choice,
-                   place.is_reference ? reference_file(choice, place.folder) : stage_file(choice, place.folder));
+                   place.is_reference ? reference_file(choice, place.folder) : stage_file(choice, units, place.folder));
 }
 
 constexpr int never = std::numeric_limits<int>::max();
@@ -76,7 +76,7 @@ class Segment {
         place_{place},
         record_{record},
         built_{drawn},
-        config_{config_at(choice_, place)},
+        config_{config_at(choice_, drawn.units, place)},
         mesh_{mesh_of(job, choice_, config_, place)},
         engine_{make_engine(mesh_, job, built_.model, config_)},
         walk_{drawn, choice_, built_, engine_.place(), mesh_ ? mesh_->data().world() : job.world()},

@@ -79,7 +79,10 @@ constexpr Refusal refusals[] = {
     {"gradient_clipping", R"({"gradient_clipping": -1})", always},
     {"zeroth.gradient_slots", R"({"zeroth": {"gradient_slots": 0}})", always},
     {"zeroth.mesh.pipeline", R"({"zeroth": {"mesh": {"pipeline": 1000}}})", always},
+    {"zeroth.mesh.tensor", R"({"zeroth": {"mesh": {"tensor": 2}}})", always},
+    {"tensor_parallel.autotp_size", R"({"tensor_parallel": {"autotp_size": 2}})", always},
     {"zeroth.pipeline.chunks", R"({"zeroth": {"pipeline": {"schedule": "zb_h1", "chunks": 2}}})", always},
+    {"zeroth.pipeline.first_units", R"({"zeroth": {"pipeline": {"first_units": [1]}}})", always},
     {"zeroth.pipeline.schedule_file", R"({"zeroth": {"pipeline": {"schedule_file": "x"}}})", always},
     {"zeroth.copy_engine_gather", R"({"zeroth": {"copy_engine_gather": true, "register_memory": false}})", always},
     {"zero_optimization.cpu_offload",
@@ -101,7 +104,7 @@ std::string refusal_problem(Drawn const& drawn, std::filesystem::path const& fol
   }
   Random random{drawn.seed, "refusal"};
   auto const& refusal = *random.among(contradicting);
-  auto file = stage_file(drawn.choice, folder);
+  auto file = stage_file(drawn.choice, drawn.units, folder);
   file.merge_patch(nlohmann::json::parse(refusal.changes));
   try {
     BuiltModel const built{drawn};

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "support/sanitized.hpp"
 #include "zeroth/config/config.hpp"
@@ -64,6 +65,18 @@ void add_ties(json& file, Choice const& choice, bool reference) {
   if (reference || !choice.is_plain("zeroth.tied_gradients")) {
     file["zeroth"]["tied_gradients"] = ties_of(choice);
   }
+}
+
+/// As late as `chunks` can begin.
+std::vector<std::size_t> last_first_units(std::vector<DrawnUnit> const& units, std::size_t chunks) {
+  std::vector<std::size_t> first;
+  for (auto u = units.size() - 1; u > 0 && first.size() + 1 < chunks; --u) {
+    if (units[u].input_per_sample > 0) {
+      first.insert(first.begin(), u);
+    }
+  }
+  first.insert(first.begin(), 0);
+  return first;
 }
 
 void add_groups(json& file, Choice const& choice, bool reference) {
@@ -189,8 +202,11 @@ bool is_noted(json file) {
   return std::ranges::any_of(notes, [](auto const& note) { return note.path != "optimizer.type"; });
 }
 
-json stage_file(Choice const& choice, std::filesystem::path const& folder) {
+json stage_file(Choice const& choice, std::vector<DrawnUnit> const& units, std::filesystem::path const& folder) {
   auto file = common(choice, folder, false);
+  if (choice.is("zeroth.pipeline.partition", "first_units")) {
+    file["zeroth"]["pipeline"]["first_units"] = last_first_units(units, chunks_of(choice));
+  }
   add_files(file, choice, folder);
   write_batch_sizes(file, choice);
   if (choice.is("words", "older")) {

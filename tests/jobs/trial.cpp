@@ -119,10 +119,10 @@ Outcome try_on_threads(Drawn const& drawn, Folder const& folder) {
 
 std::string page_of(Drawn const& drawn, std::string const& difference) {
   auto page = described(drawn);
-  page["stage file"] = stage_file(drawn.choice, "/tmp");
+  page["stage file"] = stage_file(drawn.choice, drawn.units, "/tmp");
   page["reference"] = reference_file(drawn.choice, "/tmp");
   if (drawn.saved_at > 0) {
-    page["stage file that goes on"] = stage_file(drawn.resumed, "/tmp");
+    page["stage file that goes on"] = stage_file(drawn.resumed, drawn.units, "/tmp");
   }
   return fmt::format("FAILED: job {}\n{}\nfirst difference: {}\nagain: test_jobs --only {}\n", drawn.seed, page.dump(1),
                      difference, drawn.seed);

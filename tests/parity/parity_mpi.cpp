@@ -18,6 +18,7 @@
 #include "support/job.hpp"
 #include "support/process_transport.hpp"
 #include "support/synthetic.hpp"
+#include "tensor.hpp"
 #include "tiers.hpp"
 
 namespace zeroth::testing {
@@ -75,6 +76,34 @@ TEST_CASE("processes in a pipeline train what threads without one do, at every s
     REQUIRE(messages_of(outcome) == "");
     REQUIRE(trained.reports.size() == 4);
     REQUIRE(bits_of(trained) == bits_of(threads.front()));
+    REQUIRE(trained.planned == trained.peak);
+  }
+}
+
+TEST_CASE("processes that divide layers train what threads do, at every stage of ZeRO") {
+  for (int stage = 0; stage <= 3; ++stage) {
+    INFO("stage " << stage);
+    int world = 0;
+    int rank = 0;
+    Trained trained;
+    auto const options = [&] { return DividedOptions{.sequence = world % 2 == 0, .steps = 3}; };
+    auto const config = [&] {
+      return Config::from_json(file(bf16_types, stage, 4, "every_micro_step", movements[stage],
+                                    fmt::format(R"(, "mesh": {{"tensor": {}}})", world % 2 == 0 ? 2 : world)));
+    };
+    int const status = launch({.transport = process_transport()}, [&](Job& job) {
+      world = job.world();
+      rank = job.rank();
+      trained = train_divided(job, config(), options());
+    });
+    REQUIRE(status == 0);
+    std::vector<Trained> threads(static_cast<std::size_t>(world));
+    auto const outcome = run_job(world, [&](Job& job) {
+      threads[static_cast<std::size_t>(job.rank())] = train_divided(job, config(), options());
+    });
+    REQUIRE(messages_of(outcome) == "");
+    REQUIRE(trained.reports.size() == 3);
+    REQUIRE(bits_of(trained) == bits_of(threads[static_cast<std::size_t>(rank)]));
     REQUIRE(trained.planned == trained.peak);
   }
 }

@@ -101,6 +101,18 @@ TEST_CASE("a schedule of the program's own trains what one stage does") {
   }
 }
 
+TEST_CASE("stages that begin where the file says train what one stage does") {
+  auto const base = train_on(data, file_of(bf16_masters, 0, 1, "1f1b"), {}, false).front();
+  for (int const stage : {0, 3}) {
+    for (auto const* const first_units : {"[0, 1]", "[0, 6]"}) {  // the least and the most that stage 0 can have
+      auto const text =
+          file(bf16_masters, stage, micro_steps, "every_micro_step", movements[stage],
+               fmt::format(R"(, "mesh": {{"pipeline": 2}}, "pipeline": {{"first_units": {}}})", first_units));
+      REQUIRE(bits_of(train_on(data * 2, text, {}, true).front()) == bits_of(base));
+    }
+  }
+}
+
 TEST_CASE("prefetch follows the schedule: after the first step nothing is waited for that was not asked for ahead") {
   for (auto const* const schedule : {"gpipe", "1f1b", "zb_h1", "interleaved_1f1b"}) {
     INFO(schedule);

@@ -27,6 +27,7 @@ import loads  # noqa: E402
 import pipeline  # noqa: E402
 import resident  # noqa: E402
 import run  # noqa: E402
+import simulated  # noqa: E402
 import silent  # noqa: E402
 import table  # noqa: E402
 
@@ -350,6 +351,17 @@ class Pipelines(unittest.TestCase):
         self.assertEqual(found, {"tokens/s over torch's fastest": ("torch gpipe default", 2.5),
                                  "memory over torch's leanest": ("torch 1f1b lean", 0.75)})
         self.assertEqual(pipeline.summarise(runs, "L2", "fp32"), [])
+
+    def test_step_times_are_medians_of_the_steps_after_warm_up(self):
+        runs = [{"contender": pipeline.BASE, "load": "L1", "precision": "fp32", "step_ms": [900, 900, *measured]}
+                for measured in ([5, 1, 3], [7, 8, 9], [4, 4, 4])]
+        self.assertEqual(pipeline.step_ms_of(runs, pipeline.BASE, "L1", "fp32"), 4)
+        self.assertIsNone(pipeline.step_ms_of(runs, pipeline.ALONE, "L1", "fp32"))
+
+    def test_a_rate_is_fitted_to_one_rank(self):
+        simulator = simulated.Simulator("none", pathlib.Path("none"))
+        simulator.step_ms = lambda load, file, ranks, rate: 10 + 2e12 / rate  # milliseconds that no rate changes, and others
+        self.assertAlmostEqual(simulator.rate(loads.LOADS["L1"], "{}", 110) / 2e10, 1)
 
     def test_a_loss_that_is_another_is_told_with_its_step(self):
         runs = [self.run_of(pipeline.BASE, 1, [1], [2.0, 1.5]), self.run_of("torch gpipe default", 1, [1], [2.0, 1.5]),

@@ -157,6 +157,51 @@ TEST_CASE("A pipeline is planned by the stage that holds most, at every stage of
   }
 }
 
+TEST_CASE("What tensor ranks divide is planned by the part of one of them, and simulated so") {
+  auto const text = [](int stage, int pipeline, int tensor) {
+    return fmt::format(
+        R"({{"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4, "bf16": {{"enabled": true}},
+                            "zero_optimization": {{"stage": {}}}, "zeroth": {{"mesh": {{"pipeline": {}, "tensor": {}}}}}}})",
+        stage, pipeline, tensor);
+  };
+  auto const whole = read_model({.model = "124M", .untied_head = true});
+  for (int const pipeline : {1, 2}) {
+    for (int const tensor : {2, 4}) {
+      auto const source = read_model({.model = "124M", .untied_head = true, .tensor_ranks = tensor});
+      int const world = 2 * pipeline * tensor;
+      for (auto const& [stage, planned, sent, refused] :
+           plan_stages(input_for(source.model, text(1, pipeline, tensor), world))) {
+        CAPTURE(stage, pipeline, tensor, refused);
+        REQUIRE(planned);
+        CHECK(planned->data_ranks == 2);
+        CHECK(planned->parameter_count == whole.model.description().count);
+        CHECK(planned->tensor_rank_count < planned->parameter_count / tensor * 11 / 10);
+        std::vector<simulate::UnitWork> const none(source.model.description().units.size());
+        auto const run = simulate::run(source.model, Config::from_json(text(stage, pipeline, tensor)), world, none,
+                                       simulate::machine_of("8xH100"));
+        CHECK(run.memory == planned->bytes);
+        CHECK(run.bytes_sent == sent);
+      }
+    }
+  }
+  // Of both sums of a block, forward and backward, each rank sends 2 (T - 1) / T.
+  auto const sent = [&](int tensor) {
+    auto const source = read_model({.model = "124M", .untied_head = true, .tensor_ranks = tensor});
+    return plan_stages(input_for(source.model, text(0, 1, tensor), tensor))[0].bytes_sent_per_step;
+  };
+  constexpr std::int64_t activations = std::int64_t{2} * 1024 * 768 * 2;  // bytes of a micro-step
+  auto const sums = 4 * 2 * (12 * 2 + 1) * activations;
+  CHECK(sent(1) == 0);
+  CHECK(sent(2) >= sums);
+  CHECK(sent(2) < sums + 100'000);
+  auto const told =
+      testing::thrown<ConfigError>([&] { static_cast<void>(read_model({.model = "124M", .tensor_ranks = 5})); });
+  CHECK(told == "preset 124M: 12 heads, which zeroth.mesh.tensor, 5, does not divide; allowed are its divisors");
+  auto const equal = testing::thrown<ConfigError>(
+      [&] { static_cast<void>(read_model({.model = {}, .parameters = 1000, .tensor_ranks = 2})); });
+  CHECK(equal == "zeroth.mesh.tensor 2 with --parameters: allowed with a preset, and with a Hugging Face config.json");
+}
+
 TEST_CASE("Models that no pipeline cuts are refused with what would do") {
   auto const piped = [](Model model, int stages, std::string const& more = "") {
     return plan_stages(input_for(std::move(model),

@@ -118,6 +118,15 @@ TEST_CASE("what befalls a process of a pipeline's stage over tcp ends those of a
   }
 }
 
+TEST_CASE("what befalls a process before sums of shared parameters are exchanged over tcp ends all") {
+  Run thrown{{"throw_before_ties"}, "memory"};
+  Run frozen{{"freeze_before_ties"}, "memory"};
+  Run dead{{"die_before_ties"}, "memory"};
+  CHECK_THAT(failed(thrown.child), Contains("zeroth: [rank 0/3] the data are gone\n"));
+  CHECK_THAT(failed(frozen.child), Contains(" waited ") && Contains("(add ties of unit 'layer0.w"));
+  CHECK_THAT(failed(dead.child), Contains("] rank 0 ") && Contains("ended without leaving the job"));
+}
+
 TEST_CASE("variables that make no sense are refused on all ranks over tcp") {
   Folder const folder;
   for (auto const& [name, value, words] :

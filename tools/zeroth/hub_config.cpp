@@ -69,6 +69,9 @@ void gpt2(JsonObject const& config, ModelRequest const& request, ModelBuilder& b
                        .vocabulary = config.extent("vocab_size"),
                        .hidden = config.extent("n_inner", 4 * channels),
                        .tied_head = config.flag("tie_word_embeddings", true) && !request.untied_head};
+  if (request.tensor_ranks > 1) {
+    build.expect_divided_heads(config.extent("n_head"));
+  }
   build.context(request.context.value_or(shape.context));
   add_gpt(build, shape);
 }
@@ -118,7 +121,7 @@ SourcedModel model_of_hub_config(std::filesystem::path const& file, Object const
     config.refuse("model_type", R"("gpt2", "llama", "mistral", "qwen2" or "qwen3"; of another model give its )"
                                 ".safetensors file, or a list of its parameters");
   }
-  ModelBuilder build{file.string()};
+  ModelBuilder build{file.string(), request.tensor_ranks};
   known->add(config, request, build);
   return build.finish(file.string(), fmt::format("model_type {}", type));
 }

@@ -6,31 +6,44 @@
 namespace zeroth::tools {
 namespace {
 
-void add_linear(ModelBuilder& build, std::string const& name, std::int64_t inputs, std::int64_t outputs, bool bias) {
-  build.matrix(name + ".weight", outputs, inputs);
+/// Tensor ranks divide its outputs, unless they share it: `options` says.
+void add_first(ModelBuilder& build, std::string const& name, std::int64_t inputs, std::int64_t outputs, bool bias,
+               ParamOptions const& options = cut_along(0)) {
+  build.matrix(name + ".weight", outputs, inputs, options);
+  if (bias) {
+    build.vector(name + ".bias", outputs, options);
+  }
+}
+
+/// The second of a pair, whose inputs they divide.
+void add_second(ModelBuilder& build, std::string const& name, std::int64_t inputs, std::int64_t outputs, bool bias) {
+  build.matrix(name + ".weight", outputs, inputs, cut_along(1));
   if (bias) {
     build.vector(name + ".bias", outputs);
   }
 }
 
 void add_attention(ModelBuilder& build, std::string const& name, LlamaShape const& s) {
+  build.expect_divided_heads(s.heads);
   auto const queries = s.heads * s.head_channels;
   auto const keys = s.key_value_heads * s.head_channels;
-  add_linear(build, name + ".q_proj", s.channels, queries, s.query_bias);
-  add_linear(build, name + ".k_proj", s.channels, keys, s.query_bias);
-  add_linear(build, name + ".v_proj", s.channels, keys, s.query_bias);
-  add_linear(build, name + ".o_proj", queries, s.channels, s.output_bias);
-  if (s.query_norm) {
-    build.vector(name + ".q_norm.weight", s.head_channels);
-    build.vector(name + ".k_norm.weight", s.head_channels);
+  // Of fewer heads of keys and values than ranks, each has one that others have, too.
+  auto const of_keys = s.key_value_heads % build.tensor_ranks() == 0 ? cut_along(0) : ParamOptions{.partial = true};
+  add_first(build, name + ".q_proj", s.channels, queries, s.query_bias);
+  add_first(build, name + ".k_proj", s.channels, keys, s.query_bias, of_keys);
+  add_first(build, name + ".v_proj", s.channels, keys, s.query_bias, of_keys);
+  add_second(build, name + ".o_proj", queries, s.channels, s.output_bias);
+  if (s.query_norm) {  // of the heads that a rank has
+    build.vector(name + ".q_norm.weight", s.head_channels, {.partial = true});
+    build.vector(name + ".k_norm.weight", s.head_channels, {.partial = true});
   }
   build.attention(queries);
 }
 
 void add_mlp(ModelBuilder& build, std::string const& name, LlamaShape const& s) {
-  add_linear(build, name + ".gate_proj", s.channels, s.hidden, s.mlp_bias);
-  add_linear(build, name + ".up_proj", s.channels, s.hidden, s.mlp_bias);
-  add_linear(build, name + ".down_proj", s.hidden, s.channels, s.mlp_bias);
+  add_first(build, name + ".gate_proj", s.channels, s.hidden, s.mlp_bias);
+  add_first(build, name + ".up_proj", s.channels, s.hidden, s.mlp_bias);
+  add_second(build, name + ".down_proj", s.hidden, s.channels, s.mlp_bias);
   build.last_product();
 }
 
@@ -38,21 +51,22 @@ void add_mlp(ModelBuilder& build, std::string const& name, LlamaShape const& s) 
 
 void add_llama(ModelBuilder& build, LlamaShape const& s) {
   build.unit("model.embedding");
-  auto const tokens = build.table("model.embed_tokens.weight", s.vocabulary, s.channels);
+  auto const of_vocabulary = cut_along(0, {}, vocabulary_multiple);
+  auto const tokens = build.table("model.embed_tokens.weight", s.vocabulary, s.channels, of_vocabulary);
   for (std::int64_t layer = 0; layer < s.layers; ++layer) {
     auto const block = fmt::format("model.layers.{}", layer);
-    build.unit(block, s.channels);
+    build.unit(block, s.channels, 2);  // behind attention and the MLP
     build.vector(block + ".input_layernorm.weight", s.channels);
     add_attention(build, block + ".self_attn", s);
     build.vector(block + ".post_attention_layernorm.weight", s.channels);
     add_mlp(build, block + ".mlp", s);
   }
-  build.unit("model.head", s.channels);
+  build.unit("model.head", s.channels, 1);
   build.vector("model.norm.weight", s.channels);
   if (s.tied_head) {
     build.tie(tokens);
   } else {
-    build.matrix("lm_head.weight", s.vocabulary, s.channels);
+    build.matrix("lm_head.weight", s.vocabulary, s.channels, of_vocabulary);
   }
   build.last_product();
 }

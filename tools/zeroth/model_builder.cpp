@@ -40,7 +40,15 @@ void ModelBuilder::check(std::string const& name, std::int64_t rows, std::int64_
   count_ += rows * columns;
 }
 
-void ModelBuilder::unit(std::string const& name, std::int64_t input_channels) {
+void ModelBuilder::expect_divided_heads(std::int64_t heads) const {
+  if (heads % tensor_ranks() != 0) {
+    throw ConfigError{
+        fmt::format("{}: {} heads, which zeroth.mesh.tensor, {}, does not divide; allowed are its divisors", source_,
+                    heads, tensor_ranks())};
+  }
+}
+
+void ModelBuilder::unit(std::string const& name, std::int64_t input_channels, int sums) {
   if (std::ssize(units_) == largest_unit_count) {
     throw ConfigError{fmt::format("{}: more than {} units", source_, largest_unit_count)};
   }
@@ -52,14 +60,15 @@ void ModelBuilder::unit(std::string const& name, std::int64_t input_channels) {
     throw ConfigError{fmt::format("{}: {} channels in a sequence of {} tokens come into unit {}; allowed: {} elements",
                                   source_, input_channels, context, config::in_quotes(name), model::largest_count)};
   }
-  units_.push_back(model_.unit(name, {.input_per_sample = input_channels * context}));
+  units_.push_back(model_.unit(
+      name, {.input_per_sample = input_channels * context, .tensor_sums_per_sample = sums * input_channels * context}));
   facts_.emplace_back();
 }
 
 Param<2> ModelBuilder::matrix(std::string const& name, std::int64_t rows, std::int64_t columns,
                               ParamOptions const& options) {
   auto const param = table(name, rows, columns, options);
-  multiply_with(rows * columns);
+  multiply_with(param.shape()[0] * param.shape()[1]);
   return param;
 }
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <zeroth/model/model.hpp>
@@ -13,16 +14,30 @@
 
 namespace zeroth::tools {
 
+/// Of a parameter that tensor ranks divide.
+[[nodiscard]] inline ParamOptions cut_along(int dim, std::vector<std::int64_t> sections = {},
+                                            std::int64_t multiple = 0) {
+  return {.cut = Cut{.dim = dim, .sections = std::move(sections), .multiple = multiple}};
+}
+/// Rows of an embedding, and of the head, that a tensor rank has are a multiple of it, as in Megatron-LM.
+inline constexpr std::int64_t vocabulary_multiple = 128;
+
 /// Everything goes to the unit that was opened last. Throws ConfigError, naming `source`, for what no model can have.
 class ModelBuilder {
  public:
-  explicit ModelBuilder(std::string source) : source_{std::move(source)} {}
+  /// The first of `tensor_ranks` has what is built.
+  explicit ModelBuilder(std::string source, int tensor_ranks = 1)
+      : source_{std::move(source)}, model_{0, {0, tensor_ranks}} {}
+
+  [[nodiscard]] int tensor_ranks() const { return model_.tensor_part().of; }
+  /// Tensor ranks have whole heads.
+  void expect_divided_heads(std::int64_t heads) const;
 
   /// Tokens of a sequence: of all units that come.
   void context(std::optional<std::int64_t> context) { context_ = context; }
   /// `input_channels`: elements of a token that come from the unit before; 0: a stage of a pipeline does not begin
-  /// here.
-  void unit(std::string const& name, std::int64_t input_channels = 0);
+  /// here. `sums`: how many times as many elements tensor ranks add up in forward.
+  void unit(std::string const& name, std::int64_t input_channels = 0, int sums = 0);
   /// A token is multiplied with it.
   Param<2> matrix(std::string const& name, std::int64_t rows, std::int64_t columns, ParamOptions const& options = {});
   /// A token picks a row.
@@ -32,7 +47,8 @@ class ModelBuilder {
   void tie(Param<2> const& param);
   /// The matrix that came last is that of the unit's last product.
   void last_product() { facts_.back().last_matmul_count = last_matrix_count_; }
-  void attention(std::int64_t channels) { facts_.back().attention_channels += channels; }
+  /// Heads are divided, too.
+  void attention(std::int64_t channels) { facts_.back().attention_channels += channels / tensor_ranks(); }
 
   [[nodiscard]] bool has(std::string const& name) const { return names_.contains(name); }
   [[nodiscard]] SourcedModel finish(std::string name, std::string about);

@@ -41,11 +41,17 @@ SourcedModel of_equal_units(std::int64_t parameters, ModelRequest const& request
   return build.finish("equal units", "from --parameters");
 }
 
-/// Of a source that does not say which parameter is the head's.
-void refuse_untied_head(ModelRequest const& request) {
+/// Of a source that does not say which parameter is the head's, and which are a pair's.
+void refuse_questions_of_layers(ModelRequest const& request) {
+  auto const refused = [&](std::string const& what) {
+    return ConfigError{fmt::format("{} with {}: allowed with a preset, and with a Hugging Face config.json", what,
+                                   request.parameters ? "--parameters" : request.model)};
+  };
   if (request.untied_head) {
-    throw ConfigError{fmt::format("--untied-head with {}: allowed with a preset, and with a Hugging Face config.json",
-                                  request.parameters ? "--parameters" : request.model)};
+    throw refused("--untied-head");
+  }
+  if (request.tensor_ranks > 1) {
+    throw refused(fmt::format("zeroth.mesh.tensor {}", request.tensor_ranks));
   }
 }
 
@@ -54,7 +60,7 @@ SourcedModel from_json(fs::path const& file, Object const& object, ModelRequest 
   if (has("model_type") && !has("units")) {
     return model_of_hub_config(file, object, request);
   }
-  refuse_untied_head(request);
+  refuse_questions_of_layers(request);
   if (has("units")) {
     return model_of_list(file, object, request);
   }
@@ -74,7 +80,7 @@ SourcedModel from_file(fs::path const& file, ModelRequest const& request) {
   if (!is_tensor_file(file)) {
     return from_json(file, read_json(file), request);
   }
-  refuse_untied_head(request);
+  refuse_questions_of_layers(request);
   return model_of_tensor_file(file);
 }
 
@@ -90,7 +96,7 @@ SourcedModel from_folder(fs::path const& folder, ModelRequest const& request) {
 
 SourcedModel from_any(ModelRequest const& request) {
   if (request.parameters) {
-    refuse_untied_head(request);
+    refuse_questions_of_layers(request);
     return of_equal_units(*request.parameters, request);
   }
   if (auto const* const preset = find_preset(request.model)) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <ostream>
 #include <string>
+#include <utility>
 
 #include "job_options.hpp"
 #include "option_values.hpp"
@@ -25,9 +26,12 @@ struct PlanOptions {
 
 PlanResult make_plan(PlanOptions const& options) {
   auto const& job = options.job;
-  auto model = read_model(job.model);
+  auto config = config_of(job);
+  auto wanted = job.model;
+  wanted.tensor_ranks = config.tensor_ranks();
+  auto model = read_model(wanted);
   auto const device = options.device == "cuda" ? DeviceKind::cuda : DeviceKind::cpu;
-  PlanInput input{model.model, config_of(job), job.ranks, {comm::transport_named(options.comm), device}};
+  PlanInput input{model.model, std::move(config), job.ranks, {comm::transport_named(options.comm), device}};
   if (input.config.pipeline().stages > 1) {
     static_cast<void>(context_of(model));  // of which messages are made
   }

@@ -133,6 +133,9 @@ std::string as_json(PlanResult const& result) {
   if (auto const& [parameters, count, bytes] = asked_for.persistent; parameters > 0) {
     json["persistent"] = {{"parameters", parameters}, {"elements", count}, {"bytes", bytes}};
   }
+  if (asked_for.tensor_ranks > 1) {
+    json["tensor"] = {{"ranks", asked_for.tensor_ranks}, {"parameters", asked_for.tensor_rank_count}};
+  }
   if (!asked_for.pipeline.empty()) {
     json["pipeline"] = pipeline_as_json(asked_for);
   }

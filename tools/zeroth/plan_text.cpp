@@ -22,20 +22,27 @@ Scale scale_of(std::vector<StagePlan> const& stages) {
   return scale_of_bytes(least);
 }
 
+std::string about_tensor_ranks(Plan const& plan) {
+  return plan.tensor_ranks == 1 ? ""
+                                : fmt::format(", {} of them on each of {} tensor ranks",
+                                              grouped(plan.tensor_rank_count), plan.tensor_ranks);
+}
+
 std::string headline(PlanResult const& result) {
   auto const& asked_for = result.asked_for;
   auto const& settings = asked_for.settings;
   auto const& precision = settings.precision;
   auto const* const without = result.config_file.empty() ? ", 16 bytes per parameter as in the ZeRO paper" : "";
   return fmt::format(
-      "{}: {} in {}; {}\n"
+      "{}: {}{} in {}; {}\n"
       "{}; {}: stage {} in {}{}{}{}\n"
       "compute {}, gradients {}, reduced in {}, accumulated in {}, master {}; {}; {} on another number of ranks\n\n",
-      result.model.name, counted(asked_for.parameter_count, "parameter"), counted(asked_for.units, "unit"),
-      result.model.about, counted(asked_for.world, "rank"), name_of_config(result.config_file), settings.stage,
-      name_of(precision.compute), settings.overlap_comm ? ", overlap" : ", no overlap", about_groups(settings.groups),
-      without, name_of(precision.compute), name_of(precision.gradient), name_of(precision.reduce),
-      name_of(precision.accumulate), name_of(precision.master), counted(settings.batch.accumulation, "micro-step"),
+      result.model.name, counted(asked_for.parameter_count, "parameter"), about_tensor_ranks(asked_for),
+      counted(asked_for.units, "unit"), result.model.about, counted(asked_for.world, "rank"),
+      name_of_config(result.config_file), settings.stage, name_of(precision.compute),
+      settings.overlap_comm ? ", overlap" : ", no overlap", about_groups(settings.groups), without,
+      name_of(precision.compute), name_of(precision.gradient), name_of(precision.reduce), name_of(precision.accumulate),
+      name_of(precision.master), counted(settings.batch.accumulation, "micro-step"),
       asked_for.other_ranks.empty() ? "the same bits" : "other roundings");
 }
 

@@ -121,7 +121,9 @@ void add_simulate_command(CLI::App& app, std::ostream& out) {
   command->add_option("--trace", options->trace, "Write the step as a trace for Chrome or Perfetto");
   command->add_flag("--json", options->json, "Print JSON");
   command->callback([options, &out] {
-    auto const model = read_model(options->job.model);
+    auto wanted = options->job.model;
+    wanted.tensor_ranks = config_of(options->job).tensor_ranks();
+    auto const model = read_model(wanted);
     auto const request = request_of(*options, model);
     auto const simulations = simulate_stages(model, request);
     if (!options->trace.empty()) {

@@ -42,7 +42,7 @@ std::string where_groups_are(GroupSettings const& groups, int ranks_per_node) {
   return most == 0 ? std::string{} : fmt::format(", each on {}{}", most > 1 ? "up to " : "", counted(most, "node"));
 }
 
-/// "math at 68 % of 989 TFLOP/s, attention at 32 %, 192 passes over activations, 9 passes over parameters
+/// "math at 68 % of 989 TFLOP/s, attention at 32 %, 176 passes over activations, 8 passes over parameters
 /// (eager code)".
 std::string about_rates(simulate::Machine const& machine, std::string const& code, Dtype compute) {
   auto const& rates = machine.rates;

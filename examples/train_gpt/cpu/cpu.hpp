@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include <zeroth/parallel/tensor.hpp>
+
 #include "attention.hpp"
 #include "batches.hpp"
 #include "cpu/kernels/attention.hpp"
@@ -29,9 +31,10 @@ class Cpu {
   using Matrix = cpu::Matrix<V>;
   using Batch = gpt::Batch;
   static constexpr bool keeps_hidden = false;  ///< Memory is what the library is about.
+  static constexpr bool divides_layers = zeroth::Element<T>;
 
-  /// `matmul` outlives it.
-  explicit Cpu(Matmul& matmul) : matmul_{matmul} {}
+  /// `matmul` and `tensor` outlive it. Null: no layer is divided.
+  explicit Cpu(Matmul& matmul, zeroth::TensorParallel* tensor = nullptr) : matmul_{matmul}, tensor_{tensor} {}
 
   [[nodiscard]] static std::int64_t tokens(Batch const& batch) { return std::ssize(batch.inputs); }
   static void expect_heads(AttentionHeads const& /*heads*/) {}
@@ -52,6 +55,46 @@ class Cpu {
     std::memset(static_cast<void*>(matrix.data()), 0, static_cast<std::size_t>(matrix.count()) * sizeof(T));
   }
   void gelu(Matrix<T> const& inner, Matrix<T>& out) const { cpu::gelu(inner.data(), inner.count(), out.data()); }
+  /// Adds `row` to each of y's.
+  template <class View>
+  void add_to_rows(View const& row, Matrix<T>& y) const {
+    RowArray<Wide> wide(y.cols()), buffer(y.cols());
+    wide = widened(row.data(), y.cols(), buffer);
+    for (std::int64_t i = 0; i < y.rows(); ++i) {
+      T* const to = y.data() + i * y.stride();
+      store(widened(to, y.cols(), buffer) + wide, to, buffer);
+    }
+  }
+  /// y += x
+  void add(Matrix<T> const& x, Matrix<T>& y) const {
+    RowArray<Wide> of_x(y.cols()), of_y(y.cols());
+    for (std::int64_t i = 0; i < y.rows(); ++i) {
+      T* const to = y.data() + i * y.stride();
+      auto const more = widened(x.data() + i * x.stride(), x.cols(), of_x);
+      store(widened(to, y.cols(), of_y) + more, to, of_y);
+    }
+  }
+  /// Where layers are divided: starts to add up over tensor ranks, in place; this rank's rows are right behind the
+  /// wait() of what it gives.
+  [[nodiscard]] auto leave(Matrix<T>& y) { return tensor_->leave(whole(y)); }
+  [[nodiscard]] auto enter_backward(Matrix<T>& dy) { return tensor_->enter_backward(whole(dy)); }
+  [[nodiscard]] int tensor_ranks() const { return tensor_ != nullptr ? tensor_->ranks() : 1; }
+  /// Whether tensor ranks have some of the rows each, between layers.
+  [[nodiscard]] bool divides_rows() const { return tensor_ != nullptr && tensor_->sequence(); }
+  /// Of `own`, in all rows of the micro-batch.
+  [[nodiscard]] std::int64_t first_own_row(Matrix<T> const& own) const {
+    return divides_rows() ? tensor_->index() * own.rows() : 0;
+  }
+  void own_rows(Matrix<T> const& all, Matrix<T>& own) const {
+    own.resize(all.rows() / tensor_->ranks(), all.cols());
+    std::copy_n(all.data() + first_own_row(own) * all.cols(), own.count(), own.data());
+  }
+  /// Where rows are divided: starts to bring all of them to all ranks.
+  [[nodiscard]] auto enter(Matrix<T> const& own, Matrix<T>& all) { return tensor_->enter(spread(own, all)); }
+  [[nodiscard]] auto leave_backward(Matrix<T> const& own, Matrix<T>& all) {
+    return tensor_->leave_backward(spread(own, all));
+  }
+
   /// To a gradient.
   template <class Gradient>
   void add_column_sums(Matrix<T> const& values, Gradient const& gradient) const {
@@ -155,12 +198,21 @@ class Cpu {
     }
     return product;
   }
+  [[nodiscard]] zeroth::View<T, 2> spread(Matrix<T> const& own, Matrix<T>& all) const {
+    all.resize(own.rows() * tensor_->ranks(), own.cols());
+    std::copy_n(own.data(), own.count(), all.data() + first_own_row(own) * own.cols());
+    return whole(all);
+  }
+  [[nodiscard]] static zeroth::View<T, 2> whole(Matrix<T>& matrix) {
+    return {matrix.data(), {matrix.rows(), matrix.cols()}};
+  }
   [[nodiscard]] static std::int64_t count_of(Product const& product) {
     auto const kind = kind_of(product);
     return kind.m * kind.n;
   }
 
   Matmul& matmul_;
+  zeroth::TensorParallel* tensor_;
   HeadAttention<T> attention_;
   TokenOrder token_order_;
 };

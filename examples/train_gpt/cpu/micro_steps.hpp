@@ -17,11 +17,12 @@ namespace gpt::cpu {
 template <zeroth::Element T, zeroth::GradientOf<T> G>
 class MicroSteps {
  public:
+  /// `tensor` outlives it. Null: no layer is divided.
   MicroSteps(zeroth::Engine<T, G>& engine, GptParams const& params, Options const& options, MathChoice const& choice,
-             std::int64_t /*micro_steps*/)
+             std::int64_t /*micro_steps*/, zeroth::TensorParallel* tensor = nullptr)
       : gpt_{params, options.recompute ? Recompute::on : Recompute::off, options.dropout},
         matmul_{make_matmul(choice)},
-        cpu_{*matmul_},
+        cpu_{*matmul_, tensor},
         workspace_{gpt_.workspace()} {
     rehearse<G>(gpt_, cpu_, workspace_, engine.micro_batch() * params.shape.context);
   }

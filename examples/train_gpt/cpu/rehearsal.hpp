@@ -23,6 +23,23 @@ class Rehearsal {
   }
   void attend_backward(auto&&...) {}
   void clear(auto&&...) {}
+  void add_to_rows(auto&&...) {}
+  void add(auto&&...) {}
+  struct Nothing {
+    void wait() const noexcept {}
+  };
+  [[nodiscard]] Nothing leave(auto&&...) { return {}; }
+  [[nodiscard]] Nothing enter_backward(auto&&...) { return {}; }
+  [[nodiscard]] bool divides_rows() const { return cpu_.divides_rows(); }
+  [[nodiscard]] static std::int64_t first_own_row(auto&&...) { return 0; }
+  void own_rows(Matrix<T> const& all, Matrix<T>& own) const {
+    own.resize(all.rows() / cpu_.tensor_ranks(), all.cols());
+  }
+  [[nodiscard]] Nothing enter(Matrix<T> const& own, Matrix<T>& all) const {
+    all.resize(own.rows() * cpu_.tensor_ranks(), own.cols());
+    return {};
+  }
+  [[nodiscard]] Nothing leave_backward(Matrix<T> const& own, Matrix<T>& all) const { return enter(own, all); }
   void gelu(auto&&...) {}
   void add_column_sums(auto&&...) {}
   void layer_norm(auto&&...) {}

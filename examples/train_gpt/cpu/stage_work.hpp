@@ -26,11 +26,14 @@ namespace gpt::cpu {
 template <zeroth::Element T, zeroth::GradientOf<T> G>
 class StageWork {
  public:
-  StageWork(zeroth::Engine<T, G>& engine, GptParams const& params, Options const& options, MathChoice const& choice)
+  /// `tensor` outlives it. Null: no layer is divided.
+  StageWork(zeroth::Engine<T, G>& engine, GptParams const& params, Options const& options, MathChoice const& choice,
+            zeroth::TensorParallel* tensor)
       : gpt_{params, options.recompute ? Recompute::on : Recompute::off, options.dropout},
         matmul_{make_matmul(choice)},
-        cpu_{*matmul_},
-        rows_{engine.micro_batch() * params.shape.context},
+        cpu_{*matmul_, tensor},
+        tokens_{engine.micro_batch() * params.shape.context},
+        rows_{tokens_ / (cpu_.divides_rows() ? cpu_.tensor_ranks() : 1)},
         channels_{params.shape.channels},
         tapes_(static_cast<std::size_t>(engine.in_flight())),
         recomputes_{options.recompute} {}
@@ -71,7 +74,7 @@ class StageWork {
       auto& w = tape.workspace.emplace(gpt_.workspace(part));
       w.x.front().resize(rows_, channels_);
       w.d.resize(rows_, channels_);
-      rehearse<G>(gpt_, cpu_, w, rows_, part);
+      rehearse<G>(gpt_, cpu_, w, tokens_, part);
     }
   }
   void forward(zeroth::Work<T, G>& work, PassOn<Cpu<T>, zeroth::Work<T, G>>& pass, Part const& part, Tape& tape) {
@@ -116,7 +119,8 @@ class StageWork {
   Gpt<Cpu<T>> gpt_;
   std::unique_ptr<Matmul> matmul_;
   Cpu<T> cpu_;
-  std::int64_t rows_, channels_;
+  std::int64_t tokens_;           // of a micro-batch
+  std::int64_t rows_, channels_;  // of what goes from unit to unit
   std::vector<Tape> tapes_;
   bool recomputes_;
 };

@@ -42,6 +42,7 @@ class Gpu {
   using Matrix = gpu::Matrix<V>;
   using Batch = DeviceBatch;
   static constexpr bool keeps_hidden = true;  ///< To make it again is one more pass over the two widest matrices.
+  static constexpr bool divides_layers = false;
 
   Gpu(cudaStream_t stream, MatmulOptions const& options) : stream_{stream}, matmul_{stream, options} {}
 

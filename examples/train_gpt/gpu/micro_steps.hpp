@@ -14,9 +14,9 @@ namespace gpt::gpu {
 template <zeroth::Element T, zeroth::GradientOf<T> G>
 class MicroSteps {
  public:
-  /// On the engine's compute stream.
+  /// On the engine's compute stream. `tensor` is null: engines on GPUs refuse files that ask for tensor ranks.
   MicroSteps(zeroth::Engine<T, G>& engine, GptParams const& params, Options const& options,
-             MathChoice const& /*choice*/, std::int64_t micro_steps)
+             MathChoice const& /*choice*/, std::int64_t micro_steps, zeroth::TensorParallel* /*tensor*/ = nullptr)
       : gpt_{params, options.recompute ? Recompute::on : Recompute::off, options.dropout},
         gpu_{zeroth::cuda_stream(engine), {.tf32 = options.tf32}},
         // step() gives the report of the step before: the GPU is less than two steps behind.

@@ -54,6 +54,9 @@ class ZEROTH_EXPORT Config {
   [[nodiscard]] ActivationSettings activation_checkpointing() const;
   /// What a Mesh reads: the number of stages, and their schedule.
   [[nodiscard]] PipelineSettings pipeline() const;
+  [[nodiscard]] int tensor_ranks() const;  ///< Likewise: how many ranks divide parameters among themselves.
+  /// Whether a program is to divide rows among them, too: see TensorParallelOptions::sequence. Engines do not read it.
+  [[nodiscard]] bool sequence_parallel() const;
   /// What the file leaves to the program and nobody has given.
   [[nodiscard]] std::vector<config::OpenValue> const& open() const noexcept;
   /// Throws the ConfigError that lists what is open, if anything is.

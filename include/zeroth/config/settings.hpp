@@ -167,6 +167,7 @@ struct PipelineSettings {
   PipelineSchedule schedule = PipelineSchedule::one_forward_one_backward;  ///< See there.
   int chunks = 1;                                                          ///< Of each stage.
   PipelinePartition partition = PipelinePartition::parameters;             ///< See there.
+  std::vector<std::uint32_t> first_units{};                                ///< Of each chunk; empty: by `partition`.
   std::filesystem::path schedule_file{};                                   ///< Empty but for the schedule `file`.
   TiedGradients tied_gradients = TiedGradients::together;                  ///< See there.
   /// Chunks of the whole model.
@@ -188,6 +189,7 @@ struct Settings {
   bool same_bits_at_any_ranks = false;  ///< Asked for: an engine refuses what cannot keep it.
 
   PipelineSettings pipeline;                       ///< See there.
+  int tensor_ranks = 1;                            ///< That divide parameters among themselves.
   GroupSettings groups;                            ///< See there.
   OffloadSettings offload;                         ///< See there.
   PersistenceSettings persistence;                 ///< See there.

@@ -83,13 +83,18 @@ struct PlannedStage {
 /// allocate most; all that is the model's, checkpoints and notes are of all stages. A flat unit is what is gathered and
 /// reduced together: a unit's own parameters, or one that several units use.
 struct Plan {
-  Settings settings;                    ///< The file, resolved for this world and model.
-  int world = 1;                        ///< Ranks.
-  int data_ranks = 1;                   ///< That share states and batches: all, or those of a stage of a pipeline.
+  Settings settings;  ///< The file, resolved for this world and model.
+  int world = 1;      ///< Ranks.
+  /// That share states and batches: all, or those of a stage of a pipeline that have the same part of parameters.
+  int data_ranks = 1;
+  int tensor_ranks = 1;                 ///< That divide parameters among themselves.
   DeviceKind device = DeviceKind::cpu;  ///< Of each.
 
-  std::int64_t parameter_count = 0;          ///< Elements, those of tied parameters once.
-  std::int64_t padded_count = 0;             ///< The same with what alignment and equal shares add.
+  std::int64_t parameter_count =
+      0;  ///< Elements, those of tied parameters once, and those that tensor ranks divide all.
+  /// Of them, what one tensor rank has: all where there is one. With what Cut::multiple adds.
+  std::int64_t tensor_rank_count = 0;
+  std::int64_t padded_count = 0;             ///< The latter with what alignment and equal shares add.
   std::int64_t units = 0;                    ///< Of the model.
   std::int64_t flat_units = 0;               ///< Of these units, those that several share once.
   std::string largest_flat_unit;             ///< By elements: what a slot has to hold.
@@ -135,9 +140,11 @@ struct Plan {
   }
 };
 
-/// Arithmetic by units and parameters, not by elements: models of any size. What a step sends depends on how the engine
-/// runs it: simulate::bytes_sent_per_step(). Throws ConfigError if the file does not suit the world or, with a
-/// pipeline, the model, ContractError if the model is too large for it or is none that pipelines take. Not collective.
+/// Of a rank with the tensor part that `model` was made for: all tensor ranks have as much. Arithmetic by units and
+/// parameters, not by elements: models of any size. What a step sends depends on how the engine runs it:
+/// simulate::bytes_sent_per_step(). Throws ConfigError if the file does not suit the world or, with a pipeline, the
+/// model, ContractError if the model is too large for it, is none that pipelines take, or was made for another number
+/// of tensor ranks. Not collective.
 [[nodiscard]] ZEROTH_EXPORT Plan plan(Model const& model, Config const& config, int world,
                                       PlanOptions const& options = {});
 

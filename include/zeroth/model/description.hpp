@@ -2,6 +2,8 @@
 /// A model as data.
 #pragma once
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -19,23 +21,32 @@ inline constexpr std::int64_t largest_count = std::int64_t{1} << 54U;
 /// One parameter.
 struct ParamDescription {
   std::string name;                 ///< Global, UTF-8.
-  std::vector<std::int64_t> shape;  ///< The outermost extent first.
-  std::int64_t count = 0;           ///< Elements.
+  std::vector<std::int64_t> shape;  ///< The outermost extent first, of what this rank has.
+  std::int64_t count = 0;           ///< Elements of that.
   Init init;                        ///< Its start.
   ParamOptions options;             ///< How it is trained.
   UnitId owner{};                   ///< The unit that made it.
   std::vector<UnitId> ties;         ///< Further units that use it, ascending.
+  std::optional<CutPart> part;      ///< Of one that tensor ranks cut: which part this rank has.
+  /// Of all that tensor ranks have together.
+  [[nodiscard]] std::vector<std::int64_t> const& global_shape() const noexcept {
+    return part ? part->whole_shape() : shape;
+  }
+  [[nodiscard]] std::int64_t global_count() const noexcept {
+    return part ? part->whole_count() : count;
+  }  ///< Likewise.
 };
 
 /// One unit.
 struct UnitDescription {
-  std::string name;                   ///< For messages, UTF-8.
-  int uses_per_micro_step = 0;        ///< See UnitOptions; 0: as often as it runs forward.
-  bool stays_open = false;            ///< See UnitOptions.
-  std::int64_t rows_per_sample = 1;   ///< See UnitOptions.
-  std::int64_t input_per_sample = 0;  ///< See UnitOptions.
-  std::vector<ParamId> params;        ///< Made here, in order.
-  std::vector<ParamId> ties;          ///< Made elsewhere, used here too.
+  std::string name;                         ///< For messages, UTF-8.
+  int uses_per_micro_step = 0;              ///< See UnitOptions; 0: as often as it runs forward.
+  bool stays_open = false;                  ///< See UnitOptions.
+  std::int64_t rows_per_sample = 1;         ///< See UnitOptions.
+  std::int64_t input_per_sample = 0;        ///< See UnitOptions.
+  std::int64_t tensor_sums_per_sample = 0;  ///< See UnitOptions.
+  std::vector<ParamId> params;              ///< Made here, in order.
+  std::vector<ParamId> ties;                ///< Made elsewhere, used here too.
 };
 
 /// A parameter that units of several stages of a pipeline use.
@@ -63,23 +74,25 @@ struct StageDescription {
 struct Description {
   ModelId id{};                                          ///< Distinguishes models of one process.
   std::uint64_t seed = 0;                                ///< Of the initialisation, and of what passes draw.
+  TensorPart tensor;                                     ///< Which part of cut parameters this is.
   ById<UnitId, UnitDescription> units;                   ///< In the order of forward.
   ById<ParamId, ParamDescription> params;                ///< In the order in which they were made.
   std::unordered_map<std::string, ParamId> param_named;  ///< By name.
-  std::int64_t count = 0;                                ///< Elements of all parameters.
+  std::int64_t count = 0;                                ///< Elements of all parameters, of what this rank has.
   StageDescription stage;                                ///< Of a pipeline, where this is what a stage has.
   /// Where this is a part of a larger model: where in that each parameter begins, in elements, which are counted as
   /// shard::Placed says. Empty: this is all there is.
   ById<ParamId, std::int64_t> places;
 };
 
-/// Same units, parameters, shapes, options and seed give the same number, on every machine. Initialisers count by kind
-/// and constants; a function by a few of its values. Throws ContractError if one of those is another one
-/// when it is asked for again.
+/// Same units, parameters, shapes, options and seed give the same number, on every machine and tensor rank.
+/// Initialisers count by kind and constants; a function by a few of its values. Throws ContractError if one of those is
+/// another one when it is asked for again.
 [[nodiscard]] ZEROTH_EXPORT std::uint64_t fingerprint(Description const& description);
 
-/// Elements [first, first + values.size()) of `param`'s start. Counter-based (Philox 4x32-10; Salmon et al. 2011): a
-/// function of (seed, name, index) alone.
+/// Elements [first, first + values.size()) of the start of what this rank has of `param`. Counter-based (Philox
+/// 4x32-10; Salmon et al. 2011): a function of (seed, name, index in the whole parameter) alone; 0 where it has
+/// padding.
 ZEROTH_EXPORT void initialise(std::uint64_t seed, ParamDescription const& param, std::int64_t first,
                               std::span<float> values);
 

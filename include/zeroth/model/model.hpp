@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// What is trained: an ordered list of units of named parameters. No memory, no communication.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -16,6 +17,7 @@
 #include "zeroth/core/by_id.hpp"
 #include "zeroth/core/export.hpp"
 #include "zeroth/core/view.hpp"
+#include "zeroth/model/cut.hpp"
 
 namespace zeroth {
 
@@ -92,7 +94,9 @@ class Unit {
 template <std::size_t D>
 class Param {
  public:
-  [[nodiscard]] Shape<D> const& shape() const noexcept { return shape_; }  ///< As it was given to Model::param().
+  /// As it was given to Model::param(); of a parameter that is cut, what this rank has.
+  [[nodiscard]] Shape<D> const& shape() const noexcept { return shape_; }
+  [[nodiscard]] Shape<D> const& global_shape() const noexcept { return global_shape_; }  ///< As it was given.
 
  private:
   friend class AnyParam;
@@ -103,10 +107,11 @@ class Param {
   friend class Backward;
   template <Element G>
   friend class Weights;
-  Param(ModelId model, ParamId id, Shape<D> const& shape) noexcept : model_{model}, id_{id}, shape_{shape} {}
+  Param(ModelId model, ParamId id, Shape<D> const& shape, Shape<D> const& global_shape) noexcept
+      : model_{model}, id_{id}, shape_{shape}, global_shape_{global_shape} {}
   ModelId model_;
   ParamId id_;
-  Shape<D> shape_;
+  Shape<D> shape_, global_shape_;
 };
 
 /// One parameter of as many dimensions as it has at run time, none included. What a program uses that does not know its
@@ -116,8 +121,15 @@ class AnyParam {
   /// Of a parameter whose number of dimensions is known.
   template <std::size_t D>
   AnyParam(Param<D> const& param)  // NOLINT(google-explicit-constructor): it is one
-      : model_{param.model_}, id_{param.id_}, shape_(param.shape_.begin(), param.shape_.end()) {}
-  [[nodiscard]] std::vector<std::int64_t> const& shape() const noexcept { return shape_; }  ///< Empty: one number.
+      : model_{param.model_},
+        id_{param.id_},
+        shape_(param.shape_.begin(), param.shape_.end()),
+        global_shape_(param.global_shape_.begin(), param.global_shape_.end()) {}
+  /// As Param's. Empty: one number.
+  [[nodiscard]] std::vector<std::int64_t> const& shape() const noexcept { return shape_; }
+  [[nodiscard]] std::vector<std::int64_t> const& global_shape() const noexcept {
+    return global_shape_;
+  }  ///< As Param's.
 
  private:
   friend class AnyBackward;
@@ -125,11 +137,14 @@ class AnyParam {
   friend class AnyEngine;
   friend class AnyParams;
   friend class Model;
-  AnyParam(ModelId model, ParamId id, std::span<std::int64_t const> shape)
-      : model_{model}, id_{id}, shape_(shape.begin(), shape.end()) {}
+  AnyParam(ModelId model, ParamId id, std::span<std::int64_t const> shape, std::span<std::int64_t const> global_shape)
+      : model_{model},
+        id_{id},
+        shape_(shape.begin(), shape.end()),
+        global_shape_(global_shape.begin(), global_shape.end()) {}
   ModelId model_;
   ParamId id_;
-  std::vector<std::int64_t> shape_;
+  std::vector<std::int64_t> shape_, global_shape_;
 };
 
 /// How a unit is used.
@@ -147,19 +162,29 @@ struct UnitOptions {
   /// Elements of one sample that come from the unit before, in the compute dtype: a stage of a pipeline may begin with
   /// this unit, and is sent as many for each sample. 0: none may. No effect without a pipeline.
   std::int64_t input_per_sample = 0;
+  /// Elements of one sample that tensor ranks add up in forward of this unit, in the compute dtype; as many in
+  /// backward. For simulations. No effect on training.
+  std::int64_t tensor_sums_per_sample = 0;
 };
 /// How a parameter is trained.
 struct ParamOptions {
   bool trainable = true;           ///< A frozen parameter has no gradient and no optimizer state, and is saved.
   float learning_rate_factor = 1;  ///< Times the file's rate.
   float weight_decay_factor = 1;   ///< Times the file's decay; 0 for biases and norms.
+  /// What tensor ranks have of it: see there. Not given: every one has it whole, and all have the same.
+  std::optional<Cut> cut{};
+  /// Of one that tensor ranks have whole: each of them writes a part of its gradient, and the engine adds the parts up.
+  /// Otherwise all write the same, which is the gradient.
+  bool partial = false;
 };
 
 /// An ordered list of units, in the order of forward. Every rank builds the same one; the engine checks.
 class ZEROTH_EXPORT Model {
  public:
-  /// The seed is that of the initialisation, and of what passes draw (AnyPass::random()).
-  explicit Model(std::uint64_t seed = 0);
+  /// `seed` is that of the initialisation, and of what passes draw (AnyPass::random()). `part` is Mesh::tensor_part(),
+  /// where parameters are cut: those that ParamOptions::cut divides have the shape that this rank has of them. Throws
+  /// ContractError for a part that is none.
+  explicit Model(std::uint64_t seed = 0, TensorPart part = {});
   /// Appends a unit. `name`, in UTF-8, labels messages; it is no part of a parameter's name. Throws ContractError.
   [[nodiscard]] Unit unit(std::string name, UnitOptions const& options = {});
   /// Adds a parameter to `unit`. `name`, in UTF-8, is global and is what files use, so that regrouping units renames
@@ -168,12 +193,16 @@ class ZEROTH_EXPORT Model {
   template <std::size_t D>
   [[nodiscard]] Param<D> param(Unit unit, std::string name, std::int64_t const (&shape)[D], Init const& init,
                                ParamOptions const& options = {}) {
-    return {unit.model_, add(unit, std::move(name), shape, init, options), std::to_array(shape)};
+    auto const id = add(unit, std::move(name), shape, init, options);
+    Shape<D> of_rank{};
+    std::ranges::copy(shape_of(id), of_rank.begin());
+    return {unit.model_, id, of_rank, std::to_array(shape)};
   }
   /// The same with a shape that is known at run time: `{}` is a single number.
   [[nodiscard]] AnyParam param(Unit unit, std::string name, std::span<std::int64_t const> shape, Init const& init,
                                ParamOptions const& options = {}) {
-    return {unit.model_, add(unit, std::move(name), shape, init, options), shape};
+    auto const id = add(unit, std::move(name), shape, init, options);
+    return {unit.model_, id, shape_of(id), shape};
   }
   /// `unit` uses `param` too, as a head uses a token embedding. Stored, updated and saved once; gradients of all uses
   /// add up.
@@ -181,8 +210,10 @@ class ZEROTH_EXPORT Model {
   /// The unit at this place in the order of forward, for programs that walk through a model that they did not write.
   /// Throws ContractError if there is none.
   [[nodiscard]] Unit unit_at(std::uint32_t index) const;
-  [[nodiscard]] AnyParam param_at(std::uint32_t index) const;   ///< The same, in the order in which they were made.
-  [[nodiscard]] std::int64_t parameter_count() const noexcept;  ///< Elements of all parameters, frozen ones too.
+  [[nodiscard]] AnyParam param_at(std::uint32_t index) const;  ///< The same, in the order in which they were made.
+  /// Elements that this rank has of all parameters, frozen ones too.
+  [[nodiscard]] std::int64_t parameter_count() const noexcept;
+  [[nodiscard]] TensorPart tensor_part() const noexcept;  ///< As it was given.
   /// What the layers below read.
   [[nodiscard]] model::Description const& description() const noexcept { return *state_; }
 
@@ -190,6 +221,7 @@ class ZEROTH_EXPORT Model {
   ParamId add(Unit unit, std::string name, std::span<std::int64_t const> shape, Init const& init,
               ParamOptions const& options);
   void add_use(Unit unit, ModelId model, ParamId param);
+  [[nodiscard]] std::span<std::int64_t const> shape_of(ParamId param) const noexcept;
   std::shared_ptr<model::Description> state_;
 };
 

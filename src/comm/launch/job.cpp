@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "comm/launch/job_state.hpp"
+#include "comm/local/local.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace zeroth {
@@ -28,18 +29,24 @@ Job Job::split(int color, int key, std::string const& name) {
   ZEROTH_EXPECTS(color >= 0, fmt::format("Job::split: the color of part '{}' is {}; allowed are 0 and above, since "
                                          "every rank is in one part",
                                          name, color));
-  auto part = std::make_unique<detail::JobState>();
-  part->communicator = state_->communicator->split(color, key, name);
-  part->local_rank = state_->local_rank;
-  auto const stop = std::make_shared<std::atomic<bool>>(false);
-  part->stop_requested = [stop, whole = state_->stop_requested] { return stop->load() || whole(); };
-  part->request_stop = [stop] { stop->store(true); };
-  part->note_progress = state_->note_progress;
-  part->make_device = state_->make_device;
-  part->compute_stream = state_->compute_stream;
-  part->set_flight_folder = state_->set_flight_folder;
-  return Job{std::move(part)};
+  return Job{state_->part(state_->communicator->split(color, key, name))};
 }
+
+std::unique_ptr<detail::JobState> detail::JobState::part(std::unique_ptr<comm::Communicator> of_part) const {
+  auto result = std::make_unique<JobState>();
+  result->communicator = std::move(of_part);
+  result->local_rank = local_rank;
+  auto const stop = std::make_shared<std::atomic<bool>>(false);
+  result->stop_requested = [stop, whole = stop_requested] { return stop->load() || whole(); };
+  result->request_stop = [stop] { stop->store(true); };
+  result->note_progress = note_progress;
+  result->make_device = make_device;
+  result->compute_stream = compute_stream;
+  result->set_flight_folder = set_flight_folder;
+  return result;
+}
+
+Job detail::JobState::alone() const { return Job{part(std::move(comm::make_local(1).front()))}; }
 
 void Job::sum(std::span<double> values) {
   auto const device = make_device();

@@ -26,6 +26,10 @@ struct JobState {
   std::function<void(std::filesystem::path const&)> set_flight_folder = [](std::filesystem::path const&) {};
   [[nodiscard]] static JobState& of(Job& job) noexcept { return *job.state_; }
   [[nodiscard]] Job job() noexcept { return Job{*this}; }
+  /// A job of this rank alone, which asks none of the others. Ends before this one.
+  [[nodiscard]] Job alone() const;
+  /// What a part of this job has, whose ranks are those of a communicator.
+  [[nodiscard]] std::unique_ptr<JobState> part(std::unique_ptr<comm::Communicator> of_part) const;
 };
 
 }  // namespace zeroth::detail

@@ -35,14 +35,17 @@ template <class T>
 template <class Pass>
 void each_mask(Dropped const& dropped, std::int64_t count, Pass const& pass) {
   std::array<std::byte, 4096> kept;  // what stays in a core's first cache, with all that is made of it
-  auto random = dropped.random;
-  for (std::int64_t begin = 0; begin < count; begin += dropped.per_sequence, ++random.sample) {
-    auto const end = std::min(dropped.per_sequence, count - begin);
+  for (std::int64_t begin = 0; begin < count;) {
+    auto random = dropped.random;
+    random.sample += (dropped.first + begin) / dropped.per_sequence;
+    auto const in_sequence = (dropped.first + begin) % dropped.per_sequence;
+    auto const end = std::min(dropped.per_sequence - in_sequence, count - begin);
     for (std::int64_t at = 0; at < end; at += std::ssize(kept)) {
       auto const n = std::min(std::ssize(kept), end - at);
-      random.keep(at, dropped.rate, std::span{kept}.first(static_cast<std::size_t>(n)));
+      random.keep(in_sequence + at, dropped.rate, std::span{kept}.first(static_cast<std::size_t>(n)));
       pass(kept.data(), begin + at, n);
     }
+    begin += end;
   }
 }
 

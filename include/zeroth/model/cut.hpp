@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+/// How tensor ranks divide a parameter, and which of its elements one of them has.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "zeroth/core/export.hpp"
+
+namespace zeroth {
+
+/// A rank among those that divide parameters.
+struct TensorPart {
+  int index = 0;  ///< Counted from 0.
+  int of = 1;     ///< Ranks. 1: nothing is divided.
+  friend bool operator==(TensorPart const&, TensorPart const&) = default;
+};
+
+/// Which elements of a parameter a tensor rank has: of every section, along one dimension, the part with its index.
+struct Cut {
+  int dim = 0;  ///< Counted from the outermost dimension, 0.
+  /// Extents along `dim` that are divided one by one, as queries, keys and values in one matrix are. Their sum is the
+  /// parameter's extent. Empty: one section.
+  std::vector<std::int64_t> sections{};
+  /// 0: the ranks divide each section evenly. Otherwise a part is rounded up to a multiple of this many: what of it is
+  /// behind the end of the section is padding, which is zero, is not updated, and is in no file.
+  std::int64_t multiple = 0;
+};
+
+namespace model {
+
+/// Of Cut::multiple: far more than a part has, and few enough that no product overflows.
+inline constexpr std::int64_t largest_multiple = std::int64_t{1} << 20U;
+
+/// What one of several tensor ranks has of a parameter. Elements are counted in row-major order, those of the part in
+/// the part's own shape.
+class ZEROTH_EXPORT CutPart {
+ public:
+  /// Of a parameter of shape `whole`, whose name is for messages. Throws ContractError where the dimension is not
+  /// there, the sections are not the extent, or the ranks do not divide one.
+  CutPart(std::string const& name, std::span<std::int64_t const> whole, Cut const& cut, TensorPart part);
+
+  [[nodiscard]] std::vector<std::int64_t> const& shape() const noexcept { return shape_; }  ///< Of the part.
+  [[nodiscard]] std::vector<std::int64_t> const& whole_shape() const noexcept { return whole_shape_; }  ///< As given.
+  [[nodiscard]] std::int64_t count() const noexcept { return outer_ * extent_ * inner_; }  ///< Elements of the part.
+  /// Those of all parts: the parameter's.
+  [[nodiscard]] std::int64_t whole_count() const noexcept { return outer_ * whole_extent_ * inner_; }
+  [[nodiscard]] bool has_padding() const noexcept { return has_padding_; }  ///< Some are no element of the parameter.
+
+  /// Elements of the part that follow each other in the parameter, too.
+  struct Run {
+    std::int64_t first;     ///< In the part.
+    std::int64_t in_whole;  ///< The same one in the parameter; below 0: this run is padding.
+    std::int64_t count;     ///< Elements.
+    [[nodiscard]] bool is_padding() const noexcept { return in_whole < 0; }
+  };
+  /// The run from `element` of the part on. Cost: constant but for the number of sections.
+  [[nodiscard]] Run run_from(std::int64_t element) const noexcept;
+  /// Calls `f(run)` for the runs of elements [first, first + count) of the part, in order.
+  template <class F>
+  void each_run(std::int64_t first, std::int64_t count, F const& f) const {
+    for (auto const end = first + count; first < end;) {
+      auto run = run_from(first);
+      run.count = std::min(run.count, end - first);
+      f(run);
+      first += run.count;
+    }
+  }
+
+ private:
+  /// Along the dimension that is cut.
+  struct Section {
+    std::int64_t in_part;   // where its part begins
+    std::int64_t in_whole;  // the same, in the parameter
+    std::int64_t count;     // of the part that are no padding
+    std::int64_t padded;    // with padding
+  };
+  std::vector<std::int64_t> shape_, whole_shape_;
+  std::vector<Section> sections_;
+  std::int64_t outer_ = 1, inner_ = 1;  // product of the extents before that dimension, and of those behind it
+  std::int64_t extent_ = 0, whole_extent_ = 0;
+  bool has_padding_ = false;
+};
+
+}  // namespace model
+}  // namespace zeroth

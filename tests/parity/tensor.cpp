@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Layers that tensor ranks divide: at one number of tensor ranks all stages of ZeRO, buckets, pipelines and schedules
+/// train the same, bit for bit, and so do replicas of what is whole. At another number sums of products are cut
+/// elsewhere: norms and losses are the same to rounding.
+#include "tensor.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "stage_files.hpp"
+#include "support/catch.hpp"
+#include "support/job.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+using Catch::Matchers::Contains;
+
+constexpr Types types_of_parts[] = {fp32_types, bf16_types, fp16_types, bf16_masters};
+
+std::string file_of(Types const& types, int stage, int tensor, int pipeline = 1, std::string const& more = "",
+                    char const* reduce = "every_micro_step") {
+  return file(types, stage, 4, reduce, movements[stage],
+              fmt::format(R"(, "mesh": {{"tensor": {}, "pipeline": {}}}{})", tensor, pipeline, more));
+}
+
+/// On every rank of `data` x `tensor` x `pipeline`. All of them have the same but for figures of memory, and what was
+/// planned is what was held.
+Trained train_on(int data, int tensor, int pipeline, std::string const& text, DividedOptions const& options) {
+  auto const config = Config::from_json(text);
+  auto const world = data * tensor * pipeline;
+  std::vector<Trained> all(static_cast<std::size_t>(world));
+  auto const outcome = run_job(
+      world, [&](Job& job) { all[static_cast<std::size_t>(job.rank())] = train_divided(job, config, options); });
+  REQUIRE(messages_of(outcome) == "");
+  for (auto const& each : all) {
+    REQUIRE(bits_of(each) == bits_of(all.front()));
+    REQUIRE(each.planned == each.peak);
+  }
+  return all.front();
+}
+
+DividedOptions options_of(Types const& types, bool sequence) {
+  return {.sequence = sequence, .overflow_at_step = types.keys == fp16_types.keys ? 2 : 0};
+}
+
+/// Largest difference of two lists, relative to the largest value.
+double distance(std::vector<float> const& a, std::vector<float> const& b) {
+  REQUIRE(a.size() == b.size());
+  double largest = 0;
+  double apart = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    largest = std::max(largest, std::abs(static_cast<double>(a[i])));
+    apart = std::max(apart, std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
+  }
+  return apart / largest;
+}
+
+std::vector<float> norms_of(Trained const& trained) {
+  std::vector<float> norms;
+  for (auto const& report : trained.reports) {
+    norms.push_back(report.grad_norm);
+  }
+  return norms;
+}
+
+std::vector<float> losses_of(Trained const& trained) {
+  std::vector<float> losses;
+  for (auto const& report : trained.reports) {
+    losses.push_back(report.loss);
+  }
+  return losses;
+}
+
+}  // namespace
+
+TEST_CASE("with tensor ranks every stage of ZeRO trains the same, and so does every replica") {
+  auto const types = GENERATE(from_range(std::begin(types_of_parts), std::end(types_of_parts)));
+  for (int const tensor : {1, 2, 4}) {
+    for (bool const sequence : {false, true}) {
+      auto const options = options_of(types, sequence);
+      auto const base = train_on(2, tensor, 1, file_of(types, 0, tensor), options);
+      REQUIRE(base.reports.size() == 4);
+      REQUIRE(base.reports[1].skipped == (options.overflow_at_step == 2));
+      REQUIRE(base.reports.front().grad_norm > 0.5F);  // so that it is clipped
+      for (int stage = 1; stage <= 3; ++stage) {
+        INFO(fmt::format("{}, {} tensor ranks, sequence {}, ZeRO {}", types.name, tensor, sequence, stage));
+        auto const* const more = stage == 3 ? R"(, "poison": true, "check": true)" : "";
+        REQUIRE(bits_of(train_on(2, tensor, 1, file_of(types, stage, tensor, 1, more), options)) == bits_of(base));
+      }
+    }
+  }
+}
+
+TEST_CASE("gradients that are reduced once, or added up on the rank, are summed over tensor ranks once") {
+  auto const types = GENERATE(fp32_types, bf16_types, bf16_summed_in_fp32);
+  auto const text = [&](int stage) { return file_of(types, stage, 2, 1, "", "last_micro_step"); };
+  auto const base = train_on(2, 2, 1, text(0), {.sequence = true});
+  for (int stage = 1; stage <= 3; ++stage) {
+    INFO(fmt::format("{}, ZeRO {}", types.name, stage));
+    REQUIRE(bits_of(train_on(2, 2, 1, text(stage), {.sequence = true})) == bits_of(base));
+  }
+}
+
+TEST_CASE("groups of data ranks work beside tensor ranks") {
+  auto const with = [&](int stage, std::string const& more) { return file_of(fp32_types, stage, 2, 1, more); };
+  auto const base = train_on(4, 2, 1, with(0, ""), {.sequence = true});
+  auto const config = Config::from_json(with(3, "")).with(R"({"zero_optimization": {"zero_hpz_partition_size": 2}})");
+  std::vector<Trained> all(8);
+  REQUIRE(messages_of(run_job(8, [&](Job& job) {
+            all[static_cast<std::size_t>(job.rank())] = train_divided(job, config, {.sequence = true});
+          })) == "");
+  for (auto const& each : all) {
+    REQUIRE(bits_of(each) == bits_of(base));
+  }
+}
+
+TEST_CASE("a pipeline of stages that tensor ranks divide trains what one stage does") {
+  for (bool const sequence : {false, true}) {
+    for (auto const& types : {fp32_types, bf16_masters}) {
+      auto const base = train_on(2, 2, 1, file_of(types, 0, 2), {.sequence = sequence});
+      for (int stage = 0; stage <= 3; ++stage) {
+        INFO(fmt::format("{}, sequence {}, ZeRO {}", types.name, sequence, stage));
+        REQUIRE(bits_of(train_on(2, 2, 2, file_of(types, stage, 2, 2), {.sequence = sequence})) == bits_of(base));
+      }
+    }
+  }
+}
+
+TEST_CASE("another number of tensor ranks has the same norms and losses to rounding") {
+  auto const one = train_on(2, 1, 1, file_of(fp32_types, 1, 1), {});
+  for (int const tensor : {2, 4}) {
+    for (bool const sequence : {false, true}) {
+      INFO(fmt::format("{} tensor ranks, sequence {}", tensor, sequence));
+      auto const other = train_on(2, tensor, 1, file_of(fp32_types, 1, tensor), {.sequence = sequence});
+      CHECK(distance(norms_of(one), norms_of(other)) < 1e-6);
+      CHECK(distance(losses_of(one), losses_of(other)) < 1e-6);
+      CHECK(distance(one.evaluations, other.evaluations) < 2e-6);
+      CHECK(distance(one.parameters, other.parameters) < 2e-5);
+    }
+  }
+}
+
+TEST_CASE("a model and a mesh of different tensor ranks are refused, and so is a mesh that does not divide the ranks") {
+  auto const config = Config::from_json(file_of(fp32_types, 1, 2));
+  auto const wrong = run_job(2, [&](Job& job) {
+    Mesh mesh{job, config};
+    Model const model{1};
+    AnyEngine const engine{mesh, model, config};
+  });
+  CHECK_THAT(message_of(wrong[1]), Contains("the model was made for tensor rank 0 of 1, and the engine is on tensor "
+                                            "rank 1 of 2: give Model what Mesh::tensor_part() says"));
+  auto const without = run_job(2, [&](Job& job) {
+    Model const model{1, {job.rank(), 2}};
+    AnyEngine const engine{job, model, config};
+  });
+  CHECK_THAT(message_of(without[0]), Contains("zeroth.mesh.tensor is 2, and tensor ranks are what an engine on a "
+                                              "zeroth::Mesh has: build it on one"));
+  auto const three = run_job(3, [&](Job& job) { Mesh const mesh{job, config}; });
+  CHECK_THAT(message_of(three[0]), Contains("zeroth.mesh.pipeline 1 times zeroth.mesh.tensor 2 is 2, which does not "
+                                            "divide 3 ranks; allowed: 1, 3"));
+}
+
+TEST_CASE("ranks of a mesh have places along three axes") {
+  auto const config = Config::from_json(file_of(fp32_types, 1, 2, 2));
+  struct Seen {
+    Mesh::Place place{};
+    int data = 0, tensor = 0, data_rank = 0, tensor_rank = 0;
+    TensorPart part;
+  };
+  std::vector<Seen> all(12);
+  auto const outcome = run_job(12, [&](Job& job) {
+    Mesh mesh{job, config};
+    all[static_cast<std::size_t>(job.rank())] = {mesh.place(),       mesh.data().world(),  mesh.tensor().world(),
+                                                 mesh.data().rank(), mesh.tensor().rank(), mesh.tensor_part()};
+  });
+  REQUIRE(messages_of(outcome) == "");
+  for (int rank = 0; rank < 12; ++rank) {
+    auto const& seen = all[static_cast<std::size_t>(rank)];
+    CHECK((seen.place.stage * 3 + seen.place.data) * 2 + seen.place.tensor == rank);
+    CHECK(seen.data == 3);
+    CHECK(seen.tensor == 2);
+    CHECK(seen.data_rank == seen.place.data);
+    CHECK(seen.tensor_rank == seen.place.tensor);
+    CHECK(seen.part == TensorPart{seen.place.tensor, 2});
+  }
+}
+
+}  // namespace zeroth::testing
