@@ -17,7 +17,7 @@ class Dropout {
   using Matrix = Activations<Device>;
 
   /// `use` is another one at every place of the model. `divided`: of rows that tensor ranks divide if they do so.
-  Dropout(float rate, std::uint32_t use, Shape const& s, bool divided)
+  Dropout(float rate, std::uint32_t use, Shape const& s, bool divided = true)
       : rate_{rate}, use_{use}, per_sequence_{s.context * s.channels}, divided_{divided} {}
 
   [[nodiscard]] bool on() const { return rate_ > 0; }

@@ -35,7 +35,7 @@ struct LinearParams {
 
   /// Columns are divided in each of `sections`, which lie one behind the other.
   LinearParams(zeroth::Model& model, zeroth::Unit unit, std::string const& name, std::int64_t in, std::int64_t out,
-               float stddev, Divided divided, std::vector<std::int64_t> const& sections = {})
+               float stddev, Divided divided = Divided::columns, std::vector<std::int64_t> const& sections = {})
       : weight{model.param(unit, name + ".weight", {in, out}, zeroth::Normal{stddev},
                            {.cut = zeroth::Cut{.dim = divided == Divided::columns ? 1 : 0, .sections = sections}})},
         bias{model.param(unit, name + ".bias", {out}, zeroth::Constant{0}, options_of_bias(divided, sections))} {}
@@ -54,7 +54,8 @@ struct LayerNormParams {
   Param<1> weight, bias;
 
   /// Where tensor ranks divide rows, each sees some of them.
-  LayerNormParams(zeroth::Model& model, zeroth::Unit unit, std::string const& name, std::int64_t channels, Rows rows)
+  LayerNormParams(zeroth::Model& model, zeroth::Unit unit, std::string const& name, std::int64_t channels,
+                  Rows rows = Rows::whole)
       : weight{model.param(unit, name + ".weight", {channels}, zeroth::Constant{1}, options(rows))},
         bias{model.param(unit, name + ".bias", {channels}, zeroth::Constant{0}, options(rows))} {}
 

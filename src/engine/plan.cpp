@@ -16,6 +16,7 @@
 #include "stage/gather_count.hpp"
 #include "stage/pipeline_check.hpp"
 #include "stage/policy.hpp"
+#include "zeroth/core/error.hpp"
 #include "zeroth/model/description.hpp"
 
 namespace zeroth {
@@ -232,11 +233,11 @@ Plan plan_of_stages(model::Description const& whole, Config const& config, int w
 
 Plan plan(Model const& model, Config const& config, int world, PlanOptions const& options) {
   auto const tensor_ranks = config.tensor_ranks();
-  ZEROTH_EXPECTS(
-      model.tensor_part().of == tensor_ranks,
-      fmt::format("a plan with zeroth.mesh.tensor {} of a model that was made for {} tensor ranks: give Model a "
-                  "TensorPart with as many",
-                  tensor_ranks, model.tensor_part().of));
+  if (model.tensor_part().of != tensor_ranks) {
+    throw ConfigError{fmt::format(
+        "{}: zeroth.mesh.tensor is {}, and the model to be planned was made for {}: give Model a TensorPart of as many",
+        config.source(), tensor_ranks, model.tensor_part().of)};
+  }
   auto const& whole = model.description();
   auto const data_ranks = engine::data_ranks(config, world);
   auto result = config.pipeline().stages > 1

@@ -268,7 +268,7 @@ TEST_CASE("stages begin with the units that the file says") {
   }
   CHECK_THAT(
       thrown<ConfigError>([&] {
-        engine::first_units(whole.description(), {.stages = 2, .first_units = {0, 1}});
+        static_cast<void>(engine::first_units(whole.description(), {.stages = 2, .first_units = {0, 1}}));
       }),
       Contains("has unit 1, \"middle\", which has no UnitOptions::input_per_sample; allowed are units that a chunk "
                "may begin with, the nearest of which is 2, \"last\""));

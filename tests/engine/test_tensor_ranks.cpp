@@ -346,8 +346,10 @@ TEST_CASE("a plan is what every tensor rank allocates, and counts the whole mode
     }
   }
   Divided const whole{{0, 1}, false};
-  CHECK_THAT(thrown<ContractError>([&] { static_cast<void>(plan(whole.model, config_of(1), 4)); }),
-             Contains("a plan with zeroth.mesh.tensor 2 of a model that was made for 1 tensor ranks"));
+  CHECK_THAT(
+      thrown<ConfigError>([&] { static_cast<void>(plan(whole.model, config_of(1), 4)); }),
+      Contains("zeroth.mesh.tensor is 2, and the model to be planned was made for 1: give Model a TensorPart of as "
+               "many"));
 }
 
 }  // namespace zeroth::testing

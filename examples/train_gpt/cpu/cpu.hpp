@@ -198,13 +198,13 @@ class Cpu {
     }
     return product;
   }
-  [[nodiscard]] zeroth::View<T, 2> spread(Matrix<T> const& own, Matrix<T>& all) const {
+  [[nodiscard]] auto spread(Matrix<T> const& own, Matrix<T>& all) const {
     all.resize(own.rows() * tensor_->ranks(), own.cols());
     std::copy_n(own.data(), own.count(), all.data() + first_own_row(own) * own.cols());
     return whole(all);
   }
-  [[nodiscard]] static zeroth::View<T, 2> whole(Matrix<T>& matrix) {
-    return {matrix.data(), {matrix.rows(), matrix.cols()}};
+  [[nodiscard]] static auto whole(Matrix<T>& matrix) {
+    return zeroth::View<T, 2>{matrix.data(), {matrix.rows(), matrix.cols()}};
   }
   [[nodiscard]] static std::int64_t count_of(Product const& product) {
     auto const kind = kind_of(product);

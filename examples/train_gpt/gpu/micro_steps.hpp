@@ -2,6 +2,7 @@
 /// What train() computes micro-steps with on a GPU.
 #pragma once
 #include <zeroth/adapters/cuda.hpp>
+#include <zeroth/parallel/tensor.hpp>
 
 #include "gpt.hpp"
 #include "gpu/batch_upload.hpp"

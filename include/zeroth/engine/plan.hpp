@@ -142,9 +142,9 @@ struct Plan {
 
 /// Of a rank with the tensor part that `model` was made for: all tensor ranks have as much. Arithmetic by units and
 /// parameters, not by elements: models of any size. What a step sends depends on how the engine runs it:
-/// simulate::bytes_sent_per_step(). Throws ConfigError if the file does not suit the world or, with a pipeline, the
-/// model, ContractError if the model is too large for it, is none that pipelines take, or was made for another number
-/// of tensor ranks. Not collective.
+/// simulate::bytes_sent_per_step(). Throws ConfigError if the file does not suit the world, the number of tensor ranks
+/// that the model was made for or, with a pipeline, the model; ContractError if the model is too large for it or is
+/// none that pipelines take. Not collective.
 [[nodiscard]] ZEROTH_EXPORT Plan plan(Model const& model, Config const& config, int world,
                                       PlanOptions const& options = {});
 

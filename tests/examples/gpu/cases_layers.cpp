@@ -208,11 +208,11 @@ void check_embeddings(std::int64_t channels, int occurring, std::int64_t shift) 
   auto const positions = rounded<T>(pass.values[1]);
   auto batch = random_batch(rows, occurring, 1);  // tokens that do not occur have a gradient, too: none
   auto const p = pass.backward(embedding.unit());
-  cpu::Matrix<double> x;
-  embedding.forward(p, batch, x);
+  cpu::Matrix<double> x, all;
+  embedding.forward(p, batch, x, all);
   auto const dx = random_values<T>(rows * channels, 2);
   auto host_dx = on_host(matrix(dx, channels));
-  embedding.backward(p, batch, host_dx);
+  embedding.backward(p, batch, host_dx, all);
 
   std::vector<std::int32_t> order(batch.inputs.size()), first(vocabulary + 1);
   sort_by_token(batch.inputs, order, first);
