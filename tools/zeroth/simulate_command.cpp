@@ -110,7 +110,7 @@ void add_simulate_command(CLI::App& app, Page& page) {
                       "The kind of code that trains, of those that the machine knows: eager, compiled, fused");
   command->add_option("--measured-links", options->measured_links,
                       "Lines that bench_collectives printed where the job is to run, with as many ranks: its links");
-  command->add_flag("--recompute", options->recompute, "Every unit computes its forward again in backward");
+  command->add_flag("--recompute", options->recompute, "Backward computes again what it needs of each unit's forward");
   command->add_flag("--schedules", options->schedules,
                     "A row for each schedule of the file's pipeline, in place of the stages of ZeRO");
   command->add_flag("--all-ranks", options->all_ranks,

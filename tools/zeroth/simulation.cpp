@@ -17,11 +17,13 @@ std::vector<simulate::UnitWork> work_of(SourcedModel const& model, SimulationReq
   std::vector<simulate::UnitWork> work;
   for (auto const& facts : model.facts) {
     double const forward = tokens * facts.forward_flops_per_token(request.context);
-    work.push_back({.forward_flops = forward,
-                    .backward_flops = 2 * forward,
-                    .recompute_flops = request.recompute ? forward : 0,
-                    .attention_flops = tokens * facts.attention_flops_per_token(request.context),
-                    .activation_elements = tokens * static_cast<double>(facts.attention_channels)});
+    work.push_back(
+        {.forward_flops = forward,
+         .backward_flops = 2 * forward,
+         .recompute_flops = request.recompute ? tokens * facts.recompute_flops_per_token(request.context) : 0,
+         .attention_flops = tokens * facts.attention_flops_per_token(request.context),
+         .activation_elements = tokens * static_cast<double>(facts.attention_channels),
+         .matrix_elements = static_cast<double>(facts.matmul_count)});
   }
   return work;
 }

@@ -24,7 +24,7 @@ struct SimulationRequest {
   simulate::Machine machine;
   std::string code;          ///< The kind of code that was asked for; empty: the machine's own rates.
   std::int64_t context = 0;  ///< Tokens of a sequence.
-  bool recompute = false;    ///< Forward of every unit again in backward.
+  bool recompute = false;    ///< Forward of every unit again in backward, but its last product.
   bool schedules = false;    ///< Of pipelines, in place of stages of ZeRO.
   simulate::Options options;
 };
