@@ -88,12 +88,6 @@ void expect_tensor_part(Model const& model, Config const& config, Mesh const* me
                              of_model.index, of_model.of, part.index, part.of));
 }
 
-void expect_one_tensor_rank(int tensor_ranks, char const* call) {
-  if (tensor_ranks > 1) {
-    throw ConfigError{fmt::format("{} with zeroth.mesh.tensor {}: allowed there is 1", call, tensor_ranks)};
-  }
-}
-
 std::string refused_mesh(Settings const& settings, comm::Transport transport, DeviceKind device) {
   if (comm::traits_of(transport).on_host && device == DeviceKind::cpu) {
     return {};

@@ -35,7 +35,9 @@ std::optional<Dtype> dtype_named(std::string const& name) {
 /// What the weights of a space are: the masters, or what is frozen.
 std::vector<SavedElements> weights_in(Reader& reader) {
   std::vector<SavedElements> weights;
-  for (auto const& space : reader.record().contents.spaces) {
+  auto const& contents = reader.record().contents;
+  auto const parts = contents.by_name();
+  for (auto const& space : contents.spaces) {
     auto const* const name = space.trainable ? "master" : "frozen";
     auto const state = std::ranges::find(space.states, name, &checkpoint::SavedState::name);
     if (state == space.states.end()) {
@@ -43,7 +45,9 @@ std::vector<SavedElements> weights_in(Reader& reader) {
                                     reader.folder().string(), config::in_quotes(space.unit), name)};
     }
     for (auto const& param : space.params) {
-      weights.emplace_back(reader, space, *state, param);
+      if (param.comes_first()) {
+        weights.emplace_back(reader, parts.at(param.name), static_cast<std::size_t>(state - space.states.begin()));
+      }
     }
   }
   return weights;

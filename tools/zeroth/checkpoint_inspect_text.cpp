@@ -50,7 +50,10 @@ std::string model_text(CheckpointFacts const& facts) {
 std::string files_text(CheckpointFacts const& facts) {
   auto const& contents = facts.record.contents;
   auto const stages = contents.stages();
-  auto const mesh = stages > 1 ? fmt::format(" in {} stages of a pipeline", grouped(stages)) : std::string{};
+  auto mesh = stages > 1 ? fmt::format(" in {} stages of a pipeline", grouped(stages)) : std::string{};
+  if (contents.tensor_ranks > 1) {
+    mesh += fmt::format(" with {} tensor ranks", grouped(contents.tensor_ranks));
+  }
   return fmt::format("{}, written by {}{}; {}", counted(contents.places, "file"), counted(contents.places, "rank"),
                      mesh, readable_bytes(facts.bytes));
 }
@@ -70,12 +73,18 @@ std::string parameters_text(checkpoint::Contents const& contents, Paper const& p
   std::vector<Row> rows{{"parameter", "unit", "shape", "elements", "kind"}};
   for (auto const& space : contents.spaces) {
     for (auto const& param : space.params) {
+      if (!param.comes_first()) {
+        continue;
+      }
       std::string kind = space.trainable ? "trained" : "frozen";
+      if (param.cut) {
+        kind += fmt::format(", cut along dimension {}", param.cut->cut.dim);
+      }
       for (auto const& tie : param.ties) {
         kind += fmt::format(", used by {} too", escaped(tie));
       }
       rows.push_back({escaped(param.name), escaped(space.unit), fmt::format("[{}]", fmt::join(param.shape, ", ")),
-                      grouped(param.count), kind});
+                      grouped(param.whole_count()), kind});
     }
   }
   return "\n" + aligned(rows, paper);

@@ -25,8 +25,10 @@ std::string damage_text(checkpoint::Damage const& damage) {
     return damage.why + "\n";
   }
   auto text = fmt::format("bytes {} to {}: {}\n", damage.begin, damage.end, damage.why);
-  for (auto const& [state, param, first, last] : damage.extents.listed) {
-    text += fmt::format("    {} of {}: elements {} to {}\n", escaped(state), config::in_quotes(param), first, last);
+  for (auto const& [state, param, first, last, part] : damage.extents.listed) {
+    auto const of_part = part.of == 1 ? std::string{} : fmt::format(" of part {} of {}", part.index, part.of);
+    text += fmt::format("    {} of {}: elements {} to {}{}\n", escaped(state), config::in_quotes(param), first, last,
+                        of_part);
   }
   if (auto const more = damage.extents.count - std::ssize(damage.extents.listed); more > 0) {
     text += fmt::format("    and {} more\n", grouped(more));
@@ -40,8 +42,11 @@ Json damage_as_json(checkpoint::Damage const& damage) {
     json["begin"] = damage.begin;
     json["end"] = damage.end;
     json["elements_of"] = Json::array();
-    for (auto const& [state, param, first, last] : damage.extents.listed) {
+    for (auto const& [state, param, first, last, part] : damage.extents.listed) {
       json["elements_of"].push_back({{"state", state}, {"parameter", param}, {"first", first}, {"end", last}});
+      if (part.of > 1) {
+        json["elements_of"].back()["part"] = {{"index", part.index}, {"of", part.of}};
+      }
     }
     json["left_out"] = damage.extents.count - std::ssize(damage.extents.listed);
   }

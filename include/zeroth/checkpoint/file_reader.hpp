@@ -55,9 +55,10 @@ class ZEROTH_EXPORT Reader {
   void check_file(int place);
   /// Reads `pieces`, in any order, and every MiB that they touch once, if they come together.
   void read(std::span<Piece const> pieces, TakeBytes const& take);
-  /// Elements [first, first + to.size() / size of one) of a state of a space of the record. One call behind another,
-  /// for small parameters in the order of the file, does not read what the one before has read.
-  void read(Space const& space, SavedState const& state, std::int64_t first, std::span<std::byte> to);
+  /// Elements [first, first + to.size() / size of one) of a whole parameter, however tensor ranks have cut it: of state
+  /// `state` in Space::states, which is the same for all `parts` (Contents::by_name() of the record). One call behind
+  /// another, for small parameters in the order of the file, does not read what the one before has read.
+  void read(std::vector<Found> const& parts, std::size_t state, std::int64_t first, std::span<std::byte> to);
   /// All that is wrong with the file of `place`: nothing if every byte is as it was written. Reads all of it if
   /// `with_data`, and otherwise no more than check_file(). Throws nothing for what the file is. `on_read` is told how
   /// many bytes more were looked at, each time that some were.
