@@ -128,7 +128,8 @@ savings() {
   local model ranks
   for model in "7.5e9 36" "128e9 80" "1e12 128"; do  # parameters and units; the sizes of the ZeRO paper's table 1
     for ranks in 1 2 4 8 16 32 64 128 256 512 1024; do
-      build/release/bin/zeroth plan --parameters "${model% *}" --units "${model#* }" --ranks "$ranks" --device-memory 80 --json |
+      { build/release/bin/zeroth plan --parameters "${model% *}" --units "${model#* }" --ranks "$ranks" --device-memory 80 --json ||
+        [ $? = 3 ]; } |  # it does not fit
         python3 -c 'import json, sys; print(json.dumps(json.load(sys.stdin)))'
     done
   done >"$new/savings.jsonl"

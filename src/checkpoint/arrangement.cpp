@@ -25,7 +25,9 @@ std::vector<std::string> further_users(model::Description const& model, ParamId 
 
 void add_part(Arrangement& arrangement, int first_place, shard::Memory const& memory, shard::FlatUnit const& flat,
               shard::Part const& part, std::vector<shard::OwnSlice> const& slices) {
-  if (slices.empty() || !flat.speaks) {
+  auto const& model = memory.model();
+  bool const is_of_first = flat.tensor_kind != shard::TensorKind::cut;  // which has the same as all tensor ranks
+  if (slices.empty() || !flat.speaks || (is_of_first && model.tensor.index > 0)) {
     return;
   }
   Space space{.unit = flat.name,
@@ -36,9 +38,12 @@ void add_part(Arrangement& arrangement, int first_place, shard::Memory const& me
               .params = {},
               .states = {}};
   for (auto const& placed : part.params) {
-    auto const& param = memory.model().params[placed.param];
-    space.params.push_back({param.name, param.shape, param.count, placed.offset, {}});
-    space.params.back().ties = further_users(memory.model(), placed.param);
+    auto const& param = model.params[placed.param];
+    space.params.push_back({param.name, param.global_shape(), param.count, placed.offset, {}, {}});
+    space.params.back().ties = further_users(model, placed.param);
+    if (param.part) {
+      space.params.back().cut = SavedCut{*param.options.cut, model.tensor};
+    }
   }
   for (auto const& slice : slices) {
     space.states.push_back({slice.name, slice.dtype, 0});
@@ -61,6 +66,7 @@ Arrangement arrange(shard::ShardManager const& manager, int first_place, int pla
   auto const& layout = memory.layout();
   Arrangement arrangement;
   arrangement.contents.places = places;
+  arrangement.contents.tensor_ranks = memory.model().tensor.of;
   arrangement.reads.resize(layout.flats().size());
   for (auto const flat : layout.update_order()) {
     auto const& unit = memory.flat(flat);

@@ -254,7 +254,8 @@ bool KnownFiles::seem_whole(fs::path const& checkpoint) {
 }
 
 void KnownFiles::note(fs::path const& checkpoint, Contents const& contents) {
-  files_[checkpoint] = {version_of(checkpoint), {contents.places, {}, contents.groups}};
+  Contents const sizes{contents.places, contents.tensor_ranks, {}, contents.groups};
+  files_[checkpoint] = {version_of(checkpoint), sizes};
 }
 
 KnownFiles::Version KnownFiles::version_of(fs::path const& checkpoint) noexcept {

@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <utility>
 
 #include "core/block_file.hpp"
@@ -23,6 +25,11 @@ std::string_view format_name(Dtype dtype) noexcept {
 
 bool has_slice(Space const& space, int place) noexcept {
   return place >= space.first_place && place - space.first_place < space.places;
+}
+
+/// "[1/2]" of a part, behind the parameter's name.
+std::string part_text(SavedParam const& param) {
+  return param.cut ? fmt::format("[{}/{}]", param.cut->part.index, param.cut->part.of) : std::string{};
 }
 
 /// The tensors of a file's header, in the order of its data.
@@ -73,8 +80,8 @@ class HeaderWriter {
       auto const last = std::min(param.at + param.count, end);
       if (first < last) {
         pad_to(first);
-        add(fmt::format("{}/{}[{}:{}]", state.name, param.name, first - param.at, last - param.at), dtype, last - first,
-            bytes);
+        add(fmt::format("{}/{}{}[{}:{}]", state.name, param.name, part_text(param), first - param.at, last - param.at),
+            dtype, last - first, bytes);
         at = last;
       }
     }
@@ -88,12 +95,23 @@ class HeaderWriter {
 
 }  // namespace
 
-std::unordered_map<std::string, Found> Contents::by_name() const {
-  std::unordered_map<std::string, Found> found;
+std::int64_t SavedParam::whole_count() const noexcept {
+  return std::reduce(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies{});
+}
+
+model::CutPart SavedParam::part() const {
+  return cut ? model::CutPart{name, shape, cut->cut, cut->part} : model::CutPart::all_of(count);
+}
+
+std::unordered_map<std::string, std::vector<Found>> Contents::by_name() const {
+  std::unordered_map<std::string, std::vector<Found>> found;
   for (std::size_t space = 0; space < spaces.size(); ++space) {
     for (std::size_t param = 0; param < spaces[space].params.size(); ++param) {
-      found.emplace(spaces[space].params[param].name, Found{space, param});
+      found[spaces[space].params[param].name].push_back({space, param});
     }
+  }
+  for (auto& [name, parts] : found) {
+    std::ranges::stable_sort(parts, {}, [this](Found const& at) { return spaces[at.space].params[at.param].index(); });
   }
   return found;
 }
@@ -108,9 +126,9 @@ std::int64_t Contents::state_bytes(int place) const noexcept {
 }
 
 int Contents::stages() const noexcept {
-  // A stage whose units have no parameters has files, and no group.
+  // Ranks that have no parameters have files, and no group.
   auto const count = static_cast<int>(groups.size());
-  return count == 0 || groups.front().places == 0 ? 1 : std::max(count, places / groups.front().places);
+  return count == 0 ? 1 : std::max({1, count / tensor_ranks, places / groups.front().places / tensor_ranks});
 }
 
 void place_states(Contents& contents) {
@@ -161,7 +179,8 @@ Extents extents_at(Contents const& contents, int place, std::int64_t begin, std:
         auto const param_first = std::max(first, param.at);
         auto const param_last = std::min(last, param.at + param.count);
         if (param_first < param_last && static_cast<std::size_t>(extents.count++) < most) {
-          extents.listed.push_back({state.name, param.name, param_first - param.at, param_last - param.at});
+          extents.listed.push_back({state.name, param.name, param_first - param.at, param_last - param.at,
+                                    param.cut ? param.cut->part : TensorPart{}});
         }
       }
     }

@@ -10,6 +10,7 @@
 #include <tuple>
 #include <utility>
 
+#include "checkpoint/crossing.hpp"
 #include "checkpoint/hashes.hpp"
 #include "checkpoint/read_ahead.hpp"
 #include "checkpoint/saved_hashes.hpp"
@@ -243,20 +244,32 @@ void Reader::read(std::span<Piece const> pieces, TakeBytes const& take) {
   });
 }
 
-void Reader::read(Space const& space, SavedState const& state, std::int64_t first, std::span<std::byte> to) {
-  auto const pieces = pieces_of(space, state, first, std::ssize(to) / bytes_of(state.dtype));
-  std::vector<std::byte*> begins;
-  auto* begin = to.data();
-  for (auto const& piece : pieces) {
-    begins.push_back(begin);
-    begin += piece.bytes;
+void Reader::read(std::vector<Found> const& parts, std::size_t state, std::int64_t first, std::span<std::byte> to) {
+  auto const& contents = record_.contents;
+  auto const of = [&](Found const& at) -> SavedState const& { return contents.spaces[at.space].states[state]; };
+  auto const& param = contents.spaces[parts.front().space].params[parts.front().param];
+  auto const size = bytes_of(of(parts.front()).dtype);
+  auto const found =
+      crossings(contents, parts, model::CutPart::all_of(param.whole_count()), first, std::ssize(to) / size);
+  std::vector<Piece> pieces;
+  std::vector<std::pair<Crossing const*, std::int64_t>> from;  // and the element that a piece begins with
+  for (auto const& crossing : found) {
+    for (auto const& each : pieces_of(contents, crossing, of(crossing.at))) {
+      pieces.push_back(each.piece);
+      from.emplace_back(&crossing, each.first);
+    }
   }
   read(pieces, [&](std::size_t index, std::int64_t offset, std::span<std::byte const> bytes) {
-    std::ranges::copy(bytes, begins[index] + offset);
+    auto const begin = from[index].second + offset / size;
+    from[index].first->each_run(
+        begin, std::ssize(bytes) / size, [&](std::int64_t in_saved, std::int64_t in_whole, std::int64_t count) {
+          std::copy_n(bytes.data() + (in_saved - begin) * size, count * size, to.data() + (in_whole - first) * size);
+        });
   });
 }
 
-void Reader::add_damage_of_data(int place, Checked const& file, std::vector<Damage>& all) {
+void Reader::add_damage_of_data(int place, Checked const& file, std::vector<Damage>& all,
+                                std::function<void(std::int64_t bytes)> const& on_read) {
   auto const add = [&](std::int64_t begin, std::int64_t end, std::string why) {
     bool const goes_on = !all.empty() && all.back().end == file.data_begin + begin && all.back().why == why;
     if (!goes_on) {
@@ -277,6 +290,9 @@ void Reader::add_damage_of_data(int place, Checked const& file, std::vector<Dama
     } catch (Unreadable const& error) {
       add(begin, end, error.what());
     }
+    if (on_read) {
+      on_read(end - begin);
+    }
   }
   for (auto& each : all) {
     if (each.end > file.data_begin) {
@@ -286,7 +302,7 @@ void Reader::add_damage_of_data(int place, Checked const& file, std::vector<Dama
   }
 }
 
-std::vector<Damage> Reader::damage(int place, bool with_data) {
+std::vector<Damage> Reader::damage(int place, bool with_data, std::function<void(std::int64_t bytes)> const& on_read) {
   std::vector<Damage> all;
   open_place_ = -1;  // what reads past the cache reads no header
   saved_hashes_->forget();
@@ -296,7 +312,7 @@ std::vector<Damage> Reader::damage(int place, bool with_data) {
       all.push_back({file.wrong, 0, file.data_begin, {}});
     }
     if (with_data) {
-      add_damage_of_data(place, file, all);
+      add_damage_of_data(place, file, all, on_read);
     }
   } catch (Unreadable const& error) {
     all.push_back({error.what(), 0, 0, {}});
@@ -308,9 +324,10 @@ std::string Reader::what_is_at(int place, std::int64_t begin, std::int64_t end) 
   constexpr std::size_t most = 4;
   auto const extents = extents_at(record_.contents, place, begin, end, most);
   std::string text;
-  for (auto const& [state, param, first, last] : extents.listed) {
-    text += fmt::format("{}{} of {} elements [{}, {})", text.empty() ? "" : ", ", escaped(state),
-                        config::in_quotes(param), first, last);
+  for (auto const& [state, param, first, last, part] : extents.listed) {
+    auto const of_part = part.of == 1 ? std::string{} : fmt::format(" of part {} of {}", part.index, part.of);
+    text += fmt::format("{}{} of {} elements [{}, {}){}", text.empty() ? "" : ", ", escaped(state),
+                        config::in_quotes(param), first, last, of_part);
   }
   auto const more = extents.count - std::ssize(extents.listed);
   return extents.count == 0 ? "padding" : more > 0 ? fmt::format("{} and {} more", text, more) : text;

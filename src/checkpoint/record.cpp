@@ -34,6 +34,14 @@ Json json_of(optim::LossScaleState const& state) {
           {"exhausted", state.exhausted}};
 }
 
+Json json_of(SavedCut const& saved) {
+  return {{"dim", saved.cut.dim},
+          {"sections", saved.cut.sections},
+          {"multiple", saved.cut.multiple},
+          {"index", saved.part.index},
+          {"of", saved.part.of}};
+}
+
 Json json_of(Space const& space) {
   Json json{{"unit", space.unit},
             {"trainable", space.trainable},
@@ -49,6 +57,9 @@ Json json_of(Space const& space) {
     json["params"].push_back({{"name", param.name}, {"shape", param.shape}, {"at", param.at}});
     if (!param.ties.empty()) {
       json["params"].back()["ties"] = param.ties;
+    }
+    if (param.cut) {
+      json["params"].back()["cut"] = json_of(*param.cut);
     }
   }
   return json;
@@ -68,7 +79,8 @@ std::string text_of_spaces(std::vector<Space> const& spaces) { return Json{{"spa
 
 std::string to_text(Record const& record, std::int64_t largest) {
   auto const& position = record.position;
-  Json json{{"format", format_version},
+  bool const has_cuts = record.contents.tensor_ranks > 1;
+  Json json{{"format", has_cuts ? format_version : format_without_cuts},
             {"save_id", record.save_id},
             {"step", position.step},
             {"applied", position.applied},
@@ -95,6 +107,9 @@ std::string to_text(Record const& record, std::int64_t largest) {
   json["stage_file"] = record.stage_file;
   json["program_state"] = hexadecimal(record.program_state);
   json["places"] = record.contents.places;
+  if (has_cuts) {
+    json["tensor_ranks"] = record.contents.tensor_ranks;
+  }
   json["spaces"] = json_of(record.contents.spaces);
   auto text = json.dump();
   text.pop_back();  // the brace, which the hash's line has

@@ -10,9 +10,10 @@
 
 namespace zeroth::checkpoint {
 
-/// Another one for every change that a reader of before would misread. In 1, which is read, all files had slices of all
-/// spaces.
-inline constexpr std::int64_t format_version = 2;
+/// Another one for every change that a reader of before would misread. In 1 all files had slices of all spaces, in 2
+/// each parameter was in one. Both are read, and 2 is written where no tensor ranks have cut any.
+inline constexpr std::int64_t format_version = 3;
+inline constexpr std::int64_t format_without_cuts = 2;
 /// What follows `text`, all that comes before it, to the end of the file.
 [[nodiscard]] std::string hash_line(std::string_view text);
 

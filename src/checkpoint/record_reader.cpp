@@ -6,7 +6,6 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
-#include <set>
 #include <utility>
 
 #include "checkpoint/record_format.hpp"
@@ -15,6 +14,7 @@
 #include "zeroth/config/document.hpp"
 #include "zeroth/core/error.hpp"
 #include "zeroth/core/input_file.hpp"
+#include "zeroth/model/cut.hpp"
 #include "zeroth/model/description.hpp"
 
 namespace zeroth::checkpoint {
@@ -132,6 +132,47 @@ optim::LossScaleState loss_scale_of(Fields const& fields) {
   return state;
 }
 
+/// Of a parameter of `shape`: a cut that can be made, whose part has no more elements than a model may have.
+SavedCut cut_of(Fields const& fields, std::vector<std::int64_t> const& shape) {
+  SavedCut saved;
+  saved.part.of = static_cast<int>(fields.whole("of", 2, most_places));
+  saved.part.index = static_cast<int>(fields.whole("index", 0, saved.part.of - 1));
+  saved.cut.dim = static_cast<int>(fields.whole("dim", 0, std::ssize(shape) - 1));
+  saved.cut.multiple = fields.whole("multiple", 0, model::largest_multiple);
+  auto const extent = shape[static_cast<std::size_t>(saved.cut.dim)];
+  auto& sections = saved.cut.sections;
+  auto left = extent;
+  fields.each("sections", [&](Node const& node, std::string const& path) {
+    auto const allowed = fmt::format("a whole number from 1 to {}, what is left of dimension {}", left, saved.cut.dim);
+    auto const& number = expect<config::Number>(node, path, allowed);
+    if (!number.integer || *number.integer < 1 || *number.integer > left) {
+      throw Wrong{fmt::format("{} is {}; allowed: {}", path, show(node), allowed)};
+    }
+    sections.push_back(*number.integer);
+    left -= sections.back();
+  });
+  bool const is_divided =
+      saved.cut.multiple > 0 ||
+      (sections.empty() ? extent % saved.part.of == 0
+                        : std::ranges::all_of(sections, [&](auto each) { return each % saved.part.of == 0; }));
+  if ((!sections.empty() && left > 0) || !is_divided) {
+    throw Wrong{fmt::format("{}: {} parts do not divide its sections, or these are not dimension {} of {} elements",
+                            fields.path("sections"), saved.part.of, saved.cut.dim, extent)};
+  }
+  return saved;
+}
+
+/// Elements of a part, which padding may make more than the whole has.
+std::int64_t count_of_part(SavedParam const& param, Fields const& fields) {
+  auto const dim = static_cast<std::size_t>(param.cut->cut.dim);
+  auto const others = param.whole_count() / param.shape[dim];
+  auto const extent = param.part().shape()[dim];
+  if (extent > model::largest_count / others) {
+    throw Wrong{fmt::format("{} makes the part larger than 2^54 elements", fields.path("cut.multiple"))};
+  }
+  return extent * others;
+}
+
 SavedParam param_of(Fields const& fields) {
   SavedParam param;
   param.name = fields.text("name");
@@ -153,6 +194,10 @@ SavedParam param_of(Fields const& fields) {
     fields.each("ties", [&](Node const& node, std::string const& path) {
       param.ties.push_back(expect<std::string>(node, path, "a string"));
     });
+  }
+  if (auto const* const cut = fields.find("cut")) {
+    param.cut = cut_of({*cut, fields.path("cut")}, param.shape);
+    param.count = count_of_part(param, fields);
   }
   return param;
 }
@@ -230,20 +275,55 @@ void check_groups(Contents const& contents) {
   }
 }
 
+/// Do two spaces have parts of one parameter?
+bool are_alike(Space const& space, SavedParam const& param, Space const& other_space, SavedParam const& other) {
+  auto const is_same = [](SavedState const& a, SavedState const& b) { return a.name == b.name && a.dtype == b.dtype; };
+  return param.shape == other.shape && param.cut.has_value() == other.cut.has_value() &&
+         (!param.cut || (param.cut->cut == other.cut->cut && param.cut->part.of == other.cut->part.of)) &&
+         space.trainable == other_space.trainable && std::ranges::equal(space.states, other_space.states, is_same);
+}
+
+/// Each parameter is there once, or is cut for all tensor ranks, and each of its parts is there once.
+void check_parts(Contents const& contents) {
+  for (auto const& each : contents.by_name()) {
+    auto const refuse = [&](std::string_view why) {
+      throw Wrong{fmt::format("parameter {} {}", config::in_quotes(each.first), why)};
+    };
+    auto const& parts = each.second;
+    auto const& first_space = contents.spaces[parts.front().space];
+    auto const& first = first_space.params[parts.front().param];
+    auto const expected = static_cast<std::size_t>(first.cut ? contents.tensor_ranks : 1);
+    for (std::size_t at = 0; at < parts.size(); ++at) {
+      auto const& space = contents.spaces[parts[at].space];
+      auto const& param = space.params[parts[at].param];
+      if (param.cut && param.cut->part.of != contents.tensor_ranks) {
+        refuse(fmt::format("is cut in {} parts, and there were {} tensor ranks", param.cut->part.of,
+                           contents.tensor_ranks));
+      }
+      if (auto const index = static_cast<std::size_t>(param.index()); index != at) {
+        refuse(index < at ? "is there twice" : fmt::format("has no part {}", at));
+      }
+      if (!are_alike(first_space, first, space, param)) {
+        refuse(fmt::format("has parts 0 and {} of different shapes, cuts or states", at));
+      }
+    }
+    if (parts.size() < expected) {
+      refuse(fmt::format("has no part {}", parts.size()));
+    }
+  }
+}
+
 Contents contents_of(Fields const& fields, std::int64_t format) {
   Contents contents;
   contents.places = static_cast<int>(fields.whole("places", 1, most_places));
+  contents.tensor_ranks =
+      format > format_without_cuts ? static_cast<int>(fields.whole("tensor_ranks", 1, contents.places)) : 1;
   contents.spaces = spaces_of(fields, contents.places, format);
-  std::set<std::string_view> names;
+  check_parts(contents);
   std::vector<std::int64_t> bases;
   for (auto const& space : contents.spaces) {
     for (auto const& state : space.states) {
       bases.push_back(state.base);
-    }
-    for (auto const& param : space.params) {
-      if (!names.insert(param.name).second) {
-        throw Wrong{fmt::format("parameter {} is there twice", config::in_quotes(param.name))};
-      }
     }
   }
   place_states(contents);
@@ -254,6 +334,10 @@ Contents contents_of(Fields const& fields, std::int64_t format) {
       if (*base++ != state.base) {
         throw Wrong{fmt::format("state {} of unit {} begins at byte {}, and those before it end at {}",
                                 config::in_quotes(state.name), config::in_quotes(space.unit), *(base - 1), state.base)};
+      }
+      if (state.base % bytes_of(state.dtype) != 0) {
+        throw Wrong{fmt::format("state {} of unit {} begins at byte {}, within an element",
+                                config::in_quotes(state.name), config::in_quotes(space.unit), state.base)};
       }
     }
   }

@@ -367,7 +367,6 @@ void AnyEngine::load_weights(std::filesystem::path const& file,
 Saving AnyEngine::save(std::filesystem::path const& folder, SaveOptions const& options) {
   auto& engine = *state_;
   Entry const entry{engine.session.doorway, "save()"};
-  engine::expect_one_tensor_rank(engine.settings().tensor_ranks, "save()");
   engine.session.protocol->check_between_steps("save()");
   check_save(folder, options);
   engine.session.book->history().add(Verb::save, Fnv1a32{}.characters(folder.string()).value());
@@ -388,7 +387,6 @@ Saving AnyEngine::save(std::filesystem::path const& folder, SaveOptions const& o
 void AnyEngine::claim(std::filesystem::path const& folder) {
   auto& engine = *state_;
   Entry const entry{engine.session.doorway, "claim()"};
-  engine::expect_one_tensor_rank(engine.settings().tensor_ranks, "claim()");
   engine.session.protocol->check_between_steps("claim()");
   ZEROTH_EXPECTS(!folder.empty(), "claim() of a folder without a name");
   engine::claim(engine, folder);
@@ -418,7 +416,6 @@ void check_restore(engine::Session const& session, char const* call) {
 Restored AnyEngine::restore(std::filesystem::path const& path, RestoreOptions const& options) {
   auto& engine = *state_;
   Entry const entry{engine.session.doorway, "restore()"};
-  engine::expect_one_tensor_rank(engine.settings().tensor_ranks, "restore()");
   check_restore(engine.session, "restore()");
   return engine::restore(engine, path, options);
 }
@@ -426,7 +423,6 @@ Restored AnyEngine::restore(std::filesystem::path const& path, RestoreOptions co
 std::optional<Restored> AnyEngine::restore_latest(std::filesystem::path const& folder, RestoreOptions const& options) {
   auto& engine = *state_;
   Entry const entry{engine.session.doorway, "restore_latest()"};
-  engine::expect_one_tensor_rank(engine.settings().tensor_ranks, "restore_latest()");
   check_restore(engine.session, "restore_latest()");
   return engine::restore_latest(engine, folder, options);
 }

@@ -35,6 +35,12 @@ checkpoint::Origin origin() {
           .process = ::getpid()};
 }
 
+/// The file of the first rank that shares states with this one. Files are ordered by stage, in it by the part of
+/// parameters, and in that by place.
+int first_place(Runtime const& runtime) {
+  return (runtime.share.stage() * runtime.part.of + runtime.part.index) * runtime.exchange().world();
+}
+
 }  // namespace
 
 struct Checkpoints::Save {
@@ -48,19 +54,19 @@ struct Checkpoints::Save {
 
 Checkpoints::Checkpoints(detail::EngineState& engine)
     : engine_{engine},
-      arrangement_{checkpoint::arrange(*engine.sharded.manager,
-                                       engine.runtime.share.stage() * engine.runtime.exchange().world(),
-                                       engine.runtime.whole().world())},
+      place_{first_place(engine.runtime) + engine.runtime.exchange().rank()},
+      arrangement_{
+          checkpoint::arrange(*engine.sharded.manager, first_place(engine.runtime), engine.runtime.whole().world())},
       saver_{*engine.runtime.device, engine.settings().checkpoint.buffer_bytes,
              engine.sharded.manager->memory.offloaded()} {
   if (engine.runtime.stages) {
-    of_stages_ = gather_contents(arrangement_.contents, engine.runtime.exchange(), engine.runtime.whole());
+    of_all_ = gather_contents(arrangement_.contents, engine.runtime.exchange(), engine.runtime.whole());
   }
 }
 
 Checkpoints::~Checkpoints() {
   engine_.sharded.manager->optimizer.set_before_update({});
-  if (save_ && engine_.runtime.whole().rank() == 0) {
+  if (save_ && place_ == 0) {
     logger().warn("{}the save of step {} into {} was not finished: Saving::wait() or finish() would have waited for it",
                   rank_prefix(), save_->record.position.step, save_->folder.string());
   }
@@ -77,8 +83,7 @@ std::int64_t Checkpoints::save(std::filesystem::path const& folder, SaveOptions 
   save->partial = checkpoint::partial_folder(folder, record.position.step, record.save_id);
   save->retention = {options.keep.value_or(settings.checkpoint.keep), options.keep_every};
   save->parity = engine_.sharded.manager->optimizer.last_decision();
-  auto const place = engine_.runtime.whole().rank();
-  if (place == 0) {
+  if (place_ == 0) {
     record.order = options.order;
     record.model_seed = engine_.sharded.model->seed;
     record.rounding_seed = settings.update.rounding_seed;
@@ -86,14 +91,13 @@ std::int64_t Checkpoints::save(std::filesystem::path const& folder, SaveOptions 
     record.stage_file = engine_.session.stage_file;
     record.program_state.assign(options.program_state.begin(), options.program_state.end());
   }
-  auto header = checkpoint::file_header(arrangement_.contents, place, record.save_id);
-  auto const prepare = [this, place, folder, partial = save->partial, id = record.save_id,
-                        header_bytes = std::ssize(header)] {
+  auto header = checkpoint::file_header(arrangement_.contents, place_, record.save_id);
+  auto const prepare = [this, folder, partial = save->partial, id = record.save_id, header_bytes = std::ssize(header)] {
     if (header_bytes > largest_text) {  // here, where a failure is told to all ranks
       throw SystemError{fmt::format("checkpoint {}: the header of {} would have {} bytes; allowed are up to {}",
-                                    partial.string(), checkpoint::file_name(place), header_bytes, largest_text)};
+                                    partial.string(), checkpoint::file_name(place_), header_bytes, largest_text)};
     }
-    if (place == 0) {
+    if (place_ == 0) {
       engine_.session.claim(folder);
       engine_.session.claimed->clear(id);
     }
@@ -104,9 +108,9 @@ std::int64_t Checkpoints::save(std::filesystem::path const& folder, SaveOptions 
   for (auto* const disk : engine_.sharded.manager->memory.offloaded()) {
     on_disks.push_back(&disk->written());
   }
-  saver_.write({.path = save_->partial / checkpoint::file_name(place),
+  saver_.write({.path = save_->partial / checkpoint::file_name(place_),
                 .header = std::move(header),
-                .place = place,
+                .place = place_,
                 .contents = &arrangement_.contents,
                 .sources = arrangement_.sources,
                 .direct = settings.checkpoint.direct_io ? Direct::on : Direct::off,
@@ -186,9 +190,9 @@ void Checkpoints::see(std::int64_t step, optim::StepSums const& total) {
 /// All have written their files.
 void Checkpoints::commit() {
   save_->committing = true;
-  if (engine_.runtime.whole().rank() == 0) {
+  if (place_ == 0) {
     saver_.commit([this, &save = *save_] {
-      save.record.contents = of_stages_ ? *of_stages_ : arrangement_.contents;
+      save.record.contents = of_all_ ? *of_all_ : arrangement_.contents;
       save.record.origin = origin();
       checkpoint::commit(save.folder, save.partial, save.record, save.retention, known_);
       engine_.runtime.job->note_progress(save.record.position.step);
@@ -245,8 +249,8 @@ void Checkpoints::end(std::vector<Finding> const& findings) {
     failure_ = std::current_exception();
     failed_number_ = number_;
     told_ = false;
-    if (auto const place = engine_.runtime.whole().rank(); place > 0) {
-      checkpoint::discard(save->partial, place);
+    if (place_ > 0) {
+      checkpoint::discard(save->partial, place_);
     } else {
       checkpoint::discard(save->partial);
       logger().warn("{}; training goes on", error.what());

@@ -60,13 +60,14 @@ class Checkpoints {
   void end(std::vector<Finding> const& findings);
 
   detail::EngineState& engine_;
-  checkpoint::Arrangement arrangement_;            // of this stage
-  std::optional<checkpoint::Contents> of_stages_;  // on rank 0 of a pipeline: of all
-  std::unique_ptr<Save> save_;                     // under way
-  std::int64_t number_ = 0;                        // of the last one
-  std::exception_ptr failure_;                     // of a save that is over
-  std::int64_t failed_number_ = 0;                 // which one
-  bool told_ = true;                               // somebody was
+  int const place_;                             // this rank's file; rank 0 has that of place 0
+  checkpoint::Arrangement arrangement_;         // of those that share states with this rank
+  std::optional<checkpoint::Contents> of_all_;  // on rank 0 of a mesh
+  std::unique_ptr<Save> save_;                  // under way
+  std::int64_t number_ = 0;                     // of the last one
+  std::exception_ptr failure_;                  // of a save that is over
+  std::int64_t failed_number_ = 0;              // which one
+  bool told_ = true;                            // somebody was
   double waited_ms_ = 0;
   checkpoint::KnownFiles known_;  // the saver's thread's
   checkpoint::Saver saver_;       // ends first: its thread uses all of the rest

@@ -63,9 +63,10 @@ int data_ranks(Config const& config, int world) {
         allowed.push_back(count);
       }
     }
-    auto const asked = tensor == 1 ? fmt::format("zeroth.mesh.pipeline is {}", stages)
-                                   : fmt::format("zeroth.mesh.pipeline {} times zeroth.mesh.tensor {} is {}", stages,
-                                                 tensor, of_model);
+    auto const asked = tensor == 1   ? fmt::format("zeroth.mesh.pipeline is {}", stages)
+                       : stages == 1 ? fmt::format("zeroth.mesh.tensor is {}", tensor)
+                                     : fmt::format("zeroth.mesh.pipeline {} times zeroth.mesh.tensor {} is {}", stages,
+                                                   tensor, of_model);
     throw ConfigError{fmt::format("{}: {}, which does not divide {} ranks; allowed: {}", config.source(), asked, world,
                                   fmt::join(allowed, ", "))};
   }
@@ -85,12 +86,6 @@ void expect_tensor_part(Model const& model, Config const& config, Mesh const* me
                  fmt::format("the model was made for tensor rank {} of {}, and the engine is on tensor rank {} of {}: "
                              "give Model what Mesh::tensor_part() says",
                              of_model.index, of_model.of, part.index, part.of));
-}
-
-void expect_one_tensor_rank(int tensor_ranks, char const* call) {
-  if (tensor_ranks > 1) {
-    throw ConfigError{fmt::format("{} with zeroth.mesh.tensor {}: allowed there is 1", call, tensor_ranks)};
-  }
 }
 
 std::string refused_mesh(Settings const& settings, comm::Transport transport, DeviceKind device) {

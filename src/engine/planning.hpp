@@ -37,8 +37,6 @@ struct Blueprint {
 /// Throws ContractError unless `model` is made for the tensor rank that `mesh` says, and ConfigError where the file
 /// asks for tensor ranks and there is no mesh: it is null.
 void expect_tensor_part(Model const& model, Config const& config, Mesh const* mesh);
-/// What only engines of one tensor rank do. Throws ConfigError, which names `call`, where the file asks for more.
-void expect_one_tensor_rank(int tensor_ranks, char const* call);
 /// Why there is no mesh on such devices. Empty: there is, or the file asks for none.
 [[nodiscard]] std::string refused_mesh(Settings const& settings, comm::Transport transport, DeviceKind device);
 

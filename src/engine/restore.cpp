@@ -44,7 +44,7 @@ struct Opened {
 void read(Opened& opened, checkpoint::TakeBytes const& take) {
   std::vector<checkpoint::Piece> pieces;
   for (auto const& arrival : opened.arrivals) {
-    pieces.push_back(arrival.piece);
+    pieces.push_back(arrival.from.piece);
   }
   opened.reader->read(pieces, take);
 }
@@ -66,7 +66,7 @@ Opened open(EngineState const& engine, std::filesystem::path const& path, Restor
   }
   opened.arrivals = arrivals(reader.record(), *engine.sharded.manager);
   for (auto const& arrival : opened.arrivals) {
-    reader.check_file(arrival.piece.place);
+    reader.check_file(arrival.from.piece.place);
   }
   if (options.start_over_if_all_damaged) {  // which the engine can only as long as nothing was changed
     read(opened, [](std::size_t, std::int64_t, std::span<std::byte const>) {});
@@ -88,29 +88,31 @@ void expect_same(checkpoint::Record const& record, Exchange const& exchange) {
   }
 }
 
-void read_states(device::Device& device, Opened& opened) {
-  auto& compute = device.compute();
+/// Elements of a file into memory of this rank's slice. Does not wait.
+void put_elements(device::Device& device, Arrival const& arrival, std::byte* to, std::byte const* from,
+                  std::int64_t count) {
   auto& kernels = device.kernels();
-  auto const take = [&](Arrival const& arrival, std::byte* to, std::byte const* from, std::int64_t count) {
-    if (arrival.saved == arrival.held) {
-      kernels.copy(compute, to, from, count * bytes_of(arrival.saved));
-    } else {
-      kernels.convert(compute, to, arrival.held, from, arrival.saved, count);
-    }
-    compute.synchronize();  // the bytes are gone behind this call
-  };
+  if (auto const held = arrival.slice.dtype; arrival.saved == held) {
+    kernels.copy(device.compute(), to, from, count * bytes_of(held));
+  } else {
+    kernels.convert(device.compute(), to, held, from, arrival.saved, count);
+  }
+}
+
+void read_states(device::Device& device, Opened& opened) {
   read(opened, [&](std::size_t index, std::int64_t offset, std::span<std::byte const> bytes) {
     auto const& arrival = opened.arrivals[index];
-    auto const first = offset / bytes_of(arrival.saved);
-    auto const count = std::ssize(bytes) / bytes_of(arrival.saved);
-    if (arrival.to != nullptr) {
-      return take(arrival, arrival.to + first * bytes_of(arrival.held), bytes.data(), count);
-    }
-    auto const begin = arrival.on_disk.first + first;
-    arrival.on_disk.disk->edit(arrival.on_disk.flat, arrival.on_disk.state, {begin, begin + count},
-                               [&](std::byte* to, std::int64_t done, std::int64_t some) {
-                                 take(arrival, to, bytes.data() + done * bytes_of(arrival.saved), some);
-                               });
+    auto const size = bytes_of(arrival.saved);
+    auto const begin = arrival.from.first + offset / size;
+    auto const take = [&](std::int64_t in_saved, std::int64_t in_held, std::int64_t count) {
+      auto const first = arrival.before + in_held;
+      auto const* const from = bytes.data() + (in_saved - begin) * size;
+      arrival.slice.edit({first, first + count}, [&](std::byte* to, std::int64_t done, std::int64_t some) {
+        put_elements(device, arrival, to, from + done * size, some);
+      });
+    };
+    arrival.crossing->each_run(begin, std::ssize(bytes) / size, take);
+    device.compute().synchronize();  // the bytes are gone behind this call
   });
 }
 

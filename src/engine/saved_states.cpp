@@ -15,11 +15,12 @@
 namespace zeroth::engine {
 namespace {
 
+using checkpoint::Crossing;
 using checkpoint::Found;
 using checkpoint::Record;
 using checkpoint::Space;
 using shard::OwnSlice;
-using Places = std::unordered_map<std::string, Found>;
+using Places = std::unordered_map<std::string, std::vector<Found>>;
 
 std::string_view kind_of(bool trainable) noexcept { return trainable ? "trainable" : "frozen"; }
 
@@ -32,8 +33,9 @@ void check_params(Record const& record, Share const& whole, Places const& found,
       wrong.push_back(fmt::format("parameter \"{}\" is not in it", param.name));
       continue;
     }
-    auto const& space = record.contents.spaces[at->second.space];
-    auto const& saved = space.params[at->second.param];
+    auto const& first = at->second.front();
+    auto const& space = record.contents.spaces[first.space];
+    auto const& saved = space.params[first.param];
     if (saved.shape != param.shape) {
       wrong.push_back(fmt::format("parameter \"{}\" has shape [{}] in it, and the model's is [{}]", param.name,
                                   fmt::join(saved.shape, ", "), fmt::join(param.shape, ", ")));
@@ -116,22 +118,9 @@ void each_part(shard::ShardManager const& manager, F const& take) {
   }
 }
 
-/// Elements of a slice, which `pieces(first, count)` of files are for.
-template <class F>
-void add_arrivals(std::vector<Arrival>& all, OwnSlice const& slice, Dtype saved, shard::Range elements,
-                  F const& pieces) {
-  auto const split = std::clamp(slice.in_memory_count, elements.begin, elements.end);
-  auto first = elements.begin;
-  for (auto const& piece : pieces(first, split - first)) {
-    all.push_back({piece, slice.data + first * bytes_of(slice.dtype), {}, saved, slice.dtype});
-    first += piece.bytes / bytes_of(saved);
-  }
-  for (auto const& piece : pieces(split, elements.end - split)) {
-    auto on_disk = slice.rest;
-    on_disk.first += first - slice.in_memory_count;
-    all.push_back({piece, nullptr, on_disk, saved, slice.dtype});
-    first += piece.bytes / bytes_of(saved);
-  }
+/// What this rank has of a parameter, as parts of the whole are told.
+model::CutPart held_part(model::ParamDescription const& param) {
+  return param.part ? *param.part : model::CutPart::all_of(param.count);
 }
 
 }  // namespace
@@ -149,7 +138,7 @@ std::vector<std::string> misfits(Record const& record, Share const& whole, shard
   std::set<std::string> of_states;
   each_part(manager, [&](shard::Part const& part, std::vector<OwnSlice> const& slices) {
     for (auto const& placed : part.params) {
-      auto const& space = record.contents.spaces[found.at(model.params[placed.param].name).space];
+      auto const& space = record.contents.spaces[found.at(model.params[placed.param].name).front().space];
       check_states(record, space, slices, options.convert, of_states);
     }
   });
@@ -162,24 +151,27 @@ std::vector<std::string> misfits(Record const& record, Share const& whole, shard
 
 std::vector<Arrival> arrivals(Record const& record, shard::ShardManager const& manager) {
   std::vector<Arrival> all;
-  auto const found = record.contents.by_name();
+  auto const& contents = record.contents;
+  auto const found = contents.by_name();
   auto const& memory = manager.memory;
   each_part(manager, [&](shard::Part const& part, std::vector<OwnSlice> const& slices) {
     auto const own = part.slice(memory.place());
     for (auto const& placed : part.params) {
-      auto const first = std::max(placed.offset, own.begin);
-      auto const last = std::min(placed.offset + placed.count, own.end);
+      auto const first = std::max(placed.offset, own.begin) - placed.offset;
+      auto const last = std::min(placed.offset + placed.count, own.end) - placed.offset;
       if (first >= last) {
         continue;
       }
-      auto const& at = found.at(memory.model().params[placed.param].name);
-      auto const& space = record.contents.spaces[at.space];
-      for (auto const& slice : slices) {
-        auto const& state = *std::ranges::find(space.states, slice.name, &checkpoint::SavedState::name);
-        add_arrivals(
-            all, slice, state.dtype, {first - own.begin, last - own.begin}, [&](std::int64_t from, std::int64_t count) {
-              return pieces_of(space, state, space.params[at.param].at + own.begin + from - placed.offset, count);
-            });
+      auto const& param = memory.model().params[placed.param];
+      for (auto& each : crossings(contents, found.at(param.name), held_part(param), first, last - first)) {
+        auto const crossing = std::make_shared<Crossing const>(std::move(each));
+        auto const& states = contents.spaces[crossing->at.space].states;
+        for (auto const& slice : slices) {
+          auto const& state = *std::ranges::find(states, slice.name, &checkpoint::SavedState::name);
+          for (auto const& piece : pieces_of(contents, *crossing, state)) {
+            all.push_back({piece, state.dtype, crossing, slice, placed.offset - own.begin});
+          }
+        }
       }
     }
   });

@@ -38,10 +38,10 @@ void pass_text(comm::Operation operation, std::span<char> text, int peer, Exchan
 
 }  // namespace
 
-std::optional<checkpoint::Contents> gather_contents(checkpoint::Contents const& own, Exchange const& of_stage,
+std::optional<checkpoint::Contents> gather_contents(checkpoint::Contents const& own, Exchange const& sharing,
                                                     Exchange const& whole) {
   bool const is_first = whole.rank() == 0;
-  bool const says = of_stage.rank() == 0 && !is_first;
+  bool const says = sharing.rank() == 0 && !is_first;
   auto text = says ? checkpoint::text_of_spaces(own.spaces) : std::string{};
   auto const length = static_cast<std::int64_t>(text.size());
   auto const lengths = gather(std::span{&length, 1}, of_save, whole);

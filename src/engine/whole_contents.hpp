@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What all stages of a pipeline have in a checkpoint, where its record is written.
+/// What all ranks of a mesh have in a checkpoint, where its record is written.
 #pragma once
 #include <optional>
 
@@ -8,9 +8,9 @@
 
 namespace zeroth::engine {
 
-/// Collective, waits: on the first of all ranks what every stage says of its files, in the order of stages. `own` is
-/// said by the first rank of a stage. Nothing on the other ranks.
+/// Collective, waits: on the first of all ranks what those say of their files that share states, in the order of stages
+/// and in it of tensor ranks. `own` is said by the first rank of `sharing`. Nothing on the other ranks.
 [[nodiscard]] std::optional<checkpoint::Contents> gather_contents(checkpoint::Contents const& own,
-                                                                  Exchange const& of_stage, Exchange const& whole);
+                                                                  Exchange const& sharing, Exchange const& whole);
 
 }  // namespace zeroth::engine

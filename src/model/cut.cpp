@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <functional>
+#include <iterator>
 #include <numeric>
 
 #include "zeroth/core/error.hpp"
@@ -94,16 +96,28 @@ CutPart::CutPart(std::string const& name, std::span<std::int64_t const> whole, C
 CutPart::Run CutPart::run_from(std::int64_t element) const noexcept {
   auto const row = element / (extent_ * inner_);
   auto const in_row = element % (extent_ * inner_);
-  auto section = sections_.begin();
-  while (in_row >= (section->in_part + section->padded) * inner_) {
-    ++section;
-  }
-  auto const at = in_row - section->in_part * inner_;
-  auto const left = section->count * inner_ - at;
+  auto const& section = *std::prev(std::ranges::upper_bound(sections_, in_row / inner_, {}, &Section::in_part));
+  auto const at = in_row - section.in_part * inner_;
+  auto const left = section.count * inner_ - at;
   if (left <= 0) {
-    return {element, -1, section->padded * inner_ - at};
+    return {element, -1, section.padded * inner_ - at};
   }
-  return {element, (row * whole_extent_ + section->in_whole) * inner_ + at, left};
+  return {element, (row * whole_extent_ + section.in_whole) * inner_ + at, left};
+}
+
+CutPart::Run CutPart::run_of_whole(std::int64_t element) const noexcept {
+  auto const row = element / (whole_extent_ * inner_);
+  auto const in_row = element % (whole_extent_ * inner_);
+  auto const next = std::ranges::upper_bound(sections_, in_row / inner_, {}, &Section::in_whole);
+  if (next != sections_.begin()) {
+    auto const& section = *std::prev(next);
+    auto const at = in_row - section.in_whole * inner_;
+    if (auto const left = section.count * inner_ - at; left > 0) {
+      return {(row * extent_ + section.in_part) * inner_ + at, element, left};
+    }
+  }
+  auto const end = next == sections_.end() ? whole_extent_ : next->in_whole;
+  return {-1, element, end * inner_ - in_row};
 }
 
 }  // namespace zeroth::model

@@ -251,13 +251,11 @@ class SimulatedRank {
     auto const& unit = task_.model.description().units[id_at<UnitId>(index)];
     auto const once = static_cast<double>(samples_ * unit.tensor_sums_per_sample);
     if (auto const count = static_cast<std::int64_t>(times * once); verbs_ && count > 0) {
-      auto const dtype = task_.config.compute_dtype();
-      auto* const activations = device_->next_address(count * bytes_of(dtype));
       comm::Collective const sum{.operation = comm::Operation::all_reduce,
-                                 .input = activations,
-                                 .output = activations,
+                                 .input = VirtualDevice::unreal_address(),
+                                 .output = VirtualDevice::unreal_address(),
                                  .count = count,
-                                 .dtype = dtype};
+                                 .dtype = task_.config.compute_dtype()};
       verbs_->submit(device_->compute(), {purpose, unit.name}, {&sum, 1});
     }
   }

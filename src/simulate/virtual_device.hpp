@@ -104,6 +104,8 @@ class VirtualDevice final : public device::Device {
   [[nodiscard]] std::unique_ptr<device::Memory> allocate(device::Category category, std::int64_t bytes) override;
   [[nodiscard]] std::unique_ptr<device::Memory> allocate_host(std::int64_t bytes) override;  ///< Real.
   [[nodiscard]] static bool is_real(void const* address) noexcept;
+  /// Of what a program outside the engine moves.
+  [[nodiscard]] static void* unreal_address() noexcept;
   [[nodiscard]] bool has_host_memory() const noexcept override { return machine_.host_bytes_per_s == 0; }
   /// Takes time only, of the rank's share of its node's disks. Throws ConfigError where the machine has none.
   [[nodiscard]] std::unique_ptr<device::Storage> make_storage(device::StorageOptions const& options) override;
@@ -118,8 +120,6 @@ class VirtualDevice final : public device::Device {
   void set_timeline(Timeline* timeline) noexcept override { timeline_ = timeline; }
   [[nodiscard]] Clock::time_point now() const noexcept override;
   [[nodiscard]] bool holds_values() const noexcept override { return false; }
-  /// Of so many bytes that nobody touches, and that no ledger counts.
-  [[nodiscard]] std::byte* next_address(std::int64_t bytes) noexcept;
   /// How long compute has waited for messages of other stages of a pipeline, and collectives for their ranks, in all.
   struct Bubble {
     double messages_us = 0, collectives_us = 0;
@@ -130,6 +130,8 @@ class VirtualDevice final : public device::Device {
   friend class VirtualStream;
   friend class VirtualEvent;
 
+  /// Of so many bytes that nobody touches.
+  [[nodiscard]] std::byte* next_address(std::int64_t bytes) noexcept;
   /// When `us` of compute are done from `begin_us` on, at the speed that the collectives that run leave.
   [[nodiscard]] double end_of_compute(double begin_us, double us) const noexcept;
 

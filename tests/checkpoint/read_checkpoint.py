@@ -10,6 +10,7 @@ line for each state, "exp_avg/NAME" and FNV-1a of 64 bits of its bytes. Ends wit
 """
 
 import json
+import math
 import re
 import struct
 import sys
@@ -33,8 +34,54 @@ def read_safetensors(path):
     return {n: (e["dtype"], e["shape"], data[slice(*e["data_offsets"])]) for n, e in header.items()}, metadata, data, length
 
 
-def by_names(files):
-    """States put together from slices "STATE/NAME[first:end]"."""
+def places_in_whole(shape, cut):
+    """Of the elements of a part, in its order, which of the whole they are; None: padding."""
+    along = []
+    begin = 0
+    for section in cut["sections"] or [shape[cut["dim"]]]:
+        size = -(-section // cut["of"])
+        if cut["multiple"]:
+            size = -(-size // cut["multiple"]) * cut["multiple"]
+        first = cut["index"] * size
+        along += [begin + i if i < section else None for i in range(first, first + size)]
+        begin += section
+    inner = math.prod(shape[cut["dim"] + 1:])
+    places = []
+    for row in range(math.prod(shape[:cut["dim"]])):
+        for index in along:
+            for i in range(inner):
+                places.append(None if index is None else (row * shape[cut["dim"]] + index) * inner + i)
+    return places
+
+
+def put_together(parts):
+    """The elements of a whole parameter, from (places, elements) of each part."""
+    whole = {}
+    for places, elements in parts:
+        assert len(places) == len(elements)
+        for place, element in zip(places, elements):
+            if place is None:
+                assert not any(element), "padding of a part is not zero"
+            else:
+                assert place not in whole, "two parts have one element"
+                whole[place] = element
+    assert sorted(whole) == list(range(len(whole))), "parts have not all elements"
+    return b"".join(whole[place] for place in range(len(whole)))
+
+
+def all_cuts(record):
+    """"NAME[index/of]" -> (NAME, places in the whole), of every part."""
+    cuts = {}
+    for space in record["spaces"]:
+        for param in space["params"]:
+            if cut := param.get("cut"):
+                part = f"{param['name']}[{cut['index']}/{cut['of']}]"
+                cuts[part] = (param["name"], places_in_whole(param["shape"], cut))
+    return cuts
+
+
+def by_names(files, cuts):
+    """States put together from slices "STATE/NAME[first:end]", where NAME may be that of a part, "NAME[index/of]"."""
     slices = {}
     for tensors, *_ in files:
         for name, (dtype, shape, data) in tensors.items():
@@ -47,30 +94,43 @@ def by_names(files):
             else:
                 assert name == "xxh3_64_of_each_mib", f"{name} is unknown"
     states = {}
+    of_parts = {}
     for name, parts in slices.items():
         parts.sort()
         assert [first for first, *_ in parts] == [0, *(end for _, end, *_ in parts[:-1])], f"{name} has gaps"
-        states[name] = (parts[0][2], b"".join(data for *_, data in parts))
+        dtype, data = parts[0][2], b"".join(data for *_, data in parts)
+        state, part = name.split("/", 1)
+        if part in cuts:
+            size = SIZES[dtype]
+            elements = [data[i:i + size] for i in range(0, len(data), size)]
+            of_parts.setdefault((f"{state}/{cuts[part][0]}", dtype), []).append((cuts[part][1], elements))
+        else:
+            states[name] = (dtype, data)
+    for (name, dtype), parts in of_parts.items():
+        states[name] = (dtype, put_together(parts))
     return states
 
 
 def by_closed_form(record, files):
     """States element by element, by two divisions each."""
-    states = {}
+    found = {}
     for space in record["spaces"]:
         for state in space["states"]:
             size = SIZES[SPELLED[state["dtype"]]]
             for param in space["params"]:
-                count = 1
-                for extent in param["shape"]:
-                    count *= extent
+                if cut := param.get("cut"):
+                    places = places_in_whole(param["shape"], cut)
+                else:
+                    places = range(math.prod(param["shape"]))
+                count = len(places)
                 elements = []
                 for element in range(param["at"], param["at"] + count):
                     place, within = divmod(element, space["slice_count"])
                     begin = state["base"] + within * size
                     elements.append(files[space["first_place"] + place][2][begin:begin + size])
-                states[f"{state['name']}/{param['name']}"] = (SPELLED[state["dtype"]], b"".join(elements))
-    return states
+                name = (f"{state['name']}/{param['name']}", SPELLED[state["dtype"]])
+                found.setdefault(name, []).append((places, elements))
+    return {name: (dtype, put_together(parts)) for (name, dtype), parts in found.items()}
 
 
 def widened(dtype, data):
@@ -96,7 +156,7 @@ def main():
     for place, (_, metadata, _, length) in enumerate(files):
         assert (8 + length) % 4096 == 0, "data begin at no multiple of 4096"
         assert metadata["save_id"] == record["save_id"] and metadata["place"] == str(place)
-    states = by_names(files)
+    states = by_names(files, all_cuts(record))
     assert states == by_closed_form(record, files), "names and closed form tell different states"
     kept = {name.split("/", 1)[1]: value for name, value in states.items() if name.split("/", 1)[0] in ("master", "frozen")}
     assert kept.keys() == weights.keys(), f"parameters {sorted(kept)}, and weights {sorted(weights)}"

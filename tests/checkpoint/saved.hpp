@@ -11,17 +11,18 @@
 
 namespace zeroth::testing {
 
-/// The bytes of every state of every parameter: "exp_avg/first.w".
+/// The bytes of every state of every whole parameter: "exp_avg/first.w".
 inline std::map<std::string, std::vector<std::byte>> states_in(std::filesystem::path const& checkpoint) {
   std::map<std::string, std::vector<std::byte>> states;
   checkpoint::Reader reader{checkpoint};
-  for (auto const& space : reader.record().contents.spaces) {
-    for (auto const& state : space.states) {
-      for (auto const& param : space.params) {
-        auto& bytes = states[state.name + "/" + param.name];
-        bytes.resize(static_cast<std::size_t>(param.count * bytes_of(state.dtype)));
-        reader.read(space, state, param.at, bytes);
-      }
+  auto const& contents = reader.record().contents;
+  for (auto const& [name, parts] : contents.by_name()) {
+    auto const& space = contents.spaces[parts.front().space];
+    auto const count = space.params[parts.front().param].whole_count();
+    for (std::size_t state = 0; state < space.states.size(); ++state) {
+      auto& bytes = states[space.states[state].name + "/" + name];
+      bytes.resize(static_cast<std::size_t>(count * bytes_of(space.states[state].dtype)));
+      reader.read(parts, state, 0, bytes);
     }
   }
   return states;

@@ -275,10 +275,10 @@ TEST_CASE("what restore_latest() passes over is said, and where nothing is left 
   };
   auto const record = read_all(saves.second / "checkpoint.json");
   auto newer = record;
-  newer.replace(newer.find("\"format\":2"), 10, "\"format\":3");
+  newer.replace(newer.find("\"format\":2"), 10, "\"format\":4");
   write_record(saves.second, newer);
   CHECK_THAT(latest(), Contains("ContractError restore() failed and changed nothing") &&
-                           Contains("its format is 3, and this version of Zeroth reads 1 to 2"));
+                           Contains("its format is 4, and this version of Zeroth reads 1 to 3"));
   Log const log;
   CHECK(log.count("is tried") == 0);
   fs::remove(saves.second / "checkpoint.json");
@@ -435,9 +435,11 @@ TEST_CASE("a file that is forged to some TiB of nothing takes no memory for its 
   auto const before = resident_bytes();
   checkpoint::Reader reader{path};
   reader.check_file(0);
-  auto const& space = reader.record().contents.spaces.front();
   std::vector<std::byte> values(400);
-  auto const told = thrown<SystemError>([&] { reader.read(space, space.states.back(), 100, values); });
+  auto const last_state = reader.record().contents.spaces.front().states.size() - 1;
+  auto const told = thrown<SystemError>([&] {
+    reader.read(std::vector{checkpoint::Found{0, 0}}, last_state, 100, values);
+  });
   CHECK_THAT(told, Contains("place_00000.safetensors: is damaged between bytes"));
   CHECK(reader.damage(0, false).empty());
   CHECK((sanitized || peak_resident_bytes() - before < 16 << 20));

@@ -14,6 +14,7 @@
 #include "small_run.hpp"
 #include "support/child.hpp"
 #include "support/sanitized.hpp"
+#include "tensor_runs.hpp"
 
 namespace zeroth::testing {
 namespace {
@@ -119,6 +120,21 @@ TEST_CASE("layouts of pipelines are what docs/checkpoints.md says, too") {
       engine.save_weights(folder / "weights");
     };
     train_chains(config_of(bf16_types, shape), shape, run);
+    check_reading(folder);
+  }
+}
+
+TEST_CASE("layouts of parts that tensor ranks had are what docs/checkpoints.md says, too") {
+  for (auto const& grid : {Grid{1, 1, 2, 0}, Grid{1, 2, 3, 3}, Grid{2, 2, 2, 2}, Grid{1, 1, 4, 1}}) {
+    INFO(grid.text());
+    Folder const folder;
+    DividedOptions options;
+    options.steps = 1;
+    options.after_step = [&](AnyEngine& engine, int) {
+      engine.save(folder.path()).wait();
+      engine.save_weights(folder / "weights");
+    };
+    train_grid(config_of(fp32_types, grid), grid, options);
     check_reading(folder);
   }
 }

@@ -128,10 +128,11 @@ TEST_CASE("damage is told with the parameters of the stage whose file it is") {
   REQUIRE(contents.stages() == 2);
   auto const found = contents.by_name();
   for (auto const* const name : {"layer0.w", "layer5.w"}) {
-    auto const& space = contents.spaces[found.at(name).space];
+    auto const at = found.at(name).front();
+    auto const& space = contents.spaces[at.space];
     CHECK(space.first_place == (name == std::string{"layer0.w"} ? 0 : 2));
     auto const& state = space.states[1];
-    auto const piece = checkpoint::pieces_of(space, state, space.params[found.at(name).param].at + 3, 1).front();
+    auto const piece = checkpoint::pieces_of(space, state, space.params[at.param].at + 3, 1).front();
     CHECK(piece.place / 2 == space.first_place / 2);
     auto const extents = checkpoint::extents_at(contents, piece.place, piece.begin, piece.begin + piece.bytes, 9);
     REQUIRE(extents.listed.size() == 1);

@@ -10,6 +10,7 @@
 #include "pipeline_runs.hpp"
 #include "runs.hpp"
 #include "support/process_transport.hpp"
+#include "tensor_runs.hpp"
 
 namespace zeroth::testing {
 namespace {
@@ -114,6 +115,32 @@ TEST_CASE("pipelines of processes go on from what threads have saved, and thread
   CHECK(states_in(shared / "second/step_00000006") == states_in(own / "straight/step_00000006"));
   CHECK(read_file(shared / "second/weights") == read_file(own / "straight/weights"));
   CHECK(bits_behind(at, train_chains(config_of_one, one, going_on(shared / "first", own / "threads"))) == straight);
+  train_as_processes(varied_file(fp32_types, 0), {.steps = 1});  // nobody removes what another still reads
+}
+
+TEST_CASE("tensor ranks that are processes go on from what they have saved, and threads from theirs") {
+  SharedFolder const shared;
+  Folder const own;
+  auto const going_on = [](fs::path const& from, fs::path const& into) {
+    auto options = saving_grid(into, steps, steps, {});
+    options.begin = [=](AnyEngine& engine) { return static_cast<int>(engine.restore(from).step); };
+    return options;
+  };
+  auto const as_processes = [](DividedOptions const& options) {
+    return run_as_process([&](Job& job) {
+      Grid const grid{.tensor = job.world(), .zero = 3};
+      return train_divided(job, config_of(bf16_types, grid), options);
+    });
+  };
+  as_processes(saving_grid(shared / "tensor", at, at, {}));
+  auto const resumed = as_processes(going_on(shared / "tensor", shared / "tensor_second"));
+  Grid const grid{.tensor = resumed.world, .zero = 1};
+  auto const config = config_of(bf16_types, grid);
+  auto const straight = train_grid(config, grid, saving_grid(own / "straight", steps, steps, {}));
+  auto const on_threads = train_grid(config, grid, going_on(shared / "tensor", own / "threads"));
+  CHECK(grid_bits_behind(at, resumed.trained) == grid_bits_behind(at, straight));
+  CHECK(grid_bits_behind(at, on_threads) == grid_bits_behind(at, straight));
+  CHECK(states_in(shared / "tensor_second/step_00000006") == states_in(own / "straight/step_00000006"));
   train_as_processes(varied_file(fp32_types, 0), {.steps = 1});  // nobody removes what another still reads
 }
 

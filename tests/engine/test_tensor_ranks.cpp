@@ -292,31 +292,6 @@ TEST_CASE("a file of weights has whole tensors: any number of tensor ranks write
   }
 }
 
-TEST_CASE("what engines on tensor ranks do not do yet is refused by name") {
-  using Call = std::pair<char const*, std::function<void(Engine<float>&)>>;
-  auto const folder = std::filesystem::temp_directory_path() / "zeroth_tensor_ranks";
-  std::vector<Call> const calls{
-      {"save()", [&](auto& engine) { static_cast<void>(engine.save(folder)); }},
-      {"claim()", [&](auto& engine) { engine.claim(folder); }},
-      {"restore()", [&](auto& engine) { static_cast<void>(engine.restore(folder)); }},
-      {"restore_latest()", [&](auto& engine) { static_cast<void>(engine.restore_latest(folder)); }},
-  };
-  std::vector<std::string> said(calls.size());
-  auto const outcome = run_divided(config_of(1), false, [&](Mesh& mesh, Divided const&, Engine<float>& engine, auto&) {
-    for (std::size_t i = 0; i < calls.size(); ++i) {
-      auto const message = thrown<ConfigError>([&] { calls[i].second(engine); });
-      if (mesh.whole().rank() == 0) {
-        said[i] = message;
-      }
-    }
-  });
-  REQUIRE(messages_of(outcome) == "");
-  for (std::size_t i = 0; i < calls.size(); ++i) {
-    CHECK_THAT(said[i], Contains(std::string{calls[i].first} + " with zeroth.mesh.tensor 2: allowed there is 1"));
-  }
-  CHECK(!std::filesystem::exists(folder));
-}
-
 TEST_CASE("a plan is what every tensor rank allocates, and counts the whole model") {
   for (int const stage : {0, 1, 2, 3}) {
     for (bool const sequence : {false, true}) {

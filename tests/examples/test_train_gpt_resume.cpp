@@ -256,3 +256,36 @@ TEST_CASE("where no checkpoint can be used the run ends with the cause") {
   auto const said = output_of(place, to_saved + "--steps 4 --ranks 2 --resume auto --max-restarts 1", 2);
   CHECK_THAT(said, Contains("place_00001.safetensors") && !Contains("all ranks start again"));
 }
+
+TEST_CASE("a run goes on with other numbers of tensor ranks and stages than those that saved") {
+  Place const place;
+  auto const numbers = [&](int tensor, int pipeline, int stage, std::string const& rest) {
+    place.write("stage.json", stage_file(stage));
+    auto const result = run(place.command(fmt::format(
+        "--layers 3 --heads 4 --channels 16 --context 12 --report report --untied-head --dropout 0.1 --ranks {} "
+        "--set zeroth.mesh.tensor={} --set zeroth.mesh.pipeline={} --set zeroth.check=true {}",
+        tensor * pipeline, tensor, pipeline, rest)));
+    INFO(result.output);
+    REQUIRE(result.ending.status == 0);
+    return numbers_of(place.report());
+  };
+  std::string const sequence = "--set zeroth.sequence_parallel=true ";
+  auto const straight = numbers(2, 1, 0, sequence + "--steps 3 --save-final straight");
+  auto all = numbers(2, 2, 3, sequence + "--steps 2 --checkpoint saved --save-final saved_final");
+  auto const rest = numbers(2, 1, 1, sequence + "--steps 3 --resume saved --save-final resumed");
+  all.insert(all.end(), rest.begin(), rest.end());
+  CHECK(all == straight);
+  CHECK((read_all(place / "resumed/model.safetensors") == read_all(place / "straight/model.safetensors")));
+  for (int const tensor : {1, 4}) {
+    for (int const pipeline : {1, 2}) {
+      INFO(tensor << " x " << pipeline);
+      auto const copied = fmt::format("copied_{}_{}", tensor, pipeline);
+      numbers(tensor, pipeline, 3, "--steps 2 --resume saved --save-final same --checkpoint " + copied);
+      CHECK((read_all(place / "same/model.safetensors") == read_all(place / "saved_final/model.safetensors")));
+      auto const step = numbers(tensor, pipeline, 2, sequence + "--steps 3 --resume saved");
+      REQUIRE(step.size() == 1);
+      CHECK(step[0][1].get<double>() == Approx(straight[2][1].get<double>()).epsilon(1e-5));
+      CHECK(step[0][2].get<double>() == Approx(straight[2][2].get<double>()).epsilon(1e-5));
+    }
+  }
+}

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
+#include <random>
 #include <span>
 #include <vector>
 
@@ -157,6 +158,78 @@ TEST_CASE("the parts of every cut cover the whole once, and their runs say which
   CHECK(made > 10'000);
   CHECK(padded > 10'000);
   CHECK(refused > 3000);
+}
+
+TEST_CASE("an element of a parameter is found in the one part that has it") {
+  int wrong = 0;
+  each_case([&](Case const& each) {
+    if (!can_be_made(each)) {
+      return;
+    }
+    auto const count = product(each.shape);
+    for (int index = 0; index < each.of; ++index) {
+      CutPart const part{"w", each.shape, each.cut, {index, each.of}};
+      auto const in_whole = walked(each.shape, each.cut, {index, each.of});
+      std::vector<std::int64_t> expected(static_cast<std::size_t>(count), -1);
+      for (std::size_t i = 0; i < in_whole.size(); ++i) {
+        if (in_whole[i] >= 0) {
+          expected[static_cast<std::size_t>(in_whole[i])] = static_cast<std::int64_t>(i);
+        }
+      }
+      for (std::int64_t element = 0; element < count; ++element) {
+        auto const run = part.run_of_whole(element);
+        bool good = run.in_whole == element && run.count > 0 && element + run.count <= count;
+        for (std::int64_t i = 0; good && i < run.count; ++i) {
+          good = expected[static_cast<std::size_t>(element + i)] == (run.is_elsewhere() ? -1 : run.first + i);
+        }
+        wrong += good ? 0 : 1;
+      }
+    }
+  });
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("parts of one cut have the elements of parts of any other one, each once and in order") {
+  std::vector<Case> cases;
+  each_case([&](Case const& each) {
+    if (can_be_made(each)) {
+      cases.push_back(each);
+    }
+  });
+  std::mt19937 random{7};
+  int compared = 0;
+  int wrong = 0;
+  while (compared < 20'000) {
+    auto const& from = cases[random() % cases.size()];
+    auto const& to = cases[random() % cases.size()];
+    if (from.shape != to.shape) {
+      continue;
+    }
+    ++compared;
+    CutPart const held{"w", to.shape, to.cut, {static_cast<int>(random() % static_cast<unsigned>(to.of)), to.of}};
+    auto const first = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(held.count()));
+    auto const count = 1 + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(held.count() - first));
+    std::vector<std::int64_t> got(static_cast<std::size_t>(count), -1);
+    for (int index = 0; index < from.of; ++index) {
+      CutPart const part{"w", from.shape, from.cut, {index, from.of}};
+      auto const in_whole = by_runs(part, 0, part.count());
+      std::int64_t end_in_held = first;
+      std::int64_t end_in_part = 0;
+      model::each_common_run(held, part, first, count,
+                             [&](std::int64_t in_held, std::int64_t in_part, std::int64_t some) {
+                               wrong += in_held >= end_in_held && in_part >= end_in_part && some > 0 ? 0 : 1;
+                               end_in_held = in_held + some;
+                               end_in_part = in_part + some;
+                               for (std::int64_t i = 0; i < some; ++i) {
+                                 auto& place = got[static_cast<std::size_t>(in_held - first + i)];
+                                 wrong += place == -1 ? 0 : 1;
+                                 place = in_whole[static_cast<std::size_t>(in_part + i)];
+                               }
+                             });
+    }
+    wrong += got == by_runs(held, first, count) ? 0 : 1;
+  }
+  CHECK(wrong == 0);
 }
 
 TEST_CASE("parts start with what the whole starts with, and padding with 0") {

@@ -161,7 +161,7 @@ TEST_CASE("a model and a mesh of different tensor ranks are refused, and so is a
   CHECK_THAT(message_of(without[0]), Contains("zeroth.mesh.tensor is 2, and tensor ranks are what an engine on a "
                                               "zeroth::Mesh has: build it on one"));
   auto const three = run_job(3, [&](Job& job) { Mesh const mesh{job, config}; });
-  CHECK_THAT(message_of(three[0]), Contains("zeroth.mesh.pipeline 1 times zeroth.mesh.tensor 2 is 2, which does not "
+  CHECK_THAT(message_of(three[0]), Contains("zeroth.mesh.tensor is 2, which does not "
                                             "divide 3 ranks; allowed: 1, 3"));
 }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <string>
 #include <type_traits>
@@ -360,6 +361,9 @@ struct DividedOptions {
   bool sequence = false;
   int steps = 4;
   int overflow_at_step = 0;  ///< The loss's slope is infinite at the last data place in this step.
+  /// Before the first step: how many were made already, by whoever saved what this restores.
+  std::function<int(AnyEngine&)> begin = [](AnyEngine&) { return 0; };
+  std::function<void(AnyEngine&, int step)> after_step = [](AnyEngine&, int) {};
 };
 
 /// What a rank trains, and its parameters as all tensor ranks have them together; of those that each has whole, its
@@ -374,7 +378,8 @@ inline Trained train_divided(Job& job, Config const& config, DividedOptions cons
     Engine<T, G> engine{mesh, divided.model, config};
     DividedRun<T, G> run{mesh, divided, engine};
     bool const last_place = mesh.place().data + 1 == mesh.data().world();
-    for (int step = 1; step <= options.steps; ++step) {
+    auto const first = options.begin(engine) + 1;
+    for (int step = first; step <= options.steps; ++step) {
       trained.evaluations.push_back(run.evaluate(2));
       bool const overflows = step == options.overflow_at_step && last_place;
       run.step(overflows ? std::numeric_limits<float>::infinity() : 1.0F);
@@ -384,8 +389,11 @@ inline Trained train_divided(Job& job, Config const& config, DividedOptions cons
       if (auto const report = engine.step()) {
         trained.reports.push_back(*report);
       }
+      options.after_step(engine, step);
     }
-    trained.reports.push_back(*engine.finish());
+    if (first <= options.steps) {
+      trained.reports.push_back(*engine.finish());
+    }
     for (std::uint32_t i = 0; i < divided.model.description().params.size(); ++i) {
       auto const param = divided.model.param_at(i);
       std::int64_t count = 1;

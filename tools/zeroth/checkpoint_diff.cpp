@@ -16,49 +16,58 @@
 
 #include "readable.hpp"
 #include "saved_elements.hpp"
+#include "work_bar.hpp"
 
 namespace zeroth::tools {
 namespace {
 
 using checkpoint::Reader;
 using checkpoint::Record;
-using checkpoint::SavedParam;
 using checkpoint::SavedState;
-using checkpoint::Space;
 
 constexpr std::int64_t most_values = 1000;  // that are listed
 
 class Comparison {
  public:
   Comparison(Reader& ours, Reader& theirs, ProgramState program_state, CheckpointDifference& result)
-      : ours_{ours}, theirs_{theirs}, program_state_{program_state}, result_{result} {}
+      : ours_{ours},
+        theirs_{theirs},
+        program_state_{program_state},
+        result_{result},
+        bar_{"diff", bytes_of_states(ours.record().contents)} {}
 
   void run() {
     compare_positions(ours_.record(), theirs_.record());
-    auto const found = theirs_.record().contents.by_name();
-    auto const& their_spaces = theirs_.record().contents.spaces;
-    for (auto const& space : ours_.record().contents.spaces) {
-      for (auto const& param : space.params) {
-        auto const at = found.find(param.name);
-        if (at == found.end()) {
-          add("parameter " + escaped(param.name), "is there", "is not");
-        } else {
-          auto const& their_space = their_spaces[at->second.space];
-          compare_params(space, param, their_space, their_space.params[at->second.param]);
-        }
-      }
-    }
     auto const ours = ours_.record().contents.by_name();
-    for (auto const& space : their_spaces) {
+    auto const theirs = theirs_.record().contents.by_name();
+    each_name(ours_, [&](std::string const& name) {
+      if (auto const at = theirs.find(name); at == theirs.end()) {
+        add("parameter " + escaped(name), "is there", "is not");
+      } else {
+        compare_params(ours.at(name), at->second);
+      }
+    });
+    each_name(theirs_, [&](std::string const& name) {
+      if (!ours.contains(name)) {
+        add("parameter " + escaped(name), "is not there", "is");
+      }
+    });
+  }
+
+ private:
+  using Parts = std::vector<checkpoint::Found>;
+
+  /// Of every parameter, in the order of the files.
+  template <class F>
+  static void each_name(Reader const& reader, F const& use) {
+    for (auto const& space : reader.record().contents.spaces) {
       for (auto const& param : space.params) {
-        if (!ours.contains(param.name)) {
-          add("parameter " + escaped(param.name), "is not there", "is");
+        if (param.comes_first()) {
+          use(param.name);
         }
       }
     }
   }
-
- private:
   void add(std::string what, std::string value, std::string other) {
     if (std::ssize(result_.values) < most_values) {
       result_.values.push_back({std::move(what), std::move(value), std::move(other)});
@@ -102,21 +111,26 @@ class Comparison {
     }
   }
 
-  void compare_params(Space const& space, SavedParam const& param, Space const& their_space,
-                      SavedParam const& their_param) {
+  void compare_params(Parts const& ours, Parts const& theirs) {
     ++result_.params;
+    auto const& space = ours_.record().contents.spaces[ours.front().space];
+    auto const& their_space = theirs_.record().contents.spaces[theirs.front().space];
+    auto const& param = space.params[ours.front().param];
+    auto const& their_param = their_space.params[theirs.front().param];
     auto const what = [&](char const* of) { return fmt::format("{} of parameter {}", of, escaped(param.name)); };
     if (param.shape != their_param.shape) {
       add(what("shape"), fmt::format("[{}]", fmt::join(param.shape, ", ")),
           fmt::format("[{}]", fmt::join(their_param.shape, ", ")));
       return;
     }
-    for (auto const& state : space.states) {
-      auto const theirs = std::ranges::find(their_space.states, state.name, &SavedState::name);
-      if (theirs == their_space.states.end()) {
-        add(what(escaped(state.name).c_str()), "is there", "is not");
+    for (std::size_t state = 0; state < space.states.size(); ++state) {
+      auto const& name = space.states[state].name;
+      auto const their_state = std::ranges::find(their_space.states, name, &SavedState::name);
+      if (their_state == their_space.states.end()) {
+        add(what(escaped(name).c_str()), "is there", "is not");
       } else {
-        compare_states({ours_, space, state, param}, {theirs_, their_space, *theirs, their_param});
+        auto const their_index = static_cast<std::size_t>(their_state - their_space.states.begin());
+        compare_states({ours_, ours, state}, {theirs_, theirs, their_index});
       }
     }
     for (auto const& state : their_space.states) {
@@ -137,6 +151,7 @@ class Comparison {
       if (!same_dtype || std::memcmp(a.data(), b.data(), a.size()) != 0) {
         compare_elements(a, b, first, count, difference);
       }
+      bar_.add(std::ssize(a));
     }
     result_.elements += ours.count();
     if (difference.differing > 0 || ours.dtype() != theirs.dtype()) {
@@ -168,6 +183,7 @@ class Comparison {
   Reader& theirs_;
   ProgramState program_state_;
   CheckpointDifference& result_;
+  WorkBar bar_;
   std::vector<std::byte> our_buffer_, their_buffer_;
 };
 

@@ -17,6 +17,7 @@
 #include "saved_elements.hpp"
 #include "weight_shards.hpp"
 #include "whole_folder.hpp"
+#include "work_bar.hpp"
 
 namespace zeroth::tools {
 namespace {
@@ -34,7 +35,9 @@ std::optional<Dtype> dtype_named(std::string const& name) {
 /// What the weights of a space are: the masters, or what is frozen.
 std::vector<SavedElements> weights_in(Reader& reader) {
   std::vector<SavedElements> weights;
-  for (auto const& space : reader.record().contents.spaces) {
+  auto const& contents = reader.record().contents;
+  auto const parts = contents.by_name();
+  for (auto const& space : contents.spaces) {
     auto const* const name = space.trainable ? "master" : "frozen";
     auto const state = std::ranges::find(space.states, name, &checkpoint::SavedState::name);
     if (state == space.states.end()) {
@@ -42,7 +45,9 @@ std::vector<SavedElements> weights_in(Reader& reader) {
                                     reader.folder().string(), config::in_quotes(space.unit), name)};
     }
     for (auto const& param : space.params) {
-      weights.emplace_back(reader, space, *state, param);
+      if (param.comes_first()) {
+        weights.emplace_back(reader, parts.at(param.name), static_cast<std::size_t>(state - space.states.begin()));
+      }
     }
   }
   return weights;
@@ -77,7 +82,7 @@ Dtype dtype_asked_for(std::string const& asked, Reader const& reader, std::vecto
                   reader.folder().string(), asked, config::in_quotes(name))};
 }
 
-void write_weights(fs::path const& file, std::span<SavedElements> weights, Dtype dtype) {
+void write_weights(fs::path const& file, std::span<SavedElements> weights, Dtype dtype, WorkBar& bar) {
   std::vector<engine::NamedShape> tensors;
   for (auto const& each : weights) {
     tensors.push_back({each.param().name, each.param().shape});
@@ -94,12 +99,14 @@ void write_weights(fs::path const& file, std::span<SavedElements> weights, Dtype
         values[i] = value_at(elements, each.dtype(), i);
       }
       writer.append(values);
+      bar.add(count * bytes_of(dtype));
     }
   }
   writer.commit();
 }
 
-void write_weight_folder(ExportOptions const& options, std::vector<SavedElements>& weights, Exported& result) {
+void write_weight_folder(ExportOptions const& options, std::vector<SavedElements>& weights, Exported& result,
+                         WorkBar& bar) {
   std::vector<std::int64_t> bytes;
   std::vector<std::string> names;
   for (auto const& each : weights) {
@@ -109,7 +116,7 @@ void write_weight_folder(ExportOptions const& options, std::vector<SavedElements
   WholeFolder folder{options.to};
   auto const shards = divide(bytes, options.max_shard_bytes);
   for (auto const& [name, first, last] : shards) {
-    write_weights(folder.partial() / name, std::span{weights}.subspan(first, last - first), result.dtype);
+    write_weights(folder.partial() / name, std::span{weights}.subspan(first, last - first), result.dtype, bar);
     result.files.push_back(name);
   }
   if (shards.size() > 1) {
@@ -136,11 +143,12 @@ Exported export_weights(fs::path const& checkpoint, ExportOptions const& options
     result.elements += each.count();
   }
   result.bytes = result.elements * bytes_of(result.dtype);
+  WorkBar bar{"export", result.bytes};
   if (options.to.extension() == ".safetensors") {
-    write_weights(options.to, weights, result.dtype);
+    write_weights(options.to, weights, result.dtype, bar);
     result.files.push_back(options.to.filename().string());
   } else {
-    write_weight_folder(options, weights, result);
+    write_weight_folder(options, weights, result, bar);
   }
   return result;
 }

@@ -26,11 +26,14 @@ void add_states(checkpoint::Space const& space, std::int64_t count, std::vector<
 void count_params(CheckpointFacts& facts) {
   auto const add = [](ParamCount& count, checkpoint::SavedParam const& param) {
     ++count.params;
-    count.elements += param.count;
+    count.elements += param.whole_count();
   };
   for (auto const& space : facts.record.contents.spaces) {
     ParamCount here;
     for (auto const& param : space.params) {
+      if (!param.comes_first()) {
+        continue;
+      }
       add(here, param);
       add(facts.all, param);
       if (!space.trainable) {

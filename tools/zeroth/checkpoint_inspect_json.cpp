@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include <zeroth/checkpoint/contents.hpp>
 #include <zeroth/config/document.hpp>
@@ -36,16 +37,28 @@ Json states_as_json(std::vector<StateFacts> const& all) {
 
 Json count_as_json(ParamCount const& count) { return {{"tensors", count.params}, {"elements", count.elements}}; }
 
+/// How tensor ranks had divided it.
+Json cut_as_json(std::optional<checkpoint::SavedCut> const& saved) {
+  return saved ? Json{{"dim", saved->cut.dim},
+                      {"sections", saved->cut.sections},
+                      {"multiple", saved->cut.multiple},
+                      {"of", saved->part.of}}
+               : Json(nullptr);
+}
+
 Json parameters_as_json(checkpoint::Contents const& contents) {
   auto json = Json::array();
   for (auto const& space : contents.spaces) {
     for (auto const& param : space.params) {
-      json.push_back({{"name", param.name},
-                      {"unit", space.unit},
-                      {"shape", param.shape},
-                      {"elements", param.count},
-                      {"trainable", space.trainable},
-                      {"ties", param.ties}});
+      if (param.comes_first()) {
+        json.push_back({{"name", param.name},
+                        {"unit", space.unit},
+                        {"shape", param.shape},
+                        {"elements", param.whole_count()},
+                        {"trainable", space.trainable},
+                        {"ties", param.ties},
+                        {"cut", cut_as_json(param.cut)}});
+      }
     }
   }
   return json;
@@ -66,6 +79,7 @@ Json files_as_json(CheckpointFacts const& facts) {
   }
   return {{"places", facts.record.contents.places},
           {"stages", facts.record.contents.stages()},
+          {"tensor_ranks", facts.record.contents.tensor_ranks},
           {"bytes", facts.bytes},
           {"record_bytes", facts.record_bytes},
           {"looked_at", facts.looked_at},

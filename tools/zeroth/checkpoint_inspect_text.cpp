@@ -50,7 +50,10 @@ std::string model_text(CheckpointFacts const& facts) {
 std::string files_text(CheckpointFacts const& facts) {
   auto const& contents = facts.record.contents;
   auto const stages = contents.stages();
-  auto const mesh = stages > 1 ? fmt::format(" in {} stages of a pipeline", grouped(stages)) : std::string{};
+  auto mesh = stages > 1 ? fmt::format(" in {} stages of a pipeline", grouped(stages)) : std::string{};
+  if (contents.tensor_ranks > 1) {
+    mesh += fmt::format(" with {} tensor ranks", grouped(contents.tensor_ranks));
+  }
   return fmt::format("{}, written by {}{}; {}", counted(contents.places, "file"), counted(contents.places, "rank"),
                      mesh, readable_bytes(facts.bytes));
 }
@@ -66,19 +69,25 @@ std::string wrong_files_text(CheckpointFacts const& facts) {
   return text.empty() ? text : "\n" + text;
 }
 
-std::string parameters_text(checkpoint::Contents const& contents) {
+std::string parameters_text(checkpoint::Contents const& contents, Paper const& paper) {
   std::vector<Row> rows{{"parameter", "unit", "shape", "elements", "kind"}};
   for (auto const& space : contents.spaces) {
     for (auto const& param : space.params) {
+      if (!param.comes_first()) {
+        continue;
+      }
       std::string kind = space.trainable ? "trained" : "frozen";
+      if (param.cut) {
+        kind += fmt::format(", cut along dimension {}", param.cut->cut.dim);
+      }
       for (auto const& tie : param.ties) {
         kind += fmt::format(", used by {} too", escaped(tie));
       }
       rows.push_back({escaped(param.name), escaped(space.unit), fmt::format("[{}]", fmt::join(param.shape, ", ")),
-                      grouped(param.count), kind});
+                      grouped(param.whole_count()), kind});
     }
   }
-  return "\n" + aligned(rows);
+  return "\n" + aligned(rows, paper);
 }
 
 std::string stage_file_text(std::string const& text) {
@@ -101,7 +110,7 @@ std::string stage_file_text(std::string const& text) {
 
 }  // namespace
 
-std::string as_text(CheckpointFacts const& facts, InspectOptions const& options) {
+std::string as_text(CheckpointFacts const& facts, InspectOptions const& options, Paper const& paper) {
   auto const& record = facts.record;
   auto const& position = record.position;
   auto text = fmt::format("{}: step {}, saved {} by Zeroth {}, process {} on {}\n\n", facts.path.string(),
@@ -121,7 +130,7 @@ std::string as_text(CheckpointFacts const& facts, InspectOptions const& options)
                    {"files", files_text(facts)}});
   text += wrong_files_text(facts);
   if (options.parameters) {
-    text += parameters_text(record.contents);
+    text += parameters_text(record.contents, paper);
   }
   if (options.stage_file) {
     text += stage_file_text(record.stage_file);

@@ -12,6 +12,8 @@
 #include "checkpoint_facts.hpp"
 #include "readable.hpp"
 #include "safe_json.hpp"
+#include "saved_elements.hpp"
+#include "work_bar.hpp"
 
 namespace zeroth::tools {
 namespace {
@@ -23,8 +25,10 @@ std::string damage_text(checkpoint::Damage const& damage) {
     return damage.why + "\n";
   }
   auto text = fmt::format("bytes {} to {}: {}\n", damage.begin, damage.end, damage.why);
-  for (auto const& [state, param, first, last] : damage.extents.listed) {
-    text += fmt::format("    {} of {}: elements {} to {}\n", escaped(state), config::in_quotes(param), first, last);
+  for (auto const& [state, param, first, last, part] : damage.extents.listed) {
+    auto const of_part = part.of == 1 ? std::string{} : fmt::format(" of part {} of {}", part.index, part.of);
+    text += fmt::format("    {} of {}: elements {} to {}{}\n", escaped(state), config::in_quotes(param), first, last,
+                        of_part);
   }
   if (auto const more = damage.extents.count - std::ssize(damage.extents.listed); more > 0) {
     text += fmt::format("    and {} more\n", grouped(more));
@@ -38,8 +42,11 @@ Json damage_as_json(checkpoint::Damage const& damage) {
     json["begin"] = damage.begin;
     json["end"] = damage.end;
     json["elements_of"] = Json::array();
-    for (auto const& [state, param, first, last] : damage.extents.listed) {
+    for (auto const& [state, param, first, last, part] : damage.extents.listed) {
       json["elements_of"].push_back({{"state", state}, {"parameter", param}, {"first", first}, {"end", last}});
+      if (part.of > 1) {
+        json["elements_of"].back()["part"] = {{"index", part.index}, {"of", part.of}};
+      }
     }
     json["left_out"] = damage.extents.count - std::ssize(damage.extents.listed);
   }
@@ -63,9 +70,10 @@ Verification verify(std::filesystem::path const& checkpoint) {
   }
   found.step = reader->record().position.step;
   found.places = reader->record().contents.places;
+  WorkBar bar{"verify", bytes_of_states(reader->record().contents)};
   for (; found.read < found.places && found.damaged.size() < most_wrong_files; ++found.read) {
     auto const place = static_cast<int>(found.read);
-    if (auto damage = reader->damage(place, true); !damage.empty()) {
+    if (auto damage = reader->damage(place, true, [&](std::int64_t bytes) { bar.add(bytes); }); !damage.empty()) {
       found.damaged.push_back({checkpoint::file_name(place), std::move(damage)});
     } else {
       found.bytes += bytes_of_file(checkpoint / checkpoint::file_name(place));
@@ -74,15 +82,16 @@ Verification verify(std::filesystem::path const& checkpoint) {
   return found;
 }
 
-std::string as_text(Verification const& found) {
+std::string as_text(Verification const& found, Paper const& paper) {
   if (!found.no_record.empty()) {
-    return fmt::format("damaged: {}\n", found.no_record);
+    return fmt::format("{}: {}\n", paper.bad("damaged"), found.no_record);
   }
   if (found.whole()) {
-    return fmt::format("whole: {}: step {}, {}, {}, every byte as it was written\n", found.path.string(),
-                       grouped(found.step), counted(found.places, "file"), readable_bytes(found.bytes));
+    return fmt::format("{}: {}: step {}, {}, {}, every byte as it was written\n", paper.good("whole"),
+                       found.path.string(), grouped(found.step), counted(found.places, "file"),
+                       readable_bytes(found.bytes));
   }
-  auto text = fmt::format("damaged: {}: step {}, {} of {}\n", found.path.string(), grouped(found.step),
+  auto text = fmt::format("{}: {}: step {}, {} of {}\n", paper.bad("damaged"), found.path.string(), grouped(found.step),
                           std::ssize(found.damaged), counted(found.places, "file"));
   for (auto const& [name, damage] : found.damaged) {
     for (auto const& each : damage) {

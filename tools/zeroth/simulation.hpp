@@ -13,6 +13,7 @@
 #include <zeroth/simulate/simulate.hpp>
 
 #include "model_source.hpp"
+#include "paper.hpp"
 
 namespace zeroth::tools {
 
@@ -61,7 +62,8 @@ struct Simulations {
 /// for schedules where there is no pipeline.
 [[nodiscard]] Simulations simulate_stages(SourcedModel const& model, SimulationRequest const& request);
 
-[[nodiscard]] std::string as_text(Simulations const& simulations, SimulationRequest const& request);
+[[nodiscard]] std::string as_text(Simulations const& simulations, SimulationRequest const& request,
+                                  Paper const& paper = {});
 [[nodiscard]] std::string as_json(Simulations const& simulations, SimulationRequest const& request);
 
 }  // namespace zeroth::tools

@@ -3,6 +3,7 @@
 /// and nothing of the stage, the buckets, the paddings or the number of ranks that wrote it.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,16 +12,32 @@
 
 #include "zeroth/core/dtype.hpp"
 #include "zeroth/core/export.hpp"
+#include "zeroth/model/cut.hpp"
 
 namespace zeroth::checkpoint {
 
-/// One parameter in a space.
-struct SavedParam {
+/// What a space has of a parameter that tensor ranks have cut.
+struct SavedCut {
+  Cut cut;          ///< The same in all spaces that have a part.
+  TensorPart part;  ///< Which one this is; there are at least two.
+};
+
+/// One parameter in a space, or a part of it.
+struct ZEROTH_EXPORT SavedParam {
   std::string name;                 ///< Global.
-  std::vector<std::int64_t> shape;  ///< The outermost extent first.
-  std::int64_t count = 0;           ///< Elements.
+  std::vector<std::int64_t> shape;  ///< Of the whole, the outermost extent first.
+  std::int64_t count = 0;           ///< Elements in the space: of a part with its padding, which is zero.
   std::int64_t at = 0;              ///< Its first element in the space.
   std::vector<std::string> ties;    ///< Further units that use it: for people.
+  std::optional<SavedCut> cut;      ///< Empty: the space has all of it.
+
+  [[nodiscard]] std::int64_t whole_count() const noexcept;  ///< Elements of the whole, without padding.
+  /// Which of those in the space are which of the whole.
+  [[nodiscard]] model::CutPart part() const;
+  /// Which part the space has, from 0; 0 where it has all.
+  [[nodiscard]] int index() const noexcept { return cut ? cut->part.index : 0; }
+  /// True of one of the spaces that have a parameter: for what tells each once.
+  [[nodiscard]] bool comes_first() const noexcept { return index() == 0; }
 };
 
 /// One number for each element of a space.
@@ -32,7 +49,8 @@ struct SavedState {
 
 /// The trainable or the frozen parameters of a unit end to end, cut into a slice for each of `places` files, which are
 /// those of the ranks that had the unit. Element e of a parameter is element `g = at + e` of the space, and that is
-/// element `g % slice_count` in file `first_place + g / slice_count`. What no parameter covers is zero.
+/// element `g % slice_count` in file `first_place + g / slice_count`. What no parameter covers is zero. Each tensor
+/// rank has spaces of its own; the first of them has those parameters that none has cut.
 struct Space {
   std::string unit;                ///< For people.
   bool trainable = true;           ///< Otherwise its one state is "frozen".
@@ -43,7 +61,7 @@ struct Space {
   std::vector<SavedState> states;  ///< In the order of the file.
 };
 
-/// Where a parameter is.
+/// Where a parameter is, or a part of it.
 struct Found {
   std::size_t space = 0;  ///< In Contents::spaces.
   std::size_t param = 0;  ///< In its params.
@@ -60,8 +78,9 @@ struct Piece {
 struct Extent {
   std::string state;       ///< SavedState::name.
   std::string param;       ///< SavedParam::name.
-  std::int64_t first = 0;  ///< Of the parameter's elements.
+  std::int64_t first = 0;  ///< Of the parameter's elements, or of the part's.
   std::int64_t last = 0;   ///< Behind the last one.
+  TensorPart part{};       ///< Of 1: they are the parameter's.
 };
 
 /// What some bytes are of.
@@ -70,7 +89,8 @@ struct Extents {
   std::int64_t count = 0;      ///< All of them; 0: the bytes are padding.
 };
 
-/// Files that have slices of the same spaces: those of the ranks of a pipeline's stage.
+/// Files that have slices of the same spaces: those of the ranks of a pipeline's stage that have the same part of
+/// parameters.
 struct FileGroup {
   int first_place = 0;           ///< As in a space.
   int places = 1;                ///< As in a space.
@@ -80,6 +100,7 @@ struct FileGroup {
 /// All states of a checkpoint.
 struct ZEROTH_EXPORT Contents {
   int places = 1;                 ///< Files, one for each rank that wrote it.
+  int tensor_ranks = 1;           ///< That cut parameters; 1: none did.
   std::vector<Space> spaces;      ///< In the order of the files that have them.
   std::vector<FileGroup> groups;  ///< Ascending; no two have a file in common. Files of none have no states.
 
@@ -87,8 +108,8 @@ struct ZEROTH_EXPORT Contents {
   [[nodiscard]] std::int64_t state_bytes(int place) const noexcept;
   /// How many stages the pipeline had that wrote it; 1: there was none.
   [[nodiscard]] int stages() const noexcept;
-  /// Where every parameter is, by name.
-  [[nodiscard]] std::unordered_map<std::string, Found> by_name() const;
+  /// Where every parameter is, by name: in one space, or of one that is cut in as many as there are parts, in order.
+  [[nodiscard]] std::unordered_map<std::string, std::vector<Found>> by_name() const;
 };
 
 /// Sets the bases of states, and groups, from all else. Of spaces that have files in common all are the same.

@@ -114,8 +114,8 @@ class ZEROTH_EXPORT AnyEngine {
   /// Begins a checkpoint of all that training needs to go on: masters, the optimizer's states, frozen parameters, and
   /// how far it has come. It becomes `folder`/step_00001000, by the number of steps, once all of it is on the disk, two
   /// steps later at the earliest, or in finish() or Saving::wait(). Between steps; the same folder on all ranks, which
-  /// must see the same one. Returns at once, unless an earlier save is under way, for which it waits; the first one of
-  /// a pipeline waits until stages have said what they have. The files are written beside training, and an update waits
+  /// must see the same one. Returns at once, unless an earlier save is under way, for which it waits; the first one on
+  /// a mesh waits until its ranks have said what they have. The files are written beside training, and an update waits
   /// only until what it writes to has been read, or written, as zeroth.checkpoint.buffer_bytes says:
   /// StepReport::save_ms. On a GPU the host waits for that. A save that fails leaves training and all checkpoints as
   /// they were, is logged, and is thrown, once, by what comes first of Saving::wait(), the next save(), which has then
@@ -126,13 +126,13 @@ class ZEROTH_EXPORT AnyEngine {
   /// what the first save() does as well, but before there is training to lose. Between steps. Collective. Waits. Throws
   /// SystemError on all ranks, naming the job that has claimed it, or why it cannot be written.
   void claim(std::filesystem::path const& folder);
-  /// Takes all states from a checkpoint, of any stage, number of ranks and pipeline: `path`, or the one that
-  /// `path`/latest names. Before the first step or between steps, once finish() has given the last report. Collective.
-  /// Waits. Every rank reads its share, so that the disk is read once in all, and checks the hash of every MiB. What
-  /// the stage file says stays; where it differs from the one of the checkpoint, rank 0 logs that. If the checkpoint is
-  /// not there, is of another model, optimizer, dtype or data, all throw the same SystemError or ContractError, and
-  /// nothing was changed. If a file turns out to be damaged later, all throw SystemError, and only another restore()
-  /// may follow.
+  /// Takes all states from a checkpoint, of any stage, number of ranks and mesh: `path`, or the one that `path`/latest
+  /// names. Before the first step or between steps, once finish() has given the last report. Collective. Waits. Every
+  /// rank reads its share, so that the disk is read once in all but for what tensor ranks have whole, and checks the
+  /// hash of every MiB. What the stage file says stays; where it differs from the one of the checkpoint, rank 0 logs
+  /// that. If the checkpoint is not there, is of another model, optimizer, dtype or data, all throw the same
+  /// SystemError or ContractError, and nothing was changed. If a file turns out to be damaged later, all throw
+  /// SystemError, and only another restore() may follow.
   Restored restore(std::filesystem::path const& path, RestoreOptions const& options = {});
   /// The newest checkpoint in `folder` that is not damaged: names those that it passes over. Nothing if there is
   /// neither a checkpoint nor `latest`; throws DamagedError if there is, and none can be used, SystemError

@@ -28,6 +28,7 @@ struct Cut {
   /// 0: the ranks divide each section evenly. Otherwise a part is rounded up to a multiple of this many: what of it is
   /// behind the end of the section is padding, which is zero, is not updated, and is in no file.
   std::int64_t multiple = 0;
+  friend bool operator==(Cut const&, Cut const&) = default;
 };
 
 namespace model {
@@ -42,6 +43,9 @@ class ZEROTH_EXPORT CutPart {
   /// Of a parameter of shape `whole`, whose name is for messages. Throws ContractError where the dimension is not
   /// there, the sections are not the extent, or the ranks do not divide one.
   CutPart(std::string const& name, std::span<std::int64_t const> whole, Cut const& cut, TensorPart part);
+  /// All of a parameter of `count` elements.
+  [[nodiscard]] static CutPart all_of(std::int64_t count) { return {{}, {&count, 1}, {}, {}}; }
+  friend bool operator==(CutPart const&, CutPart const&) = default;
 
   [[nodiscard]] std::vector<std::int64_t> const& shape() const noexcept { return shape_; }  ///< Of the part.
   [[nodiscard]] std::vector<std::int64_t> const& whole_shape() const noexcept { return whole_shape_; }  ///< As given.
@@ -52,13 +56,16 @@ class ZEROTH_EXPORT CutPart {
 
   /// Elements of the part that follow each other in the parameter, too.
   struct Run {
-    std::int64_t first;     ///< In the part.
+    std::int64_t first;     ///< In the part; below 0: other parts have them.
     std::int64_t in_whole;  ///< The same one in the parameter; below 0: this run is padding.
     std::int64_t count;     ///< Elements.
     [[nodiscard]] bool is_padding() const noexcept { return in_whole < 0; }
+    [[nodiscard]] bool is_elsewhere() const noexcept { return first < 0; }
   };
-  /// The run from `element` of the part on. Cost: constant but for the number of sections.
+  /// The run from `element` of the part on. Cost: constant but for the logarithm of the number of sections.
   [[nodiscard]] Run run_from(std::int64_t element) const noexcept;
+  /// The run from `element` of the parameter on; of elements that other parts have it may be one of several. As cheap.
+  [[nodiscard]] Run run_of_whole(std::int64_t element) const noexcept;
   /// Calls `f(run)` for the runs of elements [first, first + count) of the part, in order.
   template <class F>
   void each_run(std::int64_t first, std::int64_t count, F const& f) const {
@@ -77,6 +84,7 @@ class ZEROTH_EXPORT CutPart {
     std::int64_t in_whole;  // the same, in the parameter
     std::int64_t count;     // of the part that are no padding
     std::int64_t padded;    // with padding
+    friend bool operator==(Section const&, Section const&) = default;
   };
   std::vector<std::int64_t> shape_, whole_shape_;
   std::vector<Section> sections_;
@@ -84,6 +92,22 @@ class ZEROTH_EXPORT CutPart {
   std::int64_t extent_ = 0, whole_extent_ = 0;
   bool has_padding_ = false;
 };
+
+/// Both are parts of one parameter, which may be cut in two ways: calls `f(in_a, in_b, count)` for those of elements
+/// [first, first + count) of `a` that `b` has too, in the order of both. `in_a` and `in_b` are where they begin.
+template <class F>
+void each_common_run(CutPart const& a, CutPart const& b, std::int64_t first, std::int64_t count, F const& f) {
+  a.each_run(first, count, [&](CutPart::Run const& run) {
+    for (std::int64_t done = 0; done < run.count && !run.is_padding();) {
+      auto const in_b = b.run_of_whole(run.in_whole + done);
+      auto const some = std::min(in_b.count, run.count - done);
+      if (!in_b.is_elsewhere()) {
+        f(run.first + done, in_b.first, some);
+      }
+      done += some;
+    }
+  });
+}
 
 }  // namespace model
 }  // namespace zeroth

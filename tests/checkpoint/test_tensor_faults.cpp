@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Tensor ranks that are killed while they save, and disks that fail for one: all are told, and the checkpoint of
+/// before is there, whole. And what a restore reads.
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <system_error>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "small_run.hpp"
+#include "support/fail_points.hpp"
+#include "support/folder.hpp"
+#include "support/reserved_port.hpp"
+#include "tensor_runs.hpp"
+#include "zeroth/checkpoint/file_reader.hpp"
+#include "zeroth/checkpoint/folder.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+using Catch::Contains;
+namespace fs = std::filesystem;
+
+constexpr Grid of_four{.pipeline = 1, .data = 2, .tensor = 2, .zero = 3};
+
+template <class Run>
+void train_steps(Engine<float>& engine, Run& run, int steps) {
+  for (int step = 0; step < steps; ++step) {
+    run.step(1);
+    engine.step();
+  }
+}
+
+/// Saves behind step 1, and again behind step 2, which rank `victim` dies in at its call `number`. Trains on.
+int die_in_save(fs::path const& folder, int rank, int victim, int number, int port) {
+  for (auto const& [name, value] : {std::pair{"RANK", rank}, std::pair{"WORLD_SIZE", 4}, std::pair{"LOCAL_RANK", rank},
+                                    std::pair{"LOCAL_WORLD_SIZE", 4}, std::pair{"MASTER_PORT", port}}) {
+    ::setenv(name, std::to_string(value).c_str(), 1);  // NOLINT(concurrency-mt-unsafe): there is one thread
+  }
+  ::setenv("MASTER_ADDR", "127.0.0.1", 1);  // NOLINT(concurrency-mt-unsafe)
+  auto const config =
+      config_of(fp32_types, of_four)
+          .with(fmt::format(R"({{"zeroth": {{"flight_recorder": "{}"}}}})", folder.parent_path().string()));
+  return launch({.transport = comm::Transport::tcp}, [&](Job& job) {
+    Mesh mesh{job, config};
+    Divided const divided{mesh.tensor_part(), true};
+    Engine<float> engine{mesh, divided.model, config};
+    DividedRun<float, float> run{mesh, divided, engine};
+    train_steps(engine, run, 1);
+    engine.save(folder).wait();
+    train_steps(engine, run, 1);
+    if (rank == victim) {
+      FailPoints::arm(folder, number, FailPoints::kill);
+    }
+    static_cast<void>(engine.save(folder));
+    train_steps(engine, run, 4);
+    engine.finish();
+  });
+}
+
+/// Runs that as four processes. Whether the victim was killed; the others end with it then.
+bool dies(fs::path const& folder, int victim, int number) {
+  ReservedPort const port;
+  std::vector<::pid_t> ranks;
+  for (int rank = 0; rank < 4; ++rank) {
+    ranks.push_back(::fork());
+    REQUIRE(ranks.back() >= 0);
+    if (ranks.back() == 0) {  // which has one thread, and makes its own
+      ::_exit(die_in_save(folder, rank, victim, number, port.number()));
+    }
+  }
+  bool killed = false;
+  std::vector<int> statuses(ranks.size());
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    REQUIRE(::waitpid(ranks[rank], &statuses[rank], 0) == ranks[rank]);
+    killed = killed ||
+             (static_cast<int>(rank) == victim && WIFSIGNALED(statuses[rank]) && WTERMSIG(statuses[rank]) == SIGKILL);
+  }
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    INFO("rank " << rank);
+    if (static_cast<int>(rank) != victim) {
+      CHECK(WIFEXITED(statuses[rank]));
+      CHECK((WEXITSTATUS(statuses[rank]) == 0) == !killed);
+    }
+  }
+  return killed;
+}
+
+void check_whole(fs::path const& checkpoint) {
+  checkpoint::Reader reader{checkpoint};
+  CHECK(reader.record().contents.tensor_ranks == 2);
+  CHECK(reader.record().contents.places == 4);
+  for (int place = 0; place < 4; ++place) {
+    CHECK(reader.damage(place, true).empty());
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a tensor rank that is killed while it saves leaves the checkpoint before, and the next run goes on") {
+  int killed = 0;
+  for (auto const& [victim, number] : {std::pair{1, 1}, {1, 2}, {3, 3}, {1, 4}, {0, 5}}) {
+    INFO(fmt::format("rank {} killed at call {}", victim, number));
+    Folder const folder;
+    auto const saved = folder / "saved";
+    if (!dies(saved, victim, number)) {
+      continue;
+    }
+    ++killed;
+    CHECK(checkpoint::newest_first(saved).size() == 1);
+    check_whole(saved / "step_00000001");
+    Grid const then{2, 1, 1, 1};
+    DividedOptions options;
+    options.sequence = true;
+    options.steps = 2;
+    options.begin = [&](AnyEngine& engine) { return static_cast<int>(engine.restore_latest(saved)->step); };
+    options.after_step = [&](AnyEngine& engine, int) { engine.save(saved).wait(); };
+    CHECK(train_grid(config_of(fp32_types, then), then, options).reports.front().step == 2);
+    CHECK(checkpoint::newest_first(saved).size() == 2);
+    for (auto const& entry : fs::directory_iterator{saved}) {
+      CHECK_THAT(entry.path().filename().string(), !Catch::EndsWith(".partial"));
+    }
+  }
+  CHECK(killed >= 3);
+}
+
+TEST_CASE("a disk that fails for one tensor rank is told to all, and changes nothing") {
+  auto const config = config_of(fp32_types, of_four);
+  int failures = 0;
+  int number = 1;
+  for (bool more = true; more; number += 3) {
+    Folder const folder;
+    std::vector<std::vector<std::string>> errors(4);
+    std::string failed;
+    CHECK(messages_of(run_job(4, [&](Job& job) {
+            Mesh mesh{job, config};
+            Divided const divided{mesh.tensor_part(), true};
+            Engine<float> engine{mesh, divided.model, config};
+            DividedRun<float, float> run{mesh, divided, engine};
+            auto& mine = errors[static_cast<std::size_t>(job.rank())];
+            train_steps(engine, run, 1);
+            engine.save(folder.path()).wait();
+            if (job.rank() == 0) {
+              FailPoints::arm(folder.path(), number, ENOSPC);
+            }
+            train_steps(engine, run, 1);  // behind which all know that it is armed
+            mine.push_back(error_of([&] { engine.save(folder.path()).wait(); }));
+            if (job.rank() == 0) {
+              failed = FailPoints::failed();
+              FailPoints::disarm();
+            }
+            train_steps(engine, run, 1);
+            mine.push_back(error_of([&] { engine.save(folder.path()).wait(); }));
+            engine.finish();
+          })) == "");
+    INFO(fmt::format("call {} ({}) fails", number, failed));
+    more = !failed.empty();
+    bool const may_fail =
+        failed.empty() || failed.starts_with("unlink") || failed.starts_with("rmdir") || failed.ends_with("/.lock");
+    for (auto const& each : errors) {
+      REQUIRE(each.size() == 2);
+      CHECK(each[0] == errors.front()[0]);
+      if (!may_fail) {
+        CHECK_THAT(each[0], Contains("SystemError save() of step 2 into") && Contains("failed and changed nothing") &&
+                                Contains(std::generic_category().message(ENOSPC)));
+      }
+      CHECK(each[1].empty());
+    }
+    failures += may_fail ? 0 : 1;
+    check_whole(folder / "step_00000001");
+    check_whole(folder / "step_00000003");
+  }
+  CHECK(failures > 5);
+}
+
+TEST_CASE("a rank reads what it needs of what other tensor ranks have saved") {
+  constexpr std::int64_t rows = 6000;
+  constexpr std::int64_t columns = 2400;
+  constexpr std::int64_t data = 3 * 4 * rows * columns;  // bytes
+  auto const run = [&](int ranks, int tensor, Cut const& cut, auto const& each) {
+    auto const config = config_of(fp32_types, {.data = ranks / tensor, .tensor = tensor, .zero = 2});
+    auto const outcome = run_job(ranks, [&](Job& job) {
+      Mesh mesh{job, config};
+      Model model{1, mesh.tensor_part()};
+      static_cast<void>(model.param(model.unit("large"), "w", {rows, columns}, Constant{1}, {.cut = cut}));
+      Engine<float> engine{mesh, model, config};
+      each(engine);
+    });
+    REQUIRE(messages_of(outcome) == "");
+  };
+  Cut const by_rows{.dim = 0};
+  Cut const by_columns{.dim = 1};
+  Cut const by_sections{.dim = 0, .sections = {rows / 2, rows / 2}};  // of which a rank needs two places of a file
+  for (auto const& [saved_as, restored_as, tensor] : {std::tuple{by_rows, by_rows, 2},
+                                                      {by_rows, by_columns, 2},
+                                                      {by_rows, by_rows, 4},
+                                                      {by_sections, by_sections, 4},
+                                                      {by_columns, by_columns, 1}}) {
+    Folder const folder;
+    run(4, 2, saved_as, [&](auto& engine) { engine.save(folder.path()).wait(); });
+    auto const before = FailPoints::bytes_read();
+    run(4, tensor, restored_as, [&](auto& engine) { engine.restore(folder.path()); });
+    auto const read = FailPoints::bytes_read() - before;
+    INFO(fmt::format("{} of {} bytes, {} tensor ranks", read, data, tensor));
+    CHECK(read >= data);
+    // By columns both tensor ranks need some of every MiB of each row, and a MiB is read as a whole.
+    auto const times = restored_as.dim == 1 && tensor == 2 ? 2 : 1;
+    CHECK(read <= times * data + 4 * 2 * 3 * (std::int64_t{2} << 20U) + (std::int64_t{1} << 20U));
+  }
+}
+
+}  // namespace zeroth::testing
