@@ -6,7 +6,8 @@
 #   scripts/record.sh              all parts
 #   scripts/record.sh PART...      only these; the others stay as they are
 #   demo       train_gpt at stages 0 to 3: memory, loss, tokens per second (3 minutes on two cores)
-#   stages     what `zeroth simulate` says of a model in bf16, beside the demo (seconds)
+#   stages     what `zeroth simulate` says of a model in bf16, beside the demo, and of published steps, with the table of
+#              docs/simulate.md (a minute)
 #   gpu        scripts/gpu_check.sh, and PyTorch beside it (ten minutes; needs a GPU and PyTorch: without one the old files stay)
 #   step_time  stages over stage 0, in turns (15 minutes); what is fitted to them in configs/machines, and the table of
 #              docs/simulate.md
@@ -59,6 +60,7 @@ stages() {
   built zeroth_tool
   build/release/bin/zeroth simulate --model 7.5B --ranks 64 --machine 8xH100 --json >"$new/simulated.json"
   mv "$new/simulated.json" "$kept/"
+  scripts/compare_published.py --document docs/simulate.md --record "$kept/published.json"
 }
 
 gpu() {
@@ -126,7 +128,8 @@ savings() {
   local model ranks
   for model in "7.5e9 36" "128e9 80" "1e12 128"; do  # parameters and units; the sizes of the ZeRO paper's table 1
     for ranks in 1 2 4 8 16 32 64 128 256 512 1024; do
-      build/release/bin/zeroth plan --parameters "${model% *}" --units "${model#* }" --ranks "$ranks" --device-memory 80 --json |
+      { build/release/bin/zeroth plan --parameters "${model% *}" --units "${model#* }" --ranks "$ranks" --device-memory 80 --json ||
+        [ $? = 3 ]; } |  # it does not fit
         python3 -c 'import json, sys; print(json.dumps(json.load(sys.stdin)))'
     done
   done >"$new/savings.jsonl"

@@ -2,6 +2,7 @@
 #include "options.hpp"
 
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <ostream>
@@ -47,6 +48,16 @@ CLI::Validator within(Extents const& allowed) {
                                      : text + " is not a whole number from " + bounds;
                         },
                         "INT from " + bounds};
+}
+
+CLI::Validator positive() {
+  return CLI::Validator{[](std::string const& text) {
+                          double value = 0;
+                          return CLI::detail::lexical_cast(text, value) && value > 0 && std::isfinite(value)
+                                     ? std::string{}
+                                     : text + " is not a number above 0";
+                        },
+                        "FLOAT > 0"};
 }
 
 /// A probability of leaving something out.
@@ -125,6 +136,9 @@ void declare(CLI::App& app, Options& o, Words& words) {
       ->check(CLI::IsMember{{"sequential", "shuffled"}})
       ->capture_default_str();
   declare_checkpoints(app, o);
+  app.add_option("--peak-tflops", o.peak_tflops,
+                 "TFLOP/s of a rank's processor at its best, of which the progress line then says the part (MFU)")
+      ->check(positive());
   app.add_option("--report", o.report, "Write the run as JSON lines");
   app.add_option("--trace", o.trace, "Write up to five steps, from the third on, as a trace for Chrome or Perfetto");
   app.add_option("--save-initial", o.save_initial, "Write the model before the first step (Hugging Face's format)");

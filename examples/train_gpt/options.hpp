@@ -33,6 +33,7 @@ struct Options {
   std::filesystem::path resume;      ///< A checkpoint, a folder of them, or resume_newest; empty: begin anew.
   std::optional<std::int64_t> save_every, keep;
   int max_restarts = 0;
+  std::optional<double> peak_tflops;  ///< Of a rank; none: nobody knows.
   std::optional<zeroth::comm::Transport> transport;
   zeroth::DeviceKind device = zeroth::DeviceKind::cpu;
   bool plan = false, recompute = false, share_devices = false, tf32 = false, show_products = false;

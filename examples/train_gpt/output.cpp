@@ -8,10 +8,14 @@
 
 namespace gpt {
 
-Output::Output(zeroth::Job const& job, Options const& options, std::int64_t tokens_per_step)
+Output::Output(zeroth::Job const& job, Options const& options, Shape const& shape, std::int64_t tokens_per_step)
     : options_{options}, tokens_per_step_{tokens_per_step} {
   if (job.rank() == 0) {
-    progress_.emplace(options.steps, tokens_per_step);
+    progress_.emplace(
+        zeroth::ProgressOptions{.steps = options.steps,
+                                .tokens_per_step = tokens_per_step,
+                                .flops_per_step = static_cast<double>(tokens_per_step) * flops_per_token(shape),
+                                .peak_flops_per_s = options.peak_tflops.value_or(0) * 1e12 * job.world()});
     if (!options.report.empty()) {
       report_.emplace("report", options.report);
     }

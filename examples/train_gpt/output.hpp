@@ -7,11 +7,12 @@
 #include <zeroth/comm/job.hpp>
 #include <zeroth/core/whole_file.hpp>
 #include <zeroth/engine/checkpoint.hpp>
+#include <zeroth/engine/progress_line.hpp>
 
 #include "math_library.hpp"
 #include "options.hpp"
-#include "progress.hpp"
 #include "report.hpp"
+#include "shape.hpp"
 #include "train_on.hpp"
 
 namespace gpt {
@@ -20,7 +21,7 @@ namespace gpt {
 class Output {
  public:
   /// Opens the report, so that one that cannot be written is found before training.
-  Output(zeroth::Job const& job, Options const& options, std::int64_t tokens_per_step);
+  Output(zeroth::Job const& job, Options const& options, Shape const& shape, std::int64_t tokens_per_step);
   /// `facts` is the run's record, `restored` where it goes on from.
   void begin(std::string const& facts, std::optional<zeroth::Restored> const& restored);
   /// Says what multiplies, and `table` if there is one.
@@ -33,7 +34,7 @@ class Output {
  private:
   Options const& options_;
   std::int64_t tokens_per_step_;
-  std::optional<Progress> progress_;
+  std::optional<zeroth::ProgressLine> progress_;
   std::optional<zeroth::WholeFile> report_;
 };
 

@@ -12,6 +12,10 @@ struct Shape {
   friend bool operator==(Shape const&, Shape const&) = default;
 };
 
+/// Of forward and backward for a token, on all ranks together: 2 for each element of a matrix that it is multiplied
+/// with and for each product of attention's, not masked, and twice that in backward. Without what is computed again.
+[[nodiscard]] double flops_per_token(Shape const& shape) noexcept;
+
 /// What an extent may be, and how many layers: beyond it no sum of bytes is meant.
 struct Extents {
   std::int64_t least, most;

@@ -92,7 +92,7 @@ RunEnd train(zeroth::Job& job, Task const& task, zeroth::Precision<T, G>) {
   auto const& batch_sizes = settings.batch;
   auto const math = Where::choose(job, options.math, zeroth::dtype_of<T>);
   auto const facts = run_record(options, config, shape, batches, math, job.world());
-  Output output{job, options, batch_sizes.train * shape.context};
+  Output output{job, options, shape, batch_sizes.train * shape.context};
   Trace trace{job, options};
   Checkpoints checkpoints{job, options, batches.order(), facts};
   zeroth::Engine<T, G> engine{mesh, model, config};

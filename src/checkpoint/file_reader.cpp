@@ -268,7 +268,8 @@ void Reader::read(std::vector<Found> const& parts, std::size_t state, std::int64
   });
 }
 
-void Reader::add_damage_of_data(int place, Checked const& file, std::vector<Damage>& all) {
+void Reader::add_damage_of_data(int place, Checked const& file, std::vector<Damage>& all,
+                                std::function<void(std::int64_t bytes)> const& on_read) {
   auto const add = [&](std::int64_t begin, std::int64_t end, std::string why) {
     bool const goes_on = !all.empty() && all.back().end == file.data_begin + begin && all.back().why == why;
     if (!goes_on) {
@@ -289,6 +290,9 @@ void Reader::add_damage_of_data(int place, Checked const& file, std::vector<Dama
     } catch (Unreadable const& error) {
       add(begin, end, error.what());
     }
+    if (on_read) {
+      on_read(end - begin);
+    }
   }
   for (auto& each : all) {
     if (each.end > file.data_begin) {
@@ -298,7 +302,7 @@ void Reader::add_damage_of_data(int place, Checked const& file, std::vector<Dama
   }
 }
 
-std::vector<Damage> Reader::damage(int place, bool with_data) {
+std::vector<Damage> Reader::damage(int place, bool with_data, std::function<void(std::int64_t bytes)> const& on_read) {
   std::vector<Damage> all;
   open_place_ = -1;  // what reads past the cache reads no header
   saved_hashes_->forget();
@@ -308,7 +312,7 @@ std::vector<Damage> Reader::damage(int place, bool with_data) {
       all.push_back({file.wrong, 0, file.data_begin, {}});
     }
     if (with_data) {
-      add_damage_of_data(place, file, all);
+      add_damage_of_data(place, file, all, on_read);
     }
   } catch (Unreadable const& error) {
     all.push_back({error.what(), 0, 0, {}});

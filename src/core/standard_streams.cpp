@@ -15,6 +15,8 @@
 #include <mutex>
 #include <system_error>
 
+#include "core/open_line.hpp"
+
 namespace zeroth {
 namespace {
 
@@ -36,6 +38,13 @@ void keep_standard_streams() noexcept {
 }
 
 void write_output(std::string_view text) noexcept {
+  if (line_is_open.exchange(false)) {
+    write_behind_line("\n");
+  }
+  write_behind_line(text);
+}
+
+void write_behind_line(std::string_view text) noexcept {
   while (!text.empty() && output_error.load() == 0) {
     auto const written = ::write(STDOUT_FILENO, text.data(), text.size());
     if (written >= 0) {
@@ -65,17 +74,23 @@ void write_error(std::string_view text) noexcept {
   static bool is_read = true;  // who waited in vain once does not wait again
   std::lock_guard const lock{mutex};
   auto const deadline = Clock::now() + (is_read ? std::chrono::seconds{1} : std::chrono::seconds{0});
-  while (!text.empty()) {
-    is_read = takes_more(STDERR_FILENO, deadline);
-    if (!is_read) {
-      return;
+  auto const write_all = [deadline](std::string_view rest) {
+    while (!rest.empty()) {
+      is_read = takes_more(STDERR_FILENO, deadline);
+      if (!is_read) {
+        return;
+      }
+      auto const written = ::write(STDERR_FILENO, rest.data(), std::min<std::size_t>(rest.size(), PIPE_BUF));
+      if (written < 0 && errno != EINTR && errno != EAGAIN) {
+        return;
+      }
+      rest.remove_prefix(static_cast<std::size_t>(std::max<ssize_t>(written, 0)));
     }
-    auto const written = ::write(STDERR_FILENO, text.data(), std::min<std::size_t>(text.size(), PIPE_BUF));
-    if (written < 0 && errno != EINTR && errno != EAGAIN) {
-      return;
-    }
-    text.remove_prefix(static_cast<std::size_t>(std::max<ssize_t>(written, 0)));
+  };
+  if (line_is_open.load() && ::isatty(STDERR_FILENO) == 1 && line_is_open.exchange(false)) {
+    write_all("\n");
   }
+  write_all(text);
 }
 
 void print_error(std::string const& text) noexcept {

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -79,6 +80,29 @@ std::string why_no_gpu() {
   }
   return fmt::format("cudaGetDeviceCount: {} ({}): {}", cudaGetErrorString(error), cudaGetErrorName(error),
                      error == cudaErrorInsufficientDriver ? explain_driver() : if_hidden);
+}
+
+std::string describe_gpus() {
+  int const count = cuda_device_count();
+  if (count == 0) {
+    return "none: " + why_no_gpu();
+  }
+  std::map<std::string, int> count_of;  // by compute capability
+  for (int ordinal = 0; ordinal < count; ++ordinal) {
+    try {
+      ++count_of[describe_capability(capability_of(ordinal))];
+    } catch (SystemError const& error) {
+      ++count_of[error.what()];
+    }
+  }
+  std::vector<std::string> kinds;
+  for (auto const& [capability, gpus] : count_of) {
+    kinds.push_back(fmt::format("{} of compute capability {}", gpus, capability));
+  }
+  int known = 0;
+  static_cast<void>(cudaDriverGetVersion(&known));
+  return fmt::format("{}; the driver knows CUDA up to {}, the library was built with {}", fmt::join(kinds, ", "),
+                     describe_cuda(known), describe_cuda(CUDART_VERSION));
 }
 
 void expect_kernels(int ordinal) {

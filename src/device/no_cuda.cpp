@@ -2,6 +2,7 @@
 /// In place of the CUDA device, where the library is built without it.
 #include <fmt/format.h>
 
+#include "device/cuda_gpus.hpp"
 #include "zeroth/core/error.hpp"
 #include "zeroth/device/cuda.hpp"
 
@@ -10,6 +11,8 @@ namespace zeroth::device {
 bool has_cuda() noexcept { return false; }
 
 int cuda_device_count() noexcept { return 0; }
+
+std::string describe_gpus() { return "none: " + why_no_gpu(); }
 
 std::string why_no_gpu() { return "the library was built without CUDA; configure it with -DZEROTH_ENABLE_CUDA=ON"; }
 

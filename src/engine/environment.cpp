@@ -7,13 +7,18 @@
 #include <sched.h>
 #include <sys/utsname.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <limits>
+#include <sstream>
+#include <system_error>
 #include <utility>
 
 #include "comm/launch/environment.hpp"
 #include "core/isa.hpp"
+#include "device/cuda_gpus.hpp"
 #include "engine/room.hpp"
 #include "zeroth/core/error.hpp"
 #include "zeroth/device/cuda.hpp"
@@ -29,7 +34,7 @@ namespace zeroth {
 namespace {
 
 /// What is behind `key` and a separator in the first line of a file that begins with it.
-std::string value_in(char const* file, std::string_view key, char separator) {
+std::string value_in(std::filesystem::path const& file, std::string_view key, char separator) {
   std::ifstream lines{file};
   for (std::string line; std::getline(lines, line);) {
     if (line.starts_with(key)) {
@@ -60,18 +65,47 @@ std::string processor_fact() {
                                         : "any processor");
 }
 
+/// As the system calls them: those that kernels, or libraries that multiply matrices, ask for.
+std::string instructions_fact() {
+  constexpr std::string_view asked_for[] = {"avx2",     "fma",      "f16c",        "avx512f",     "avx512bw",
+                                            "avx512dq", "avx512vl", "avx512_vnni", "avx512_bf16", "avx512_fp16",
+                                            "amx_tile", "amx_bf16", "amx_int8",    "asimd",       "asimdhp",
+                                            "sve",      "bf16"};
+  auto const of_x86 = value_in("/proc/cpuinfo", "flags", ':');
+  std::istringstream words{of_x86 == "unknown" ? value_in("/proc/cpuinfo", "Features", ':') : of_x86};
+  std::vector<std::string> found;
+  for (std::string word; words >> word;) {
+    if (std::ranges::find(asked_for, word) != std::end(asked_for)) {
+      found.push_back(word);
+    }
+  }
+  return found.empty() ? "unknown" : fmt::format("{}", fmt::join(found, " "));
+}
+
 std::string memory_fact() {
   constexpr auto unlimited = std::numeric_limits<std::uint64_t>::max();
   auto const left = engine::room({});
   auto const gib = [](std::uint64_t bytes) { return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / 0x1p30); };
   auto const limit = left.memory_of_process;
-  return fmt::format("{} left on this machine{}", gib(left.memory_of_machine),
+  double kib_of_all = 0;
+  std::istringstream{value_in("/proc/meminfo", "MemTotal", ':')} >> kib_of_all;
+  return fmt::format("{} left on this machine, of {:.1f} GiB{}", gib(left.memory_of_machine), kib_of_all / 0x1p20,
                      limit == unlimited ? std::string{} : fmt::format(", {} by this process's limits", gib(limit)));
 }
 
-std::string gpus_fact() {
-  int const count = device::cuda_device_count();
-  return count == 0 ? fmt::format("none: {}", device::why_no_gpu()) : fmt::format("{}", count);
+/// As the system tells it, whatever this library was built with. Containers often do not see that.
+std::string driver_fact() {
+  namespace fs = std::filesystem;
+  fs::path const folder{"/proc/driver/nvidia"};
+  auto const found = value_in(folder / "version", "NVRM version", ':');
+  auto text = found == "unknown" ? fmt::format("{} has none", folder.string()) : found;
+  std::error_code error;
+  for (auto each = fs::directory_iterator{folder / "gpus", error}; !error && each != fs::directory_iterator{};
+       each.increment(error)) {
+    text +=
+        fmt::format("; {}: {}", each->path().filename().string(), value_in(each->path() / "information", "Model", ':'));
+  }
+  return text;
 }
 
 std::string mpi_fact() {
@@ -96,13 +130,18 @@ std::string nccl_fact() {
 #endif
 }
 
+/// Those that ranks could talk through here.
 std::string transports_fact() {
-  std::vector<std::string_view> names{"local", "tcp"};
+  std::vector<std::string> names{"local", "tcp"};
 #ifdef ZEROTH_HAS_MPI
   names.emplace_back("mpi");
 #endif
 #ifdef ZEROTH_HAS_NCCL
-  names.emplace_back("nccl");
+  try {
+    static_cast<void>(device::nccl());
+    names.emplace_back(device::cuda_device_count() > 0 ? "nccl" : "nccl if there were a GPU");
+  } catch (SystemError const&) {  // nccl_fact() says why
+  }
 #endif
   return fmt::format("{}", fmt::join(names, ", "));
 }
@@ -131,15 +170,47 @@ std::string build_fact() {
                      FMT_VERSION % 100);
 }
 
+std::string options_fact() {
+#ifdef ZEROTH_SHARED
+  std::string text = "shared library";
+#else
+  std::string text = "static library";
+#endif
+#ifndef __OPTIMIZE__
+  text += ", not optimised";
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  text += ", under a sanitizer";
+#endif
+#ifdef ZEROTH_HAS_MPI
+  constexpr bool has_mpi = true;
+#else
+  constexpr bool has_mpi = false;
+#endif
+#ifdef ZEROTH_HAS_NCCL
+  constexpr bool has_nccl = true;
+#else
+  constexpr bool has_nccl = false;
+#endif
+  for (auto const& [part, is_in] :
+       {std::pair{"MPI", has_mpi}, std::pair{"CUDA", device::has_cuda()}, std::pair{"NCCL", has_nccl}}) {
+    text += fmt::format(", {} {}", is_in ? "with" : "without", part);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::vector<EnvironmentFact> environment() {
   return {{"zeroth", std::string{version}},
           {"build", build_fact()},
+          {"options", options_fact()},
           {"system", system_fact()},
           {"processor", processor_fact()},
+          {"instructions", instructions_fact()},
           {"memory", memory_fact()},
-          {"gpus", gpus_fact()},
+          {"gpus", device::describe_gpus()},
+          {"driver", driver_fact()},
           {"nccl", nccl_fact()},
           {"mpi", mpi_fact()},
           {"transports", transports_fact()},

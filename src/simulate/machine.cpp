@@ -106,6 +106,7 @@ class FieldReader {
     number("math_efficiency", rates.math_efficiency, fraction, all_required);
     number("attention_efficiency", rates.attention_efficiency, fraction, false);
     number("activation_passes", rates.activation_passes, passes, false);
+    number("parameter_passes", rates.parameter_passes, passes, false);
   }
   void codes(char const* name, CodeRates const& otherwise, std::map<std::string, CodeRates, std::less<>>& field) {
     auto const* const member = find(name, false);

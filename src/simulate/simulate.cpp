@@ -51,6 +51,24 @@ struct Task {
   Machine const& machine;
 };
 
+/// Operations of products, and those of them that are attention's.
+struct Products {
+  double flops = 0, of_attention = 0;
+};
+
+Products operator+(Products const& one, Products const& other) noexcept {
+  return {one.flops + other.flops, one.of_attention + other.of_attention};
+}
+
+Products backward_of(UnitWork const& work) noexcept {
+  double const flops = work.backward_flops;
+  return {flops, work.forward_flops > 0 ? flops * work.attention_flops / work.forward_flops : 0};
+}
+
+Products recomputed(UnitWork const& work) noexcept {
+  return {work.recompute_flops, std::min(work.attention_flops, work.recompute_flops)};
+}
+
 /// How often a unit runs in a micro-step.
 int uses(Model const& model, std::size_t unit) {
   return std::max(1, model.description().units[id_at<UnitId>(unit)].uses_per_micro_step);
@@ -165,7 +183,8 @@ class SimulatedRank {
   void forward(Pass& pass, std::uint32_t unit) {
     for (int use = 0; use < uses_of(unit); ++use) {
       auto const p = pass.forward(task_.model.unit_at(unit));
-      compute(task_.work[unit], task_.work[unit].forward_flops, 1);
+      auto const& work = task_.work[unit];
+      compute(work, {work.forward_flops, work.attention_flops}, 1);
       add_up(unit, "forward");
     }
   }
@@ -180,21 +199,23 @@ class SimulatedRank {
     auto const p = pass.backward(task_.model.unit_at(index));
     contribute(p, index);
     auto const& work = task_.work[index];
-    compute(work, work.backward_flops + work.recompute_flops, work.recompute_flops > 0 ? 3 : 2);
-    add_up(index, "backward");
+    compute(work, backward_of(work) + recomputed(work), work.recompute_flops > 0 ? 3 : 2);
+    add_up(index, "backward", 1 + work.recompute_sums);
   }
   /// Of a zero-bubble schedule. What is recomputed is so for the gradients by inputs, and kept for those of weights.
   void half_of_backward(AnyWork& pass, std::uint32_t index, bool weights) {
     auto const& work = task_.work[index];
+    auto const both = backward_of(work);
+    Products const half{both.flops / 2, both.of_attention / 2};
     for (int use = 0; use < uses_of(index); ++use) {
       if (weights) {
         auto const p = pass.weights(task_.model.unit_at(index));
         contribute(p, index);
-        compute(work, work.backward_flops / 2, 1);
+        compute(work, half, 1);
       } else {
         auto const p = pass.inputs(task_.model.unit_at(index));
-        compute(work, work.backward_flops / 2 + work.recompute_flops, work.recompute_flops > 0 ? 2 : 1);
-        add_up(index, "backward");
+        compute(work, half + recomputed(work), work.recompute_flops > 0 ? 2 : 1);
+        add_up(index, "backward", 1 + work.recompute_sums);
       }
     }
   }
@@ -211,22 +232,25 @@ class SimulatedRank {
     }
   }
 
-  /// `flops` of a unit, and `thirds` of the passes over its activations: forward has one, backward two.
-  void compute(UnitWork const& work, double flops, int thirds) {
+  /// Products of a unit, and `thirds` of the passes over its activations and matrices: forward has one, backward two.
+  void compute(UnitWork const& work, Products const& products, int thirds) {
     auto const& rates = task_.machine.rates;
     double const peak = task_.machine.peak(task_.config.compute_dtype());
-    double const attention = work.forward_flops > 0 ? flops * work.attention_flops / work.forward_flops : 0;
     double const of_attention = rates.attention_efficiency > 0 ? rates.attention_efficiency : rates.math_efficiency;
-    double const bytes = work.activation_elements * static_cast<double>(bytes_of(task_.config.compute_dtype()));
-    double const seconds = (flops - attention) / (peak * rates.math_efficiency) + attention / (peak * of_attention) +
-                           rates.activation_passes * thirds / 3 * bytes / task_.machine.memory_bytes_per_s;
+    double const elements =
+        rates.activation_passes * work.activation_elements + rates.parameter_passes * work.matrix_elements;
+    double const bytes = elements * static_cast<double>(bytes_of(task_.config.compute_dtype()));
+    double const seconds = (products.flops - products.of_attention) / (peak * rates.math_efficiency) +
+                           products.of_attention / (peak * of_attention) +
+                           thirds * bytes / 3 / task_.machine.memory_bytes_per_s;
     device_->compute().compute(1e6 * slowdown_ * seconds);
   }
 
   /// What tensor ranks tell each other in a unit, which computes nothing meanwhile.
-  void add_up(std::uint32_t index, char const* purpose) {
+  void add_up(std::uint32_t index, char const* purpose, double times = 1) {
     auto const& unit = task_.model.description().units[id_at<UnitId>(index)];
-    if (auto const count = samples_ * unit.tensor_sums_per_sample; verbs_ && count > 0) {
+    auto const once = static_cast<double>(samples_ * unit.tensor_sums_per_sample);
+    if (auto const count = static_cast<std::int64_t>(times * once); verbs_ && count > 0) {
       comm::Collective const sum{.operation = comm::Operation::all_reduce,
                                  .input = VirtualDevice::unreal_address(),
                                  .output = VirtualDevice::unreal_address(),

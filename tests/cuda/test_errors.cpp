@@ -6,6 +6,7 @@
 #include <string>
 #include <thread>
 
+#include "device/cuda_gpus.hpp"
 #include "device/kernels.hpp"
 #include "engine/small_model.hpp"
 #include "support/catch.hpp"
@@ -274,6 +275,17 @@ TEST_CASE("a GPU that is not there is refused") {
   CHECK(contains(thrown<ContractError>([] { return device::make_cuda_device(2); }),
                  "make_cuda_device(2): this process sees 2 GPUs"));
   CHECK(contains(thrown<ContractError>([] { return device::make_cuda_device(-1); }), "make_cuda_device(-1)"));
+}
+
+TEST_CASE("GPUs are described by what they can, and the CUDA of driver and library") {
+  auto const cuda = [](int code) { return fmt::format("{}.{}", code / 1000, code / 10 % 100); };
+  fake_cuda::reset({.gpus = 2, .driver = CUDART_VERSION + 1000});
+  CHECK(device::describe_gpus() ==
+        fmt::format("2 of compute capability 9.0; the driver knows CUDA up to {}, the library was built with {}",
+                    cuda(CUDART_VERSION + 1000), cuda(CUDART_VERSION)));
+  fake_cuda::reset({.gpus = 0});
+  CHECK(device::describe_gpus() == "none: " + device::why_no_gpu());
+  fake_cuda::reset();
 }
 
 TEST_CASE("where there is no GPU, CUDA's own words say why, and which driver is needed") {

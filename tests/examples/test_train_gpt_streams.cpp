@@ -66,5 +66,46 @@ TEST_CASE("a reader who has stopped to read keeps no rank from its next step, no
   CHECK(steps_of(place.report()).size() == static_cast<std::size_t>(steps));
   // A line per step, and the one that says what multiplies.
   CHECK_THAT(result.output,
-             Contains(fmt::format("train_gpt: nobody reads standard output: {} lines are missing in it\n", steps + 1)));
+             Contains(fmt::format("zeroth: nobody reads standard output: {} lines are missing in it\n", steps + 1)));
+}
+
+TEST_CASE("on a terminal train_gpt's steps are written over each other, in lines that fit") {
+  int const columns = GENERATE(40, 80, 200);
+  Place const place;
+  auto options = place.command(small + "--steps 5 --ranks 2 --peak-tflops 0.5");
+  options.on_terminal = true;
+  options.columns = columns;
+  options.environment = {{"TERM", "xterm"}};
+  auto const result = run(options);
+  INFO(result.output);
+  CHECK(result.ending.status == 0);
+  std::string const over = "\r\x1b[K";
+  int lines = 0;
+  std::string last;
+  for (auto at = result.output.find(over); at != std::string::npos; at = result.output.find(over, at + 1)) {
+    auto const begin = at + over.size();
+    last = result.output.substr(begin, result.output.find('\r', begin) - begin);
+    CHECK(last.size() < static_cast<std::size_t>(columns));
+    CHECK_THAT(last, Contains("step ") && Contains("/5  loss "));
+    ++lines;
+  }
+  CHECK(lines >= 1);
+  CHECK(lines <= 5);
+  CHECK(last.starts_with("step 5/5  loss "));
+  CHECK((last.find("MFU ") != std::string::npos) == (columns > 40));
+  CHECK((last.find(" TFLOP/s") != std::string::npos) >= (columns > 80));
+  CHECK_THAT(result.output, Contains(last + "\r\n"));
+}
+
+TEST_CASE("elsewhere train_gpt has a line for each step with all it knows") {
+  Place const place;
+  auto const result = run(place.command(small + "--steps 2 --peak-tflops 0.5"));
+  INFO(result.output);
+  CHECK(result.ending.status == 0);
+  CHECK_THAT(result.output, Contains("\nstep 1/2  loss ") && Contains(" tokens/s  ") && Contains(" TFLOP/s  MFU ") &&
+                                Contains(" %  ") && Contains(" MiB per rank  0:0") && Contains(" elapsed  0:0") &&
+                                Contains(" left\nstep 2/2  loss "));
+  auto const refused = run(place.command(small + "--steps 2 --peak-tflops 0"));
+  CHECK(refused.ending.status == 2);
+  CHECK_THAT(refused.output, Contains("--peak-tflops: 0 is not a number above 0"));
 }

@@ -56,11 +56,12 @@ TEST_CASE("Presets have names") {
     CHECK(machine.peak_flops_per_s > 1e14);
   }
   CHECK_THROWS_WITH(machine_of("8xh10"), Catch::Contains("can be read; did you mean 8xH100?"));
-  CHECK_THROWS_WITH(machine_of("8xA1"), Catch::Contains("\"8xA1\" is neither a preset (8xH100, 8xH200) nor a file"));
+  CHECK_THROWS_WITH(machine_of("8xB1"),
+                    Catch::Contains("\"8xB1\" is neither a preset (8xA100, 8xH100, 8xH200) nor a file"));
 }
 
 // Figures of NVIDIA's and of nccl-tests that the files name; what they assume is theirs to change.
-TEST_CASE("The presets are eight Hopper GPUs with an adapter each") {
+TEST_CASE("The presets are eight GPUs with an adapter each") {
   auto const h100 = machine_of("8xH100");
   auto const h200 = machine_of("8xH200");
   for (auto const& machine : {h100, h200}) {
@@ -74,21 +75,28 @@ TEST_CASE("The presets are eight Hopper GPUs with an adapter each") {
   CHECK(h200.device_memory_bytes == std::int64_t{143'771} << 20U);
   CHECK(h100.memory_bytes_per_s == 0.9 * 3.35e12);
   CHECK(h200.memory_bytes_per_s == 0.9 * 4.8e12);
+  auto const a100 = machine_of("8xA100");
+  CHECK(a100.peak_flops_per_s == 312e12);
+  CHECK(a100.fp32_peak_flops_per_s == 19.5e12);
+  CHECK(a100.network_bytes_per_s == 8 * 22.75e9);
+  CHECK(a100.device_memory_bytes == std::int64_t{81'920} << 20U);
+  CHECK(a100.memory_bytes_per_s == Approx(0.9 * 2.039e12).epsilon(1e-3));
 }
 
 TEST_CASE("A kind of code has the machine's rates but for those that it names") {
   auto file = nlohmann::json::parse(good, nullptr, true, true);
   file["activation_passes"] = 100;
   file["code"] = {{"eager", nlohmann::json::object()},
-                  {"fused", {{"activation_passes", 40}, {"attention_efficiency", 0.25}}}};
+                  {"fused", {{"activation_passes", 40}, {"parameter_passes", 3}, {"attention_efficiency", 0.25}}}};
   testing::Folder const folder;
   auto const path = (folder.path() / "machine.json").string();
   std::ofstream{path} << file;
   auto const machine = machine_of(path);
   CHECK(machine.rates == CodeRates{.math_efficiency = 0.9, .activation_passes = 100});
   CHECK(machine.running("eager").rates == machine.rates);
-  CHECK(machine.running("fused").rates ==
-        CodeRates{.math_efficiency = 0.9, .attention_efficiency = 0.25, .activation_passes = 40});
+  CHECK(
+      machine.running("fused").rates ==
+      CodeRates{.math_efficiency = 0.9, .attention_efficiency = 0.25, .activation_passes = 40, .parameter_passes = 3});
   CHECK_THROWS_WITH(machine.running("fast"), Catch::Contains("no kind of code \"fast\"; allowed: eager, fused"));
   Machine nameless;
   nameless.name = "x";
@@ -153,6 +161,7 @@ TEST_CASE("Every key refuses what it cannot be, saying what it can") {
       {"tree", "3", "a list of protocols"},
       {"attention_efficiency", "0", "a number from 0.001 to 1"},
       {"activation_passes", "-1", "a number from 0 to 10000"},
+      {"parameter_passes", "10001", "a number from 0 to 10000"},
       {"code", "[]", "an object with a member for each kind of code"},
       {"ordered_collectives", "0", "true or false"},
       {"straggler_per_doubling", "0.6", "a number from 0 to 0.5"},
@@ -199,7 +208,8 @@ TEST_CASE("Every key of a protocol refuses what it cannot be, saying what it can
 TEST_CASE("What is no file of a machine is refused") {
   CHECK_THAT(message_of("{"), Catch::Contains("machine.json: 1 problem"));
   CHECK_THAT(message_of(""), Catch::Contains("machine.json: 1 problem"));
-  CHECK_THROWS_WITH(machine_of("/tmp"), Catch::Contains("\"/tmp\" is neither a preset (8xH100, 8xH200) nor a file"));
+  CHECK_THROWS_WITH(machine_of("/tmp"),
+                    Catch::Contains("\"/tmp\" is neither a preset (8xA100, 8xH100, 8xH200) nor a file"));
   CHECK_THROWS_WITH(machine_of(""), Catch::Contains("\"\" is neither a preset"));
 }
 

@@ -422,7 +422,7 @@ TEST_CASE("A trillion parameters on a thousand ranks take no memory") {
   }
 }
 
-TEST_CASE("attention has a rate of its own, and activations pass through memory") {
+TEST_CASE("Attention has a rate of its own, and activations and parameters pass through memory") {
   SmallModel const small;
   auto const step_ms = [&](std::vector<UnitWork> const& work, CodeRates const& rates, double bytes_per_s) {
     auto on = machine(fast);
@@ -447,9 +447,21 @@ TEST_CASE("attention has a rate of its own, and activations pass through memory"
   CHECK(step_ms(active, {}, 1e9) == Approx(slow_memory));
   CHECK(step_ms(active, {.activation_passes = 3}, 1e9) ==
         Approx(slow_memory + micro_steps * (3 + 4) * 4).epsilon(1e-6));
+  active[2].matrix_elements = 2e6;  // as activations
+  CHECK(step_ms(active, {.parameter_passes = 3}, 1e9) == Approx(slow_memory + micro_steps * 2 * 4 * 4).epsilon(1e-6));
+  CHECK(step_ms(active, {.activation_passes = 3, .parameter_passes = 3}, 1e9) ==
+        Approx(slow_memory + micro_steps * (3 + 4 + 2 * 4) * 4).epsilon(1e-6));
+
+  auto recomputing = work();
+  recomputing[0].attention_flops = recomputing[0].forward_flops / 2;
+  double const before = step_ms(recomputing, {.attention_efficiency = 0.5}, 1e15);
+  recomputing[0].recompute_flops = recomputing[0].forward_flops * 0.75;  // of which attention is all that it was
+  double const added = 1e-6 * recomputing[0].forward_flops * (0.25 + 2 * 0.5);
+  CHECK(step_ms(recomputing, {.attention_efficiency = 0.5}, 1e15) ==
+        Approx(before + micro_steps * added).epsilon(1e-6));
 }
 
-TEST_CASE("math waits for stragglers, more on more nodes") {
+TEST_CASE("Math waits for stragglers, more on more nodes") {
   SmallModel const small;
   auto on = machine(fast);
   on.ranks_per_node = 2;
@@ -459,7 +471,7 @@ TEST_CASE("math waits for stragglers, more on more nodes") {
   CHECK(run(small.model, small_config(0), 8, work(), on).step_ms == Approx(none * 1.2).epsilon(1e-3));
 }
 
-TEST_CASE("ordered collectives start in the order in which a rank issued them") {
+TEST_CASE("Ordered collectives start in the order in which a rank issued them") {
   SmallModel const small;
   auto on = machine(1e6);  // what is reduced takes longer than math: gathers that were issued behind it wait
   auto const config = small_config(3);

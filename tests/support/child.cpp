@@ -37,7 +37,7 @@ Ends make_pipe() {
   return {ends[0], ends[1]};
 }
 
-Ends make_terminal() {
+Ends make_terminal(int columns) {
   Ends ends{.ours = ::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC)};
   std::array<char, 64> name{};
   if (ends.ours < 0 || ::grantpt(ends.ours) != 0 || ::unlockpt(ends.ours) != 0 ||
@@ -47,6 +47,12 @@ Ends make_terminal() {
   ends.theirs = ::open(name.data(), O_RDWR | O_NOCTTY | O_CLOEXEC);
   if (ends.theirs < 0) {
     throw_errno("open of a terminal");
+  }
+  winsize size{};
+  size.ws_row = 24;
+  size.ws_col = static_cast<unsigned short>(columns);
+  if (::ioctl(ends.theirs, TIOCSWINSZ, &size) != 0) {
+    throw_errno("the size of a terminal");
   }
   return ends;
 }
@@ -82,7 +88,7 @@ Ends make_terminal() {
 }  // namespace
 
 Child::Child(Options const& options) {
-  auto const ends = options.on_terminal ? make_terminal() : make_pipe();
+  auto const ends = options.on_terminal ? make_terminal(options.columns) : make_pipe();
   pid_ = ::fork();
   if (pid_ < 0) {
     throw_errno("fork");

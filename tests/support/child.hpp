@@ -28,6 +28,7 @@ class Child {
     std::filesystem::path folder;                    ///< Where it runs.
     std::map<std::string, std::string> environment;  ///< In addition to this program's.
     bool on_terminal = false;                        ///< Of its own, which it is controlled by; otherwise on a pipe.
+    int columns = 0;                                 ///< Of that terminal; 0: it does not say.
   };
   explicit Child(Options const& options);
   ~Child();

@@ -7,6 +7,7 @@
 #include "checkpoint/record_format.hpp"
 #include "checkpoint_support.hpp"
 #include "shown_support.hpp"
+#include "zeroth/checkpoint/file_reader.hpp"
 #include "zeroth/model/description.hpp"
 
 namespace zeroth::testing {
@@ -207,6 +208,17 @@ TEST_CASE("damage in a large file is told by the MiB, and what is beside it stay
   CHECK(damage[0]["elements_of"][0] ==
         Json{{"state", "master"}, {"parameter", "w"}, {"first", slice + (2 << 18)}, {"end", slice + (4 << 18)}});
   CHECK(damage[1]["elements_of"][0]["state"] == "exp_avg");
+
+  std::int64_t told = 0;
+  int calls = 0;
+  checkpoint::Reader reader{path};
+  auto const found = reader.damage(1, true, [&](std::int64_t read) {
+    told += read;
+    ++calls;
+  });
+  CHECK(found.size() == 2);
+  CHECK(told == reader.record().contents.state_bytes(1));
+  CHECK(calls == 2);  // 8 MiB, and the rest of 14.3
 }
 
 TEST_CASE("forged checkpoints do nothing to a terminal, nor to other files, and end with a message") {

@@ -8,8 +8,8 @@
 namespace zeroth::testing {
 namespace {
 
-std::string const names[] = {"zeroth", "build", "system", "processor",  "memory",
-                             "gpus",   "nccl",  "mpi",    "transports", "launcher"};
+std::string const names[] = {"zeroth", "build",  "options", "system", "processor",  "instructions", "memory",
+                             "gpus",   "driver", "nccl",    "mpi",    "transports", "launcher"};
 
 TEST_CASE("zeroth env says what a report needs, as text and as JSON") {
   auto const text = zeroth_tool("env");
@@ -25,7 +25,10 @@ TEST_CASE("zeroth env says what a report needs, as text and as JSON") {
   }
   CHECK(facts["zeroth"] == std::string{version});
   CHECK(contains(facts["processor"], "cores for this process, kernels for "));
-  CHECK(contains(facts["memory"], "GiB left on this machine"));
+  CHECK(contains(facts["memory"], "GiB left on this machine, of "));
+  CHECK(contains(facts["options"], " library, "));
+  CHECK(contains(facts["options"], " CUDA, with"));
+  CHECK(contains(facts["gpus"], "compute capability") != contains(facts["gpus"], "none: "));
   CHECK(contains(facts["transports"], "local, tcp"));
   CHECK(facts["launcher"] == "none: ranks would be threads");
 }

@@ -57,6 +57,8 @@ TEST_CASE("Work is two operations for each matrix element and token, and attenti
   CHECK(source.facts.front().forward_flops_per_token(1024) == 0);
   auto const block = 12.0 * 768 * 768;
   CHECK(source.facts[1].forward_flops_per_token(0) == 2 * block);
+  CHECK(source.facts[1].recompute_flops_per_token(0) == 2 * (block - 4.0 * 768 * 768));
+  CHECK(source.facts.back().recompute_flops_per_token(1024) == 0);
   CHECK(source.facts[1].forward_flops_per_token(1024) == 2 * block + 4.0 * 1024 * 768);
   CHECK(source.facts.back().forward_flops_per_token(1024) == 2.0 * 50257 * 768);
 }

@@ -81,10 +81,16 @@ TEST_CASE("Output that cannot be written is an error, with its reason") {
   }
 }
 
-TEST_CASE("A plan that does not fit is an answer, with advice") {
-  auto const result = zeroth_tool("plan --model 1T --ranks 64 --device-memory 80 --config configs/zero3_bf16.json");
-  CHECK(result.status == 0);
+TEST_CASE("A plan that does not fit is an answer, with advice and a status of its own") {
+  std::string const words = "plan --model 1T --ranks 64 --config configs/zero3_bf16.json";
+  auto const result = zeroth_tool(words + " --device-memory 80");
+  CHECK(result.status == 3);
   CHECK(contains(result.output, "Stage 3 does not fit into 80.00 GiB. What would change that:"));
+  auto const json = zeroth_tool(words + " --device-memory 80 --json");
+  CHECK(json.status == 3);
+  CHECK(nlohmann::json::parse(json.output).contains("advice"));
+  CHECK(zeroth_tool(words + " --device-memory 8000").status == 0);
+  CHECK(zeroth_tool(words).status == 0);
 }
 
 TEST_CASE("Command lines that say nothing or too much are refused") {

@@ -28,7 +28,7 @@ TEST_CASE("zeroth simulate prints a table and a picture, or JSON") {
   CHECK(result.status == 0);
   CHECK(contains(result.output, "GPT 7.5B: 7,467,786,240 parameters in 38 units"));
   CHECK(contains(result.output,
-                 "no stage file: stage 3 in bf16, overlap\n64 ranks on 8xH100, 8 per node\nmath at 60 % of"));
+                 "no stage file: stage 3 in bf16, overlap\n64 ranks on 8xH100, 8 per node\nmath at 68 % of"));
   CHECK(contains(result.output, "131,072 tokens a step: 64 ranks x 1 micro-step x 1 sample x 2,048 tokens\n"));
   CHECK(contains(result.output, "\n compute |"));
 
@@ -94,8 +94,8 @@ TEST_CASE("Options of a simulation that say nothing useful are refused with what
 TEST_CASE("What a simulation lacks is asked for by name") {
   check_failed("simulate --parameters 1e9 --ranks 4",
                "--context is required: equal units does not say how long a sequence is");
-  check_failed("simulate --model 124M --ranks 4 --machine 8xA100",
-               "machine \"8xA100\" is neither a preset (8xH100, 8xH200) nor a file that can be read");
+  check_failed("simulate --model 124M --ranks 4 --machine 8xB200",
+               "machine \"8xB200\" is neither a preset (8xA100, 8xH100, 8xH200) nor a file that can be read");
   check_failed("simulate --model 124M --ranks 4 --trace /nowhere/trace.json",
                "trace file /nowhere/trace.json: cannot be written: No such file or directory");
   Folder const folder;

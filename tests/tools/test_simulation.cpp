@@ -48,7 +48,7 @@ std::string overlapping(int stage, int accumulation = 1) {
 }
 bool contains(std::string const& text, std::string const& part) { return text.find(part) != std::string::npos; }
 
-TEST_CASE("On 1,024 H100, groups of a machine's ranks with sums of their own take six tenths of stage 3's step") {
+TEST_CASE("On 1,024 H100, groups of a machine's ranks with sums of their own take two thirds of stage 3's step") {
   auto const step_ms = [](std::string const& zero, std::string const& zeroth) {
     Case const with{.config = fmt::format(R"({{"train_micro_batch_size_per_gpu": 1, "bf16": {{"enabled": true}},
                         "zero_optimization": {{"stage": 3, "overlap_comm": true{}}}, "zeroth": {{{}}}}})",
@@ -62,12 +62,13 @@ TEST_CASE("On 1,024 H100, groups of a machine's ranks with sums of their own tak
   auto const hpz = step_ms(R"(, "zero_hpz_partition_size": 8)", "");
   auto const hpz_two_levels = step_ms(R"(, "zero_hpz_partition_size": 8)", R"("two_level_sums": true)");
   auto const mics = step_ms(R"(, "mics_shard_size": 8)", R"("two_level_sums": true)");
-  CHECK(hpz_two_levels <= 0.61 * flat);
-  CHECK(hpz < 0.67 * flat);
-  CHECK(hpz_two_levels < mics);
+  CHECK(hpz_two_levels <= 0.67 * flat);
+  CHECK(hpz < 0.69 * flat);
+  CHECK(hpz_two_levels < hpz);
+  CHECK(mics < 0.67 * flat);
   // What docs/groups.md has.
-  CHECK(flat == Approx(555.0).epsilon(1e-3));
-  CHECK(hpz_two_levels == Approx(334.7).epsilon(1e-3));
+  CHECK(flat == Approx(556.4).epsilon(1e-3));
+  CHECK(hpz_two_levels == Approx(366.6).epsilon(1e-3));
 }
 
 TEST_CASE("What the tool says of groups: who is among whom, on how many nodes, and other stages without them") {
@@ -163,7 +164,7 @@ TEST_CASE("What is printed for people") {
 equal units: 4,000,000 parameters in 4 units; from --parameters
 stage.json: stage 3 in bf16, overlap
 4 ranks on 2x1, 2 per node
-math at 50 % of 1 TFLOP/s, nothing for activations
+math at 50 % of 1 TFLOP/s, attention as well, no pass over activations, no pass over parameters
 8,192 tokens a step: 4 ranks x 1 micro-step x 2 samples x 1,024 tokens
 
            step ms  of stage 0  exposed ms     MFU  tokens/s  MiB sent  MiB held  left of 30.00  slots  misses
@@ -283,19 +284,43 @@ TEST_CASE("More bandwidth never makes a step slower") {
   }
 }
 
-TEST_CASE("Recompute costs a forward, and does not count as useful") {
+TEST_CASE("Recompute costs a forward without the last products, and does not count as useful") {
   Case with{.config = overlapping(3), .world = 1};
   with.machine.rates = {.math_efficiency = 0.5};
   auto const once = simulated(with, "1.5B");
   with.recompute = true;
   auto const twice = simulated(with, "1.5B");
+  // Of a block 4 of 12 squares of its channels are the last product's, of the head all.
+  double const block = 12.0 * 1600 * 1600 + 2.0 * 1024 * 1600, head = 50'257.0 * 1600;
+  double const part = 48 * (block - 4.0 * 1600 * 1600) / (48 * block + head);
   for (int const stage : {0, 1, 2, 3}) {
     auto const &a = at(once, stage), &b = at(twice, stage);
     double const useful_ms = 1e3 * b.mfu * b.step_ms / 1e3;  // as a share of the peak
     CHECK(useful_ms == Approx(a.mfu * a.step_ms));
     // Math takes mfu x step / efficiency, of which forward is a third.
-    CHECK(b.step_ms - a.step_ms == Approx(a.mfu * a.step_ms / with.machine.rates.math_efficiency / 3).epsilon(0.02));
+    CHECK(b.step_ms - a.step_ms ==
+          Approx(part * a.mfu * a.step_ms / with.machine.rates.math_efficiency / 3).epsilon(0.02));
   }
+}
+
+TEST_CASE("Tensor ranks divide math, and wait for what they add up") {
+  auto const of = [](int ranks) {
+    Case const with{.config = fmt::format(R"({{"train_micro_batch_size_per_gpu": 2, "bf16": {{"enabled": true}},
+                                               "zeroth": {{"mesh": {{"tensor": {}}}}}}})",
+                                          ranks),
+                    .world = ranks};
+    auto const source = read_model({.model = "6.7B", .tensor_ranks = ranks});
+    auto const simulations = simulate_stages(source, request_of(with));
+    return std::pair{at(simulations, 0).step_ms, at(simulations, 0).bytes_sent};
+  };
+  auto const [one_ms, nothing] = of(1);
+  auto const [two_ms, sent] = of(2);
+  CHECK(nothing == 0);
+  // 4 sums of a micro-batch's activations a block, of which a ring sends as much as there is.
+  double const sums_ms = 1e3 * 32 * 4 * (2.0 * 1024 * 4096 * 2) / simulate::machine_of("8xH100").node_bytes_per_s;
+  CHECK(sent >= 32 * 4 * std::int64_t{2 * 1024 * 4096 * 2});
+  CHECK(two_ms > one_ms / 2 + sums_ms);
+  CHECK(two_ms < one_ms);
 }
 
 TEST_CASE("A model that computes in fp32 is measured against the peak of fp32") {
@@ -304,11 +329,12 @@ TEST_CASE("A model that computes in fp32 is measured against the peak of fp32") 
   };
   auto const narrow = simulated({.config = config("true"), .world = 1}, "1.5B");
   auto const wide = simulated({.config = config("false"), .world = 1}, "1.5B");
-  CHECK(at(wide, 0).step_ms > 8 * at(narrow, 0).step_ms);
+  CHECK(at(wide, 0).step_ms > 7 * at(narrow, 0).step_ms);
   CHECK(at(wide, 0).mfu <= 0.7);
   CHECK(at(wide, 0).mfu > at(narrow, 0).mfu);
-  CHECK(contains(as_text(wide, request_of({.config = config("false"), .world = 1})),
-                 "math at 60 % of 67 TFLOP/s, attention at 32 %, 136 passes over activations\n"));
+  CHECK(contains(
+      as_text(wide, request_of({.config = config("false"), .world = 1})),
+      "math at 68 % of 67 TFLOP/s, attention at 32 %, 176 passes over activations, 8 passes over parameters\n"));
 }
 
 TEST_CASE("One slow rank makes all of them slow") {

@@ -2,9 +2,9 @@
 #include "agent.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 #include <exception>
 #include <optional>
 #include <utility>
@@ -12,9 +12,12 @@
 #include <zeroth/comm/exit_code.hpp>
 #include <zeroth/comm/restart_budget.hpp>
 #include <zeroth/core/standard_streams.hpp>
+#include <zeroth/core/terminal.hpp>
 
 #include "checkpoint_mark.hpp"
+#include "endings.hpp"
 #include "processes.hpp"
+#include "rank_logs.hpp"
 #include "rank_starts.hpp"
 
 namespace zeroth::tools {
@@ -24,39 +27,20 @@ using Clock = std::chrono::steady_clock;
 
 void say(std::string const& text) { write_error("zeroth run: " + text + "\n"); }
 
-/// Of all processes of an attempt, the one that decides, and it in words.
-struct Verdict {
-  int exit_code = ExitCode::done;
-  std::string words;
-};
+constexpr int first_signal = 129, last_signal = 128 + 64;  // as shells show them
 
 /// Another try may help: of our programs' statuses, and of the signals that shells and mpirun show as one.
 bool may_be_tried_again(int exit_code) noexcept {
-  constexpr int first_signal = 129, last_signal = 128 + 64;
   return exit_code == ExitCode::failed || (exit_code >= first_signal && exit_code <= last_signal);
-}
-
-Verdict verdict_of(Processes const& processes, bool are_ranks) {
-  auto const& ended = processes.ended();
-  // A rank says `wrong` of itself alone: what the others make of its end may have come first.
-  auto decides = std::ranges::find_if(
-      ended, [](auto const& each) { return each.second.signal == 0 && each.second.status == ExitCode::wrong; });
-  if (decides == ended.end()) {
-    decides = std::ranges::find_if(ended, [](auto const& each) { return !each.second.is_well(); });
-  }
-  if (decides == ended.end()) {
-    decides = std::ranges::max_element(ended, {}, [](auto const& each) { return each.second.status; });
-  }
-  auto const& [place, how] = *decides;
-  auto const words = how.signal == 0 ? fmt::format("exit status {}", how.status)
-                                     : fmt::format("signal {} ({})", how.signal, ::strsignal(how.signal));
-  return {how.exit_code(), are_ranks ? fmt::format("rank {}: {}", place, words) : words};
 }
 
 class Agent {
  public:
   explicit Agent(AgentOptions const& options)
-      : options_{options}, ranks_{options.ranks}, budget_{options.max_restarts} {}
+      : options_{options},
+        run_folder_{options.log_dir.empty() ? options.log_dir : make_run_folder(options.log_dir)},
+        ranks_{options.ranks},
+        budget_{options.max_restarts} {}
 
   int run() {
     for (int attempt = 1;; ++attempt) {
@@ -65,10 +49,12 @@ class Agent {
       bool const is_number_wrong = std::exchange(is_new_number_, false) && end.exit_code == ExitCode::wrong;
       if (is_number_wrong && ranks_ > options_.min_ranks && !asked_to_end_) {
         take_a_rank_less();
+        tell_of(end);
         say(fmt::format("attempt {} with {}, after {}", attempt + 1, count_ranks(), end.words));
         continue;
       }
       if (asked_to_end_ || !may_be_tried_again(end.exit_code)) {
+        tell_of(end);
         return end.exit_code;
       }
       bool const progress = CheckpointMark::of(options_.checkpoint).is_newer_than(mark);
@@ -77,8 +63,10 @@ class Agent {
       if (!pause) {
         say(fmt::format("ends after {}, with {} of {} restarts without progress used", end.words, budget_.used(),
                         budget_.most()));
+        tell_of(end);  // last: what the reader of a screen sees first
         return end.exit_code;
       }
+      tell_of(end);
       if (has_failed_again && ranks_ > options_.min_ranks) {
         take_a_rank_less();
       }
@@ -98,12 +86,40 @@ class Agent {
 
   [[nodiscard]] std::string count_ranks() const { return ranks_ == 1 ? "1 rank" : fmt::format("{} ranks", ranks_); }
 
+  /// Not of processes that have ended because somebody asked for it.
+  void tell_of(Verdict const& end) const {
+    if (!asked_to_end_ && !end.account.empty()) {
+      write_error(end.account);
+    }
+  }
+
+  /// The next signal, or 0 at `deadline`; meanwhile the screen follows the logs.
+  int next_signal(std::optional<Clock::time_point> deadline, RankLogs& logs) const {
+    constexpr std::chrono::milliseconds pause{100};
+    while (logs.are_followed()) {
+      auto const soon = Clock::now() + pause;
+      int const signal = signals_.next(deadline ? std::min(*deadline, soon) : soon);
+      logs.show();
+      if (signal != 0 || (deadline && Clock::now() >= *deadline)) {
+        return signal;
+      }
+    }
+    return signals_.next(deadline);
+  }
+
   Verdict run_once(int attempt) {
-    auto const starts = rank_starts(options_, ranks_, attempt);
+    auto starts = rank_starts(options_, ranks_, attempt);
+    RankLogs logs;
+    if (!run_folder_.empty()) {
+      logs = RankLogs{run_folder_, attempt, starts.size(), options_.tee};
+      for (std::size_t place = 0; place < starts.size(); ++place) {
+        starts[place].output = logs.file(place);
+      }
+    }
     Processes processes{starts, signals_};
     std::optional<Clock::time_point> deadline;  // once a rank has failed
     while (processes.are_running()) {
-      int const signal = signals_.next(deadline);
+      int const signal = next_signal(deadline, logs);
       if (signal == SIGCHLD) {
         processes.reap();
         bool const failed = std::ranges::any_of(processes.ended(), [](auto const& e) { return !e.second.is_well(); });
@@ -120,7 +136,12 @@ class Agent {
         obey(signal, processes);
       }
     }
-    return verdict_of(processes, starts.size() > 1);
+    logs.show_all();
+    auto verdict = verdict_of(processes, starts.size() > 1, logs);
+    if (verdict.exit_code >= first_signal && !logs.are_there() && terminal_at(STDERR_FILENO).is_there) {
+      write_error("\n");  // of a line that steps write over nobody has written the end
+    }
+    return verdict;
   }
 
   void obey(int signal, Processes& processes) {
@@ -145,6 +166,7 @@ class Agent {
   }
 
   AgentOptions const& options_;
+  std::filesystem::path run_folder_;  // of logs; empty: there are none
   AwaitedSignals signals_;
   int ranks_;
   /// No attempt has ended with as few ranks: status 2 may mean that they do not divide a batch.

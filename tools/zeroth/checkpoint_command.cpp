@@ -6,7 +6,6 @@
 #include <exception>
 #include <filesystem>
 #include <memory>
-#include <ostream>
 #include <system_error>
 
 #include <zeroth/checkpoint/folder.hpp>
@@ -66,38 +65,42 @@ CLI::App* add_subcommand(CLI::App& checkpoint, SharedOptions const& options, cha
   return command;
 }
 
-void add_inspect(CLI::App& checkpoint, std::ostream& out) {
+/// What was found, as asked for.
+template <class Found>
+void show(Page& page, bool json, Found const& found) {
+  json ? page.add_data(as_json(found)) : page.add_text(as_text(found, page.paper()));
+}
+
+void add_inspect(CLI::App& checkpoint, Page& page) {
   auto const options = std::make_shared<CheckpointOptions>();
   auto* const command =
       add_subcommand(checkpoint, options, "inspect", "What it is of, when and by whom it was made, how large",
                      "A checkpoint, or a folder of them, which gives a table");
   command->add_flag("--parameters", options->inspect.parameters, "All of them; JSON always has them");
   command->add_flag("--stage-file", options->inspect.stage_file, "Every value of that of the run that saved");
-  command->callback([options, &out] {
-    auto const show = [&](auto const& facts, auto const&... more) {
-      out << (options->json ? as_json(facts, more...) : as_text(facts, more...));
-    };
-    if (is_checkpoint(options->path)) {
-      show(look_at(options->path), options->inspect);
-    } else {
-      show(list(options->path));
+  command->callback([options, &page] {
+    if (!is_checkpoint(options->path)) {
+      return show(page, options->json, list(options->path));
     }
+    auto const facts = look_at(options->path);
+    options->json ? page.add_data(as_json(facts, options->inspect))
+                  : page.add_text(as_text(facts, options->inspect, page.paper()));
   });
 }
 
-void add_verify(CLI::App& checkpoint, std::ostream& out, int& status) {
+void add_verify(CLI::App& checkpoint, Page& page) {
   auto const options = std::make_shared<CheckpointOptions>();
   auto* const command = add_subcommand(checkpoint, options, "verify",
                                        "Reads every byte, and names all that is not as it was written", path_help);
   command->footer("The exit status is 0 if the checkpoint is whole, and 1 if it is not.");
-  command->callback([options, &out, &status] {
+  command->callback([options, &page] {
     auto const found = use_named(options->path, [](auto const& path) { return verify(path); });
-    out << (options->json ? as_json(found) : as_text(found));
-    status = found.whole() ? 0 : 1;
+    show(page, options->json, found);
+    page.status = found.whole() ? 0 : 1;
   });
 }
 
-void add_diff(CLI::App& checkpoint, std::ostream& out, int& status) {
+void add_diff(CLI::App& checkpoint, Page& page) {
   auto const options = std::make_shared<CheckpointOptions>();
   auto* const command = add_subcommand(
       checkpoint, options, "diff",
@@ -107,7 +110,7 @@ void add_diff(CLI::App& checkpoint, std::ostream& out, int& status) {
                     "What the programs have kept in them does not count, as train_gpt's options");
   command->footer(
       "As with diff(1) the exit status is 0 if they are the same, 1 if not, and 2 if they cannot be compared.");
-  command->callback([options, &out, &status] {
+  command->callback([options, &page] {
     try {
       auto const difference = use_named(options->path, [&](auto const& path) {
         return use_named(options->other, [&](auto const& other) {
@@ -115,16 +118,16 @@ void add_diff(CLI::App& checkpoint, std::ostream& out, int& status) {
                          options->without_program_state ? ProgramState::does_not_count : ProgramState::counts);
         });
       });
-      out << (options->json ? as_json(difference) : as_text(difference));
-      status = difference.same() ? 0 : 1;
+      show(page, options->json, difference);
+      page.status = difference.same() ? 0 : 1;
     } catch (std::exception const& error) {
       write_error(fmt::format("zeroth: {}\n", error.what()));
-      status = 2;
+      page.status = 2;
     }
   });
 }
 
-void add_export(CLI::App& checkpoint, std::ostream& out) {
+void add_export(CLI::App& checkpoint, Page& page) {
   auto const options = std::make_shared<CheckpointOptions>();
   auto& weights = options->weights;
   auto* const command =
@@ -140,26 +143,26 @@ void add_export(CLI::App& checkpoint, std::ostream& out) {
       ->add_option("--max-shard-bytes", weights.max_shard_bytes,
                    "Bytes of a file in a folder, also as 5GB or 512MiB: several, with an index, where one is too large")
       ->transform(size_in_bytes());
-  command->callback([options, &out] {
+  command->callback([options, &page] {
     auto const& asked = options->weights;
     if (asked.max_shard_bytes && asked.to.extension() == ".safetensors") {
       throw CLI::ValidationError{"--max-shard-bytes",
                                  fmt::format("goes with a folder, and {} is a file", asked.to.string())};
     }
     auto const exported = use_named(options->path, [&](auto const& path) { return export_weights(path, asked); });
-    out << (options->json ? as_json(exported) : as_text(exported));
+    options->json ? page.add_data(as_json(exported)) : page.add_text(as_text(exported));
   });
 }
 
 }  // namespace
 
-void add_checkpoint_command(CLI::App& app, std::ostream& out, int& status) {
+void add_checkpoint_command(CLI::App& app, Page& page) {
   auto* const checkpoint = app.add_subcommand("checkpoint", "What is in checkpoints, whether it is whole, its weights");
   checkpoint->require_subcommand(1);
-  add_inspect(*checkpoint, out);
-  add_verify(*checkpoint, out, status);
-  add_diff(*checkpoint, out, status);
-  add_export(*checkpoint, out);
+  add_inspect(*checkpoint, page);
+  add_verify(*checkpoint, page);
+  add_diff(*checkpoint, page);
+  add_export(*checkpoint, page);
 }
 
 }  // namespace zeroth::tools

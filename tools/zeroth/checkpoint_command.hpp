@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <CLI/CLI.hpp>
-#include <iosfwd>
+
+#include "page.hpp"
 
 namespace zeroth::tools {
 
-/// Adds `zeroth checkpoint inspect | verify | diff | export`, which write to `out`, and leave their exit status in
-/// `status` where that says more than that it worked. Both must outlive the app's parse.
-void add_checkpoint_command(CLI::App& app, std::ostream& out, int& status);
+/// Adds `zeroth checkpoint inspect | verify | diff | export`, which print on `page`, and leave a status
+/// there that says more than that it worked. It must outlive the app's parse.
+void add_checkpoint_command(CLI::App& app, Page& page);
 
 }  // namespace zeroth::tools

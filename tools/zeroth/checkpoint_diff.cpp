@@ -16,6 +16,7 @@
 
 #include "readable.hpp"
 #include "saved_elements.hpp"
+#include "work_bar.hpp"
 
 namespace zeroth::tools {
 namespace {
@@ -29,7 +30,11 @@ constexpr std::int64_t most_values = 1000;  // that are listed
 class Comparison {
  public:
   Comparison(Reader& ours, Reader& theirs, ProgramState program_state, CheckpointDifference& result)
-      : ours_{ours}, theirs_{theirs}, program_state_{program_state}, result_{result} {}
+      : ours_{ours},
+        theirs_{theirs},
+        program_state_{program_state},
+        result_{result},
+        bar_{"diff", bytes_of_states(ours.record().contents)} {}
 
   void run() {
     compare_positions(ours_.record(), theirs_.record());
@@ -146,6 +151,7 @@ class Comparison {
       if (!same_dtype || std::memcmp(a.data(), b.data(), a.size()) != 0) {
         compare_elements(a, b, first, count, difference);
       }
+      bar_.add(std::ssize(a));
     }
     result_.elements += ours.count();
     if (difference.differing > 0 || ours.dtype() != theirs.dtype()) {
@@ -177,6 +183,7 @@ class Comparison {
   Reader& theirs_;
   ProgramState program_state_;
   CheckpointDifference& result_;
+  WorkBar bar_;
   std::vector<std::byte> our_buffer_, their_buffer_;
 };
 

@@ -9,6 +9,8 @@
 
 #include <zeroth/core/dtype.hpp>
 
+#include "paper.hpp"
+
 namespace zeroth::tools {
 
 /// A state of a parameter that has not the same elements.
@@ -43,7 +45,7 @@ enum class ProgramState { counts, does_not_count };
 /// Of the folders of two checkpoints. Takes 24 MiB. Throws SystemError for what cannot be read or is damaged.
 [[nodiscard]] CheckpointDifference compare(std::filesystem::path const& checkpoint, std::filesystem::path const& other,
                                            ProgramState program_state = ProgramState::counts);
-[[nodiscard]] std::string as_text(CheckpointDifference const& difference);
+[[nodiscard]] std::string as_text(CheckpointDifference const& difference, Paper const& paper = {});
 [[nodiscard]] std::string as_json(CheckpointDifference const& difference);
 
 }  // namespace zeroth::tools

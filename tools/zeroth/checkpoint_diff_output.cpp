@@ -20,35 +20,35 @@ std::string dtypes_text(StateDifference const& state) {
                                           : fmt::format("{}, {}", name_of(state.dtype), name_of(state.other_dtype));
 }
 
-std::string difference_table(std::vector<StateDifference> const& states) {
+std::string difference_table(std::vector<StateDifference> const& states, Paper const& paper) {
   std::vector<Row> rows{{"state of parameter", "dtype", "elements", "differ", "first", "largest difference"}};
   for (auto const& state : states) {
     rows.push_back({fmt::format("{} of {}", escaped(state.state), escaped(state.param)), dtypes_text(state),
                     grouped(state.count), grouped(state.differing), state.differing > 0 ? grouped(state.first) : "",
                     fmt::format("{:.3g}", state.largest)});
   }
-  return aligned(rows);
+  return aligned(rows, paper);
 }
 
 }  // namespace
 
-std::string as_text(CheckpointDifference const& difference) {
+std::string as_text(CheckpointDifference const& difference, Paper const& paper) {
   auto const compared =
       fmt::format("{} of {}", counted(difference.elements, "element"), counted(difference.params, "parameter"));
   std::string text;
   if (difference.same()) {
-    text = fmt::format("same: {} and {}: {}, and all that training goes on from\n", difference.path.string(),
-                       difference.other.string(), compared);
+    text = fmt::format("{}: {} and {}: {}, and all that training goes on from\n", paper.good("same"),
+                       difference.path.string(), difference.other.string(), compared);
   } else {
-    text = fmt::format("different: {} and {}: {} compared\n", difference.path.string(), difference.other.string(),
-                       compared);
+    text = fmt::format("{}: {} and {}: {} compared\n", paper.bad("different"), difference.path.string(),
+                       difference.other.string(), compared);
     for (auto const& [what, value, other] : difference.values) {
       text += fmt::format("{}: {}, and {}\n", what, value, other);
     }
     if (difference.values_left_out > 0) {
       text += fmt::format("and {} more of the kind\n", grouped(difference.values_left_out));
     }
-    text += difference.states.empty() ? "" : difference_table(difference.states);
+    text += difference.states.empty() ? "" : difference_table(difference.states, paper);
   }
   if (!difference.settings.empty()) {
     text += "in the stage file of the second, which is nothing that training goes on from:\n";

@@ -17,6 +17,7 @@
 #include "saved_elements.hpp"
 #include "weight_shards.hpp"
 #include "whole_folder.hpp"
+#include "work_bar.hpp"
 
 namespace zeroth::tools {
 namespace {
@@ -81,7 +82,7 @@ Dtype dtype_asked_for(std::string const& asked, Reader const& reader, std::vecto
                   reader.folder().string(), asked, config::in_quotes(name))};
 }
 
-void write_weights(fs::path const& file, std::span<SavedElements> weights, Dtype dtype) {
+void write_weights(fs::path const& file, std::span<SavedElements> weights, Dtype dtype, WorkBar& bar) {
   std::vector<engine::NamedShape> tensors;
   for (auto const& each : weights) {
     tensors.push_back({each.param().name, each.param().shape});
@@ -98,12 +99,14 @@ void write_weights(fs::path const& file, std::span<SavedElements> weights, Dtype
         values[i] = value_at(elements, each.dtype(), i);
       }
       writer.append(values);
+      bar.add(count * bytes_of(dtype));
     }
   }
   writer.commit();
 }
 
-void write_weight_folder(ExportOptions const& options, std::vector<SavedElements>& weights, Exported& result) {
+void write_weight_folder(ExportOptions const& options, std::vector<SavedElements>& weights, Exported& result,
+                         WorkBar& bar) {
   std::vector<std::int64_t> bytes;
   std::vector<std::string> names;
   for (auto const& each : weights) {
@@ -113,7 +116,7 @@ void write_weight_folder(ExportOptions const& options, std::vector<SavedElements
   WholeFolder folder{options.to};
   auto const shards = divide(bytes, options.max_shard_bytes);
   for (auto const& [name, first, last] : shards) {
-    write_weights(folder.partial() / name, std::span{weights}.subspan(first, last - first), result.dtype);
+    write_weights(folder.partial() / name, std::span{weights}.subspan(first, last - first), result.dtype, bar);
     result.files.push_back(name);
   }
   if (shards.size() > 1) {
@@ -140,11 +143,12 @@ Exported export_weights(fs::path const& checkpoint, ExportOptions const& options
     result.elements += each.count();
   }
   result.bytes = result.elements * bytes_of(result.dtype);
+  WorkBar bar{"export", result.bytes};
   if (options.to.extension() == ".safetensors") {
-    write_weights(options.to, weights, result.dtype);
+    write_weights(options.to, weights, result.dtype, bar);
     result.files.push_back(options.to.filename().string());
   } else {
-    write_weight_folder(options, weights, result);
+    write_weight_folder(options, weights, result, bar);
   }
   return result;
 }

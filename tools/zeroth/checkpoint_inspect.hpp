@@ -4,6 +4,7 @@
 #include <string>
 
 #include "checkpoint_facts.hpp"
+#include "paper.hpp"
 
 namespace zeroth::tools {
 
@@ -13,7 +14,7 @@ struct InspectOptions {
   bool stage_file = false;  ///< Of the run that saved, resolved.
 };
 
-[[nodiscard]] std::string as_text(CheckpointFacts const& facts, InspectOptions const& options);
+[[nodiscard]] std::string as_text(CheckpointFacts const& facts, InspectOptions const& options, Paper const& paper = {});
 [[nodiscard]] std::string as_json(CheckpointFacts const& facts, InspectOptions const& options);
 
 }  // namespace zeroth::tools

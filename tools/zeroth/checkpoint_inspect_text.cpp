@@ -69,7 +69,7 @@ std::string wrong_files_text(CheckpointFacts const& facts) {
   return text.empty() ? text : "\n" + text;
 }
 
-std::string parameters_text(checkpoint::Contents const& contents) {
+std::string parameters_text(checkpoint::Contents const& contents, Paper const& paper) {
   std::vector<Row> rows{{"parameter", "unit", "shape", "elements", "kind"}};
   for (auto const& space : contents.spaces) {
     for (auto const& param : space.params) {
@@ -87,7 +87,7 @@ std::string parameters_text(checkpoint::Contents const& contents) {
                       grouped(param.whole_count()), kind});
     }
   }
-  return "\n" + aligned(rows);
+  return "\n" + aligned(rows, paper);
 }
 
 std::string stage_file_text(std::string const& text) {
@@ -110,7 +110,7 @@ std::string stage_file_text(std::string const& text) {
 
 }  // namespace
 
-std::string as_text(CheckpointFacts const& facts, InspectOptions const& options) {
+std::string as_text(CheckpointFacts const& facts, InspectOptions const& options, Paper const& paper) {
   auto const& record = facts.record;
   auto const& position = record.position;
   auto text = fmt::format("{}: step {}, saved {} by Zeroth {}, process {} on {}\n\n", facts.path.string(),
@@ -130,7 +130,7 @@ std::string as_text(CheckpointFacts const& facts, InspectOptions const& options)
                    {"files", files_text(facts)}});
   text += wrong_files_text(facts);
   if (options.parameters) {
-    text += parameters_text(record.contents);
+    text += parameters_text(record.contents, paper);
   }
   if (options.stage_file) {
     text += stage_file_text(record.stage_file);

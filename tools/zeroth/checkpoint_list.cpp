@@ -96,7 +96,7 @@ CheckpointList list(fs::path const& folder) {
   return list;
 }
 
-std::string as_text(CheckpointList const& list) {
+std::string as_text(CheckpointList const& list, Paper const& paper) {
   std::vector<Row> rows{{list.path.string(), "step", "updates", "saved", "host", "files", "size", "condition"}};
   std::string remarks;
   bool found_latest = false;
@@ -123,7 +123,7 @@ std::string as_text(CheckpointList const& list) {
                       : list.latest
                           ? fmt::format("latest names {}, which is not here\n", config::in_quotes(*list.latest))
                           : std::string{"there is no file latest: no save was completed\n"};
-  return aligned(rows) + latest + remarks;
+  return aligned(rows, paper) + latest + remarks;
 }
 
 std::string as_json(CheckpointList const& list) {

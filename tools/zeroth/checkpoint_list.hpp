@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "checkpoint_facts.hpp"
+#include "paper.hpp"
 
 namespace zeroth::tools {
 
@@ -36,7 +37,7 @@ struct CheckpointList {
 
 /// Throws SystemError if it is no folder, or has nothing of checkpoints in it.
 [[nodiscard]] CheckpointList list(std::filesystem::path const& folder);
-[[nodiscard]] std::string as_text(CheckpointList const& list);
+[[nodiscard]] std::string as_text(CheckpointList const& list, Paper const& paper = {});
 [[nodiscard]] std::string as_json(CheckpointList const& list);
 
 }  // namespace zeroth::tools

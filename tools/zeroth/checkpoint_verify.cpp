@@ -12,6 +12,8 @@
 #include "checkpoint_facts.hpp"
 #include "readable.hpp"
 #include "safe_json.hpp"
+#include "saved_elements.hpp"
+#include "work_bar.hpp"
 
 namespace zeroth::tools {
 namespace {
@@ -68,9 +70,10 @@ Verification verify(std::filesystem::path const& checkpoint) {
   }
   found.step = reader->record().position.step;
   found.places = reader->record().contents.places;
+  WorkBar bar{"verify", bytes_of_states(reader->record().contents)};
   for (; found.read < found.places && found.damaged.size() < most_wrong_files; ++found.read) {
     auto const place = static_cast<int>(found.read);
-    if (auto damage = reader->damage(place, true); !damage.empty()) {
+    if (auto damage = reader->damage(place, true, [&](std::int64_t bytes) { bar.add(bytes); }); !damage.empty()) {
       found.damaged.push_back({checkpoint::file_name(place), std::move(damage)});
     } else {
       found.bytes += bytes_of_file(checkpoint / checkpoint::file_name(place));
@@ -79,15 +82,16 @@ Verification verify(std::filesystem::path const& checkpoint) {
   return found;
 }
 
-std::string as_text(Verification const& found) {
+std::string as_text(Verification const& found, Paper const& paper) {
   if (!found.no_record.empty()) {
-    return fmt::format("damaged: {}\n", found.no_record);
+    return fmt::format("{}: {}\n", paper.bad("damaged"), found.no_record);
   }
   if (found.whole()) {
-    return fmt::format("whole: {}: step {}, {}, {}, every byte as it was written\n", found.path.string(),
-                       grouped(found.step), counted(found.places, "file"), readable_bytes(found.bytes));
+    return fmt::format("{}: {}: step {}, {}, {}, every byte as it was written\n", paper.good("whole"),
+                       found.path.string(), grouped(found.step), counted(found.places, "file"),
+                       readable_bytes(found.bytes));
   }
-  auto text = fmt::format("damaged: {}: step {}, {} of {}\n", found.path.string(), grouped(found.step),
+  auto text = fmt::format("{}: {}: step {}, {} of {}\n", paper.bad("damaged"), found.path.string(), grouped(found.step),
                           std::ssize(found.damaged), counted(found.places, "file"));
   for (auto const& [name, damage] : found.damaged) {
     for (auto const& each : damage) {

@@ -8,6 +8,8 @@
 
 #include <zeroth/checkpoint/file_reader.hpp>
 
+#include "paper.hpp"
+
 namespace zeroth::tools {
 
 struct DamagedFile {
@@ -29,7 +31,7 @@ struct Verification {
 
 /// Of the folder of a checkpoint. Takes 8 MiB, and what it found.
 [[nodiscard]] Verification verify(std::filesystem::path const& checkpoint);
-[[nodiscard]] std::string as_text(Verification const& found);
+[[nodiscard]] std::string as_text(Verification const& found, Paper const& paper = {});
 [[nodiscard]] std::string as_json(Verification const& found);
 
 }  // namespace zeroth::tools

@@ -8,7 +8,6 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <ostream>
 #include <string>
 #include <vector>
 
@@ -18,6 +17,7 @@
 
 #include "job_options.hpp"
 #include "option_values.hpp"
+#include "standard_input.hpp"
 
 namespace zeroth::tools {
 namespace {
@@ -29,7 +29,7 @@ struct ConfigOptions {
   std::optional<int> ranks;
   std::string given_file;
   std::vector<std::string> assignments;
-  bool json = false;
+  bool json = false, quiet = false;
 };
 
 /// What became of one file.
@@ -69,9 +69,9 @@ int ranks_of(Config const& config) {
 
 FileVerdict judge(std::string const& file, Beside const& beside, std::optional<int> ranks) {
   FileVerdict verdict;
-  verdict.file = file;
+  verdict.file = file == standard_input ? standard_input_name : file;
   try {
-    verdict.config = Config::from_file(file, beside);
+    verdict.config = read_config(file, beside, "config");
     verdict.ranks = ranks ? *ranks : ranks_of(*verdict.config);
     if (!verdict.config->open().empty()) {
       verdict.status = is_open;
@@ -80,7 +80,7 @@ FileVerdict judge(std::string const& file, Beside const& beside, std::optional<i
     }
   } catch (ConfigError const& error) {
     verdict.status = is_refused;
-    verdict.problems = lines_of(error.what());
+    verdict.problems = lines_of(file == standard_input ? name_standard_input(error.what()) : error.what());
   }
   return verdict;
 }
@@ -96,32 +96,36 @@ std::string open_names(FileVerdict const& verdict) {
 std::string in_ranks(int ranks) { return fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s"); }
 
 /// For a list of files.
-std::string line_of(FileVerdict const& verdict) {
+std::string line_of(FileVerdict const& verdict, Paper const& paper) {
   if (verdict.status == is_refused) {
     auto const& problems = verdict.problems;
     auto const first = problems.size() > 1 ? problems[1].substr(2) : problems[0];
     auto const more = problems.size() > 2 ? fmt::format(" (and {} more)", problems.size() - 2) : std::string{};
-    return fmt::format("{}: refused: {}{}\n", verdict.file, first, more);
+    return fmt::format("{}: {}: {}{}\n", verdict.file, paper.bad("refused"), first, more);
   }
   auto const notes =
       verdict.config->notes().empty() ? std::string{} : fmt::format(" ({} noted)", verdict.config->notes().size());
   return verdict.status == is_open
-             ? fmt::format("{}: open: {}{}\n", verdict.file, open_names(verdict), notes)
-             : fmt::format("{}: {} could start{}\n", verdict.file, in_ranks(verdict.ranks), notes);
+             ? fmt::format("{}: {}: {}{}\n", verdict.file, paper.open("open"), open_names(verdict), notes)
+             : fmt::format("{}: {} {}{}\n", verdict.file, in_ranks(verdict.ranks), paper.good("could start"), notes);
 }
 
-std::string text_of(FileVerdict const& verdict) {
+/// The verdict, and all that leads to it; then every value.
+std::string text_of(FileVerdict const& verdict, Paper const& paper) {
   if (verdict.status == is_refused) {
-    return fmt::format("{}\n", fmt::join(verdict.problems, "\n"));
+    auto const& problems = verdict.problems;
+    auto const details = fmt::format("{}", fmt::join(problems.begin() + 1, problems.end(), "\n"));
+    return fmt::format("{}\n{}{}", paper.bad(problems.front()), details, details.empty() ? "" : "\n");
   }
   auto const& config = *verdict.config;
-  auto text = config.to_string();
+  std::string text;
   if (verdict.settings) {
     auto const& batch = verdict.settings->batch;
-    text += fmt::format("\n{}: {} could start: {} samples an update = {} x {} accumulated x {}\n", verdict.file,
-                        in_ranks(verdict.ranks), batch.train, batch.micro, batch.accumulation, in_ranks(verdict.ranks));
+    text = fmt::format("{}: {} {}: {} samples an update = {} x {} accumulated x {}\n", verdict.file,
+                       in_ranks(verdict.ranks), paper.good("could start"), batch.train, batch.micro, batch.accumulation,
+                       in_ranks(verdict.ranks));
   } else {
-    text += fmt::format("\n{}: open, to be given by the program, --given or --set:\n", verdict.file);
+    text = fmt::format("{}: {}, to be given by the program, --given or --set:\n", verdict.file, paper.open("open"));
     for (auto const& [path, line, allowed] : config.open()) {
       text += fmt::format("  {}{}: {}\n", path, line > 0 ? fmt::format(" (line {})", line) : "", allowed);
     }
@@ -133,7 +137,7 @@ std::string text_of(FileVerdict const& verdict) {
           fmt::format("  {}{}: {}\n", note.path, note.line > 0 ? fmt::format(" (line {})", note.line) : "", note.text);
     }
   }
-  return text;
+  return text + "\n" + config.to_string();
 }
 
 nlohmann::ordered_json json_of(FileVerdict const& verdict) {
@@ -162,7 +166,7 @@ nlohmann::ordered_json json_of(FileVerdict const& verdict) {
   return json;
 }
 
-int print(ConfigOptions const& options, std::ostream& out) {
+int print(ConfigOptions const& options, Page& page) {
   auto const beside = beside_of(options.given_file, options.assignments);
   int status = could_start;
   auto all = nlohmann::ordered_json::array();
@@ -171,29 +175,35 @@ int print(ConfigOptions const& options, std::ostream& out) {
     status = verdict.status == is_refused || status == is_refused ? is_refused : std::max(status, verdict.status);
     if (options.json) {
       all.push_back(json_of(verdict));
-    } else {
-      out << (options.files.size() > 1 ? line_of(verdict) : text_of(verdict));
+    } else if (!options.quiet) {
+      page.add_text(options.files.size() > 1 ? line_of(verdict, page.paper()) : text_of(verdict, page.paper()));
+    } else if (verdict.status != could_start) {
+      page.add_text(line_of(verdict, page.paper()));
     }
   }
   if (options.json) {
-    out << (options.files.size() > 1 ? all : all.front()).dump(2, ' ', false, nlohmann::json::error_handler_t::replace)
-        << '\n';
+    auto const& json = options.files.size() > 1 ? all : all.front();
+    page.add_data(json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
   }
   return status;
 }
 
 }  // namespace
 
-void add_config_command(CLI::App& app, std::ostream& out, int& status) {
+void add_config_command(CLI::App& app, Page& page) {
   auto const options = std::make_shared<ConfigOptions>();  // lives as long as the callback
   auto* const command = app.add_subcommand("config", "What stage files say, and whether a job could start with them");
-  command->add_option("files", options->files, "Stage files; of several a line each")->required();
+  command->add_option("files", options->files, "Stage files, or - for standard input; of several a line each")
+      ->required();
   command->add_option("--ranks", options->ranks, "Of the job [as the three batch sizes imply, or else 1]")
       ->transform(whole_from(1, largest_world));
   add_beside_options(*command, options->given_file, options->assignments);
-  command->add_flag("--json", options->json, "Print JSON; of several files an array");
+  auto* const json = command->add_flag("--json", options->json, "Print JSON; of several files an array");
+  command
+      ->add_flag("-q,--quiet", options->quiet, "Print nothing of files that a job could start with, of others a line")
+      ->excludes(json);
   command->footer("The exit status is 0 if a job could start, 1 if a file is refused, 3 if it leaves values open.");
-  command->callback([options, &out, &status] { status = print(*options, out); });
+  command->callback([options, &page] { page.status = print(*options, page); });
 }
 
 }  // namespace zeroth::tools

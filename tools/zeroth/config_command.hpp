@@ -2,11 +2,12 @@
 /// `zeroth config`: what stage files say, and whether a job could start with them.
 #pragma once
 #include <CLI/CLI.hpp>
-#include <iosfwd>
+
+#include "page.hpp"
 
 namespace zeroth::tools {
 
-/// Sets `status`: 0 if a job could start with every file, 1 if one is refused, otherwise 3: values are open.
-void add_config_command(CLI::App& app, std::ostream& out, int& status);
+/// Its status is 0 if a job could start with every file, 1 if one is refused, otherwise 3: values are open.
+void add_config_command(CLI::App& app, Page& page);
 
 }  // namespace zeroth::tools

@@ -5,26 +5,25 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <ostream>
 
 #include <zeroth/engine/environment.hpp>
 
 namespace zeroth::tools {
 
-void add_env_command(CLI::App& app, std::ostream& out) {
+void add_env_command(CLI::App& app, Page& page) {
   auto const json = std::make_shared<bool>(false);  // lives as long as the callback
   auto* const command = app.add_subcommand("env", "This machine and this build: what a report of a fault needs");
   command->add_flag("--json", *json, "Print JSON");
-  command->callback([json, &out] {
+  command->callback([json, &page] {
     nlohmann::ordered_json object;
     for (auto const& [name, value] : environment()) {
       object[name] = value;
       if (!*json) {
-        out << fmt::format("{:<11} {}\n", name, value);
+        page.add_text(fmt::format("{:<12}  {}\n", name, value));
       }
     }
     if (*json) {
-      out << object.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
+      page.add_data(object.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
     }
   });
 }

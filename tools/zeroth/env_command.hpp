@@ -2,10 +2,11 @@
 /// `zeroth env`: the machine and the build, for a report.
 #pragma once
 #include <CLI/CLI.hpp>
-#include <iosfwd>
+
+#include "page.hpp"
 
 namespace zeroth::tools {
 
-void add_env_command(CLI::App& app, std::ostream& out);
+void add_env_command(CLI::App& app, Page& page);
 
 }  // namespace zeroth::tools

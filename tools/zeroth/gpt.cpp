@@ -41,6 +41,7 @@ void add_gpt(ModelBuilder& build, GptShape const& shape) {
     add_norm(build, block + ".ln_2", channels);
     add_first(build, block + ".mlp.c_fc", channels, shape.hidden);
     add_second(build, block + ".mlp.c_proj", shape.hidden, channels);
+    build.last_product();
     build.attention(channels);
   }
   build.unit("transformer.head", channels, 1);
@@ -50,6 +51,7 @@ void add_gpt(ModelBuilder& build, GptShape const& shape) {
   } else {
     build.matrix("lm_head.weight", shape.vocabulary, channels, of_vocabulary);
   }
+  build.last_product();
 }
 
 }  // namespace zeroth::tools

@@ -8,6 +8,7 @@
 #include <zeroth/core/input_file.hpp>
 
 #include "option_values.hpp"
+#include "standard_input.hpp"
 
 namespace zeroth::tools {
 namespace {
@@ -20,7 +21,7 @@ void add_model_options(CLI::App& command, ModelRequest& request) {
   auto* const group = command.add_option_group("Model", "What is trained: one of");
   group->add_option("--model", request.model,
                     "Preset (124M to 1T), Hugging Face config.json or safetensors file or their folder, or JSON list "
-                    "of units and parameters");
+                    "of units and parameters; - for JSON from standard input");
   auto* const parameters = group->add_option("--parameters", request.parameters, "So many, in equal units: 7.5e9");
   parameters->transform(whole_from(1, largest_parameter_count));
   group->require_option(1);
@@ -41,20 +42,25 @@ void add_model_options(CLI::App& command, ModelRequest& request) {
 void add_job_options(CLI::App& command, JobOptions& options) {
   add_model_options(command, options.model);
   command.add_option("--config", options.config_file,
-                     "Stage file; without one, 16-bit mixed precision at stage 3 with overlap, 1 sample");
+                     "Stage file, or - for standard input; without one, 16-bit mixed precision at stage 3 with "
+                     "overlap, 1 sample");
   add_beside_options(command, options.given_file, options.assignments);
   command.add_option("--ranks", options.ranks, "Of the job")->required()->transform(whole_from(1, largest_world));
 }
 
 void add_beside_options(CLI::App& command, std::string& given_file, std::vector<std::string>& assignments) {
-  command.add_option("--given", given_file, "JSON with values for what the stage file leaves open, \"auto\"");
+  command.add_option("--given", given_file,
+                     "JSON, or - for standard input, with values for what the stage file leaves open, \"auto\"");
   command.add_option("--set", assignments, "KEY=VALUE instead of what the stage file says: zero_optimization.stage=2")
       ->allow_extra_args(false);
 }
 
 Beside beside_of(std::string const& given_file, std::vector<std::string> const& assignments) {
   Beside beside;
-  if (!given_file.empty()) {
+  if (given_file == standard_input) {
+    beside.given_by = standard_input_name;
+    beside.given = read_standard_input("--given");
+  } else if (!given_file.empty()) {
     beside.given_by = given_file;
     try {
       beside.given = read_text(given_file);
@@ -68,10 +74,22 @@ Beside beside_of(std::string const& given_file, std::vector<std::string> const& 
   return beside;
 }
 
+Config read_config(std::string const& file, Beside const& beside, char const* option) {
+  if (file != standard_input) {
+    return Config::from_file(file, beside);
+  }
+  auto const text = read_standard_input(option);
+  try {
+    return Config::from_json(text, beside);
+  } catch (ConfigError const& error) {
+    throw ConfigError{name_standard_input(error.what())};
+  }
+}
+
 Config config_of(JobOptions const& options) {
   auto const beside = beside_of(options.given_file, options.assignments);
   return options.config_file.empty() ? Config::from_json(without_file, beside)
-                                     : Config::from_file(options.config_file, beside);
+                                     : read_config(options.config_file, beside, "--config");
 }
 
 std::int64_t context_of(SourcedModel const& model) {
@@ -82,7 +100,9 @@ std::int64_t context_of(SourcedModel const& model) {
 }
 
 std::string name_of_config(std::string const& config_file) {
-  return config_file.empty() ? "no stage file" : config_file;
+  return config_file.empty()             ? "no stage file"
+         : config_file == standard_input ? std::string{standard_input_name}
+                                         : config_file;
 }
 
 }  // namespace zeroth::tools

@@ -27,6 +27,9 @@ void add_beside_options(CLI::App& command, std::string& given_file, std::vector<
 /// What they say. Throws ConfigError.
 [[nodiscard]] Beside beside_of(std::string const& given_file, std::vector<std::string> const& assignments);
 
+/// The stage file, from standard input where `file` is "-", which `option` has named. Throws ConfigError.
+[[nodiscard]] Config read_config(std::string const& file, Beside const& beside, char const* option);
+
 /// The stage file. Without one: ZeRO's mixed precision in bf16 at stage 3 with overlap, one micro-step of one sample.
 /// Throws ConfigError.
 [[nodiscard]] Config config_of(JobOptions const& options);

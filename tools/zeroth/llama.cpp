@@ -44,6 +44,7 @@ void add_mlp(ModelBuilder& build, std::string const& name, LlamaShape const& s) 
   add_first(build, name + ".gate_proj", s.channels, s.hidden, s.mlp_bias);
   add_first(build, name + ".up_proj", s.channels, s.hidden, s.mlp_bias);
   add_second(build, name + ".down_proj", s.hidden, s.channels, s.mlp_bias);
+  build.last_product();
 }
 
 }  // namespace
@@ -67,6 +68,7 @@ void add_llama(ModelBuilder& build, LlamaShape const& s) {
   } else {
     build.matrix("lm_head.weight", s.vocabulary, s.channels, of_vocabulary);
   }
+  build.last_product();
 }
 
 }  // namespace zeroth::tools

@@ -9,44 +9,51 @@
 ///   zeroth checkpoint verify saved
 ///   zeroth env
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <exception>
 #include <new>
-#include <ostream>
 #include <sstream>
 
 #include <zeroth/core/standard_streams.hpp>
+#include <zeroth/core/terminal.hpp>
 #include <zeroth/version.hpp>
 
 #include "checkpoint_command.hpp"
+#include "completion.hpp"
 #include "config_command.hpp"
 #include "env_command.hpp"
 #include "mistyped.hpp"
+#include "page.hpp"
 #include "plan_command.hpp"
 #include "run_command.hpp"
 #include "simulate_command.hpp"
 
 namespace {
 
-int run(int argc, char** argv, std::ostream& out) {
+using zeroth::tools::Page;
+
+/// Prints on `page`, what is wrong on standard error. Returns the exit status.
+int run(int argc, char** argv, Page& page) {
   CLI::App app{"What training with ZeRO stages 0 to 3 takes, before it is started; its start; and what it saves.",
                "zeroth"};
   app.require_subcommand(1);
   app.set_version_flag("--version", fmt::format("zeroth {}", zeroth::version));
-  int status = 0;
   try {
-    zeroth::tools::add_plan_command(app, out);
-    zeroth::tools::add_simulate_command(app, out);
-    zeroth::tools::add_config_command(app, out, status);
-    zeroth::tools::add_run_command(app, status);
-    zeroth::tools::add_checkpoint_command(app, out, status);
-    zeroth::tools::add_env_command(app, out);
+    zeroth::tools::add_plan_command(app, page);
+    zeroth::tools::add_simulate_command(app, page);
+    zeroth::tools::add_config_command(app, page);
+    zeroth::tools::add_run_command(app, page.status);
+    zeroth::tools::add_checkpoint_command(app, page);
+    zeroth::tools::add_env_command(app, page);
+    zeroth::tools::add_completion_commands(app, page);
     app.parse(argc, argv);
-    return status;
+    return page.status;
   } catch (CLI::ParseError const& error) {
-    std::ostringstream complaint;
-    status = app.exit(error, out, complaint) == 0 ? 0 : 2;
+    std::ostringstream help, complaint;
+    int const status = app.exit(error, help, complaint) == 0 ? 0 : 2;
+    page.add_text(help.str());
     complaint << zeroth::tools::what_was_meant(app, argc, argv, error);
     zeroth::write_error(complaint.str());
     return status;
@@ -63,8 +70,8 @@ int run(int argc, char** argv, std::ostream& out) {
 
 int main(int argc, char** argv) {
   zeroth::keep_standard_streams();
-  std::ostringstream out;
-  int const status = run(argc, argv, out);
-  zeroth::write_output(out.str());
+  Page page{zeroth::tools::Paper{zeroth::terminal_at(STDOUT_FILENO)}};
+  int const status = run(argc, argv, page);
+  zeroth::write_output(page.all());
   return zeroth::end_output("zeroth", status);
 }

@@ -9,38 +9,29 @@
 
 #include <zeroth/config/nearest.hpp>
 
+#include "command_help.hpp"
+
 namespace zeroth::tools {
 namespace {
 
-CLI::App const* command_named(CLI::App const& app, std::string_view name) {
-  for (auto const* const command : app.get_subcommands([](CLI::App const*) { return true; })) {
-    if (command->get_name() == name) {
-      return command;
-    }
-  }
-  return nullptr;
+CommandHelp const* command_named(CommandHelp const& above, std::string_view name) {
+  auto const found = std::ranges::find(above.commands, name, &CommandHelp::name);
+  return found == above.commands.end() ? nullptr : &*found;
 }
 
-/// Its own, and those of its groups, which are apps without a name.
-std::vector<std::string> option_names(CLI::App const& app) {
+std::vector<std::string> option_names(CommandHelp const& command) {
   std::vector<std::string> names;
-  for (auto const* const group : app.get_subcommands([](CLI::App const* each) { return each->get_name().empty(); })) {
-    auto const theirs = option_names(*group);
-    names.insert(names.end(), theirs.begin(), theirs.end());
+  for (auto const& option : command.options) {
+    names.insert(names.end(), option.names.begin(), option.names.end());
   }
-  for (auto const* const option : app.get_options()) {
-    for (auto const& name : option->get_lnames()) {
-      names.push_back("--" + name);
-    }
-  }
+  std::erase_if(names, [](std::string const& name) { return !name.starts_with("--"); });
   return names;
 }
 
-std::vector<std::string> command_names(CLI::App const& app) {
+std::vector<std::string> command_names(CommandHelp const& above) {
   std::vector<std::string> names;
-  for (auto const* const command :
-       app.get_subcommands([](CLI::App const* each) { return !each->get_name().empty(); })) {
-    names.push_back(command->get_name());
+  for (auto const& command : above.commands) {
+    names.push_back(command.name);
   }
   return names;
 }
@@ -60,7 +51,8 @@ std::string what_was_meant(CLI::App const& app, int argc, char const* const* arg
       dynamic_cast<CLI::RequiredError const*>(&error) == nullptr) {
     return {};
   }
-  auto const* at = &app;
+  auto const program = help_of(app);
+  auto const* at = &program;
   for (int i = 1; i < argc; ++i) {
     std::string_view const argument = argv[i];
     auto const word = argument.substr(0, argument.find('='));

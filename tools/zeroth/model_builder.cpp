@@ -68,7 +68,7 @@ void ModelBuilder::unit(std::string const& name, std::int64_t input_channels, in
 Param<2> ModelBuilder::matrix(std::string const& name, std::int64_t rows, std::int64_t columns,
                               ParamOptions const& options) {
   auto const param = table(name, rows, columns, options);
-  facts_.back().matmul_count += param.shape()[0] * param.shape()[1];
+  multiply_with(param.shape()[0] * param.shape()[1]);
   return param;
 }
 
@@ -85,7 +85,12 @@ void ModelBuilder::vector(std::string const& name, std::int64_t count, ParamOpti
 
 void ModelBuilder::tie(Param<2> const& param) {
   model_.tie(units_.back(), param);
-  facts_.back().matmul_count += param.shape()[0] * param.shape()[1];
+  multiply_with(param.shape()[0] * param.shape()[1]);
+}
+
+void ModelBuilder::multiply_with(std::int64_t count) {
+  facts_.back().matmul_count += count;
+  last_matrix_count_ = count;
 }
 
 SourcedModel ModelBuilder::finish(std::string name, std::string about) {

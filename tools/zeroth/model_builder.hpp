@@ -45,6 +45,8 @@ class ModelBuilder {
   void vector(std::string const& name, std::int64_t count, ParamOptions const& options = {});
   /// The unit multiplies with an earlier unit's parameter, too.
   void tie(Param<2> const& param);
+  /// The matrix that came last is that of the unit's last product.
+  void last_product() { facts_.back().last_matmul_count = last_matrix_count_; }
   /// Heads are divided, too.
   void attention(std::int64_t channels) { facts_.back().attention_channels += channels / tensor_ranks(); }
 
@@ -53,13 +55,14 @@ class ModelBuilder {
 
  private:
   void check(std::string const& name, std::int64_t rows, std::int64_t columns);
+  void multiply_with(std::int64_t count);
 
   std::string source_;
   Model model_;
   std::vector<Unit> units_;
   std::vector<UnitFacts> facts_;
   std::set<std::string> names_;
-  std::int64_t count_ = 0;
+  std::int64_t count_ = 0, last_matrix_count_ = 0;
   std::optional<std::int64_t> context_;
 };
 

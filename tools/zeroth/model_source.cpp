@@ -14,6 +14,7 @@
 #include "model_builder.hpp"
 #include "parameter_list.hpp"
 #include "presets.hpp"
+#include "standard_input.hpp"
 #include "tensor_header.hpp"
 
 namespace zeroth::tools {
@@ -98,6 +99,10 @@ SourcedModel from_any(ModelRequest const& request) {
   if (request.parameters) {
     refuse_questions_of_layers(request);
     return of_equal_units(*request.parameters, request);
+  }
+  if (request.model == standard_input) {
+    fs::path const name{standard_input_name};
+    return from_json(name, parse_json(name, read_standard_input("--model")), request);
   }
   if (auto const* const preset = find_preset(request.model)) {
     return model_of_preset(*preset, request);

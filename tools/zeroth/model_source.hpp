@@ -13,11 +13,16 @@ namespace zeroth::tools {
 /// What a unit computes. Counts only what is multiplied; lookups, norms and activations cost little beside it.
 struct UnitFacts {
   std::int64_t matmul_count = 0;        ///< Elements of matrices that a token is multiplied with, tied ones included.
+  std::int64_t last_matmul_count = 0;   ///< Of them, those of the last product, if it is known which that is.
   std::int64_t attention_channels = 0;  ///< Heads x channels of a head. 0: no attention, or none that is known of.
 
   /// 2 for each element of a matrix, and what attention has.
   [[nodiscard]] double forward_flops_per_token(std::int64_t context) const noexcept {
     return 2.0 * static_cast<double>(matmul_count) + attention_flops_per_token(context);
+  }
+  /// Backward needs what the last product multiplied, and not its result.
+  [[nodiscard]] double recompute_flops_per_token(std::int64_t context) const noexcept {
+    return forward_flops_per_token(context) - 2.0 * static_cast<double>(last_matmul_count);
   }
   /// 2 x 2 x context x channels for its two products, not masked.
   [[nodiscard]] double attention_flops_per_token(std::int64_t context) const noexcept {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan_command.hpp"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <memory>
 #include <optional>
-#include <ostream>
 #include <string>
 #include <utility>
 
@@ -49,7 +50,7 @@ PlanResult make_plan(PlanOptions const& options) {
 
 }  // namespace
 
-void add_plan_command(CLI::App& app, std::ostream& out) {
+void add_plan_command(CLI::App& app, Page& page) {
   auto const options = std::make_shared<PlanOptions>();  // lives as long as the callback
   auto* const command = app.add_subcommand("plan", "How much memory each stage takes on every rank");
   add_job_options(*command, options->job);
@@ -62,9 +63,12 @@ void add_plan_command(CLI::App& app, std::ostream& out) {
       ->check(CLI::IsMember{std::vector<std::string>{"cpu", "cuda"}})
       ->capture_default_str();
   command->add_flag("--json", options->json, "Print JSON, in bytes");
-  command->callback([options, &out] {
+  command->footer(
+      fmt::format("The exit status is 0, and {} where the stage needs more than --device-memory.", does_not_fit));
+  command->callback([options, &page] {
     auto const result = make_plan(*options);
-    out << (options->json ? as_json(result) : as_text(result));
+    options->json ? page.add_data(as_json(result)) : page.add_text(as_text(result, page.paper()));
+    page.status = result.advice ? does_not_fit : 0;
   });
 }
 

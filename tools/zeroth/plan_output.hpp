@@ -8,6 +8,7 @@
 
 #include "advice.hpp"
 #include "model_source.hpp"
+#include "paper.hpp"
 #include "plan.hpp"
 
 namespace zeroth::tools {
@@ -26,7 +27,7 @@ struct PlanResult {
 /// The file's; 3 where there is no file.
 [[nodiscard]] inline int stage_asked_for(PlanResult const& result) { return result.asked_for.settings.stage; }
 
-[[nodiscard]] std::string as_text(PlanResult const& result);
+[[nodiscard]] std::string as_text(PlanResult const& result, Paper const& paper = {});
 [[nodiscard]] std::string as_json(PlanResult const& result);
 
 }  // namespace zeroth::tools

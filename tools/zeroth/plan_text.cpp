@@ -91,7 +91,7 @@ Row row_of(StagePlan const& stage, PlanResult const& result, Scale const& scale)
   return row;
 }
 
-std::string table(PlanResult const& result) {
+std::string table(PlanResult const& result, Paper const& paper) {
   auto const scale = scale_of(result.stages);
   Row head{fmt::format("{} per rank", scale.name),
            "parameters",
@@ -119,11 +119,11 @@ std::string table(PlanResult const& result) {
   for (auto const& stage : result.stages) {
     rows.push_back(row_of(stage, result, scale));
   }
-  return aligned(rows);
+  return aligned(rows, paper);
 }
 
 /// A row for each stage of the pipeline, at the stage of ZeRO that is asked for.
-std::string pipeline_table(PlanResult const& result) {
+std::string pipeline_table(PlanResult const& result, Paper const& paper) {
   auto const& asked_for = result.asked_for;
   if (asked_for.pipeline.empty()) {
     return {};
@@ -149,7 +149,7 @@ std::string pipeline_table(PlanResult const& result) {
   }
   return fmt::format("\nA pipeline of {} of {}, {}; the table above is of the stage that holds most:\n{}",
                      counted(std::ssize(asked_for.pipeline), "stage"), counted(asked_for.data_ranks, "rank"),
-                     name_of(asked_for.settings.pipeline.schedule), aligned(rows));
+                     name_of(asked_for.settings.pipeline.schedule), aligned(rows, paper));
 }
 
 std::string notes(PlanResult const& result) {
@@ -219,10 +219,11 @@ std::string keys_text(StageAdvice const& stage, std::int64_t device_bytes) {
   return text;
 }
 
-std::string advice_text(Advice const& advice, PlanResult const& result) {
+std::string advice_text(Advice const& advice, PlanResult const& result, Paper const& paper) {
   auto const device = *result.device_bytes;
-  std::string text = fmt::format("\nStage {} does not fit into {}. What would change that:\n", stage_asked_for(result),
-                                 readable_bytes(device));
+  std::string text = fmt::format(
+      "\n{}. What would change that:\n",
+      paper.bad(fmt::format("Stage {} does not fit into {}", stage_asked_for(result), readable_bytes(device))));
   if (advice.smallest_stage) {
     text += fmt::format("- zero_optimization.stage: {} fits on these ranks\n", *advice.smallest_stage);
   } else {
@@ -250,10 +251,10 @@ std::string advice_text(Advice const& advice, PlanResult const& result) {
 
 }  // namespace
 
-std::string as_text(PlanResult const& result) {
-  auto text = headline(result) + table(result) + notes(result) + pipeline_table(result);
+std::string as_text(PlanResult const& result, Paper const& paper) {
+  auto text = headline(result) + table(result, paper) + notes(result) + pipeline_table(result, paper);
   if (result.advice) {
-    text += advice_text(*result.advice, result);
+    text += advice_text(*result.advice, result, paper);
   }
   return text;
 }

@@ -52,7 +52,7 @@ std::vector<std::string> environment_with(std::map<std::string, std::string> con
 
 /// In the process that was forked. Only calls that are allowed there, and no memory.
 [[noreturn]] void become(char** command, char** environment, pid_t parent, AwaitedSignals const& signals,
-                         GroupGuard& guard, int report_to) {
+                         GroupGuard& guard, int report_to, int output) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) {  // it was gone before that
     ::_exit(EXIT_FAILURE);
@@ -63,6 +63,10 @@ std::vector<std::string> environment_with(std::map<std::string, std::string> con
   ::dup2(nothing, STDIN_FILENO);
   if (nothing > STDERR_FILENO) {
     ::close(nothing);
+  }
+  if (output >= 0) {
+    ::dup2(output, STDOUT_FILENO);
+    ::dup2(output, STDERR_FILENO);
   }
   ::signal(SIGPIPE, SIG_DFL);  // which keep_standard_streams() has changed
   signals.give_back();
@@ -82,24 +86,47 @@ std::optional<int> read_error(int report) {
   return bytes == sizeof error ? std::optional{error} : std::nullopt;
 }
 
+/// For appending; -1 where there is none.
+int open_output(std::filesystem::path const& file) {
+  if (file.empty()) {
+    return -1;
+  }
+  constexpr mode_t everybody = 0666;  // but for what the umask takes away
+  int const output = ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, everybody);
+  if (output < 0) {
+    throw SystemError{fmt::format("{} cannot be opened: {}", file.string(), error_text(errno))};
+  }
+  return output;
+}
+
+void close_output(int output) noexcept {
+  if (output >= 0) {
+    ::close(output);
+  }
+}
+
 /// Its group is guarded.
 pid_t start_process(Start const& start, AwaitedSignals const& signals, GroupGuard& guard) {
   auto words = start.command;
   auto variables = environment_with(start.environment);
   auto const command = pointers_to(words);
   auto const environment = pointers_to(variables);
+  int const output = open_output(start.output);
   std::array<int, 2> report{};
   if (::pipe2(report.data(), O_CLOEXEC) != 0) {
-    throw SystemError{"pipe2 failed: " + error_text(errno)};
+    auto const why = error_text(errno);
+    close_output(output);
+    throw SystemError{"pipe2 failed: " + why};
   }
   pid_t const parent = ::getpid();
   pid_t const process = ::fork();
   int const fork_error = errno;
   if (process == 0) {
     become(const_cast<char**>(command.data()), const_cast<char**>(environment.data()), parent, signals, guard,
-           report[1]);
+           report[1], output);
   }
   ::close(report[1]);
+  close_output(output);
   auto const error = process < 0 ? std::nullopt : read_error(report[0]);
   ::close(report[0]);
   if (process < 0) {

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
@@ -38,6 +39,7 @@ struct Start {
   std::vector<std::string> command;
   std::map<std::string, std::string> environment;
   bool passes_signals_on = false;  ///< To what it starts, as mpirun does; otherwise they go to its whole group.
+  std::filesystem::path output{};  ///< A file that its output and errors are appended to; empty: this process's own.
 };
 
 /// How a process ended.
@@ -55,8 +57,8 @@ struct Ended {
 /// groups are killed when this process ends, however it does.
 class Processes {
  public:
-  /// Starts them all. Throws ConfigError for a program that cannot be run, SystemError for a process that cannot be
-  /// made; then none is left.
+  /// Starts them all. Throws ConfigError for a program that cannot be run, SystemError for a process or a file that
+  /// cannot be made; then none is left.
   Processes(std::vector<Start> const& starts, AwaitedSignals const& signals);
   /// Kills what still runs.
   ~Processes();

@@ -24,7 +24,8 @@ constexpr auto footer =
 other that is no failure. After status 1, or a death by a signal, the program is started again 1 s later, then
 2 s, 4 s, up to 30 s. A restart that fails again without progress is followed by one with a rank fewer, down
 to --min-ranks. SIGTERM, SIGINT and SIGUSR1 are passed on, and nothing is started after them; a second SIGTERM
-kills. The exit status is the program's last one, and 128 + its number where a signal ended that.
+kills. Where one of several processes fails, the screen says how each has ended, and last the one that failed
+first, with the end of its log. The exit status is the program's last one, and 128 + its number where a signal ended that.
 docs/restart.md has all of it.
 )";
 
@@ -43,6 +44,9 @@ AgentOptions agent_options(RunOptions const& options) {
   if (agent.min_ranks > agent.ranks) {
     throw CLI::ValidationError{"--min-ranks",
                                fmt::format("{}: allowed: up to --ranks {}", agent.min_ranks, agent.ranks)};
+  }
+  if (agent.tee && agent.log_dir.empty()) {
+    throw CLI::ValidationError{"--tee", "needs --log-dir: the folder of what is shown"};
   }
   if (agent.mpirun.find_first_not_of(' ') == std::string::npos) {
     throw CLI::ValidationError{"--mpirun", "names no command"};
@@ -75,6 +79,14 @@ void add_run_command(CLI::App& app, int& status) {
       ->add_option("--grace", options->grace_s, "With nccl and tcp: seconds for the others to end after one has failed")
       ->transform(whole_from(0, longest_grace_s))
       ->capture_default_str();
+  command
+      ->add_option(
+          "--log-dir", agent.log_dir,
+          "Folder for what ranks print, in place of the screen: run_N/attempt_N/rank_N.log, or ranks.log where "
+          "ranks are threads or mpirun's")
+      ->check(CLI::Validator{[](std::string const& text) { return text.empty() ? "is empty; allowed: a path" : ""; },
+                             "PATH"});
+  command->add_flag("--tee", agent.tee, "With --log-dir: and the screen, with the rank before each line");
   command->add_option("program", agent.program, "The program and its arguments, behind --")->required();
   command->footer(footer);
   command->callback([options, &status] { status = run_agent(agent_options(*options)); });

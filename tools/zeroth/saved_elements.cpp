@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "saved_elements.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 namespace zeroth::tools {
@@ -14,6 +15,15 @@ float element(std::span<std::byte const> elements, std::size_t i) noexcept {
 }
 
 }  // namespace
+
+std::int64_t bytes_of_states(checkpoint::Contents const& contents) noexcept {
+  double bytes = 0;  // a record that is forged may say anything
+  for (auto const& group : contents.groups) {
+    bytes += static_cast<double>(group.places) * static_cast<double>(group.state_bytes);
+  }
+  constexpr double most = 0x1p60;
+  return static_cast<std::int64_t>(std::clamp(bytes, 0.0, most));
+}
 
 float value_at(std::span<std::byte const> elements, Dtype dtype, std::size_t i) noexcept {
   switch (dtype) {

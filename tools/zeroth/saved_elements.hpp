@@ -14,6 +14,9 @@ namespace zeroth::tools {
 /// Parameters may be larger than memory.
 inline constexpr std::int64_t elements_at_once = std::int64_t{1} << 20U;
 
+/// Of all files of a checkpoint, without what stands beside states.
+[[nodiscard]] std::int64_t bytes_of_states(checkpoint::Contents const& contents) noexcept;
+
 /// Refers to the reader and to its record.
 class SavedElements {
  public:

@@ -9,7 +9,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -68,7 +67,7 @@ simulate::Options options_of(SimulateOptions const& options) {
   return {.all_ranks = all_ranks, .slowdown = slowdown};
 }
 
-SimulationRequest request_of(SimulateOptions const& options, SourcedModel const& model) {
+SimulationRequest request_of(SimulateOptions const& options, SourcedModel const& model, Config config) {
   auto const simulation = options_of(options);
   auto const context = context_of(model);
   auto machine = simulate::machine_of(options.machine);
@@ -79,7 +78,7 @@ SimulationRequest request_of(SimulateOptions const& options, SourcedModel const&
     machine = with_measured_links(std::move(machine), options.measured_links, options.job.ranks);
   }
   return {.config_file = options.job.config_file,
-          .config = config_of(options.job),
+          .config = std::move(config),
           .world = options.job.ranks,
           .machine = std::move(machine),
           .code = options.code,
@@ -99,7 +98,7 @@ void write_trace_of(std::filesystem::path const& file, Simulations const& simula
 
 }  // namespace
 
-void add_simulate_command(CLI::App& app, std::ostream& out) {
+void add_simulate_command(CLI::App& app, Page& page) {
   auto const options = std::make_shared<SimulateOptions>();  // lives as long as the callback
   auto* const command = app.add_subcommand("simulate", "How long a step takes on a machine, at each stage");
   add_job_options(*command, options->job);
@@ -111,7 +110,7 @@ void add_simulate_command(CLI::App& app, std::ostream& out) {
                       "The kind of code that trains, of those that the machine knows: eager, compiled, fused");
   command->add_option("--measured-links", options->measured_links,
                       "Lines that bench_collectives printed where the job is to run, with as many ranks: its links");
-  command->add_flag("--recompute", options->recompute, "Every unit computes its forward again in backward");
+  command->add_flag("--recompute", options->recompute, "Backward computes again what it needs of each unit's forward");
   command->add_flag("--schedules", options->schedules,
                     "A row for each schedule of the file's pipeline, in place of the stages of ZeRO");
   command->add_flag("--all-ranks", options->all_ranks,
@@ -120,16 +119,18 @@ void add_simulate_command(CLI::App& app, std::ostream& out) {
                       "RANK=FACTOR: this rank's math takes FACTOR times as long; implies --all-ranks");
   command->add_option("--trace", options->trace, "Write the step as a trace for Chrome or Perfetto");
   command->add_flag("--json", options->json, "Print JSON");
-  command->callback([options, &out] {
+  command->callback([options, &page] {
+    auto config = config_of(options->job);
     auto wanted = options->job.model;
-    wanted.tensor_ranks = config_of(options->job).tensor_ranks();
+    wanted.tensor_ranks = config.tensor_ranks();
     auto const model = read_model(wanted);
-    auto const request = request_of(*options, model);
+    auto const request = request_of(*options, model, std::move(config));
     auto const simulations = simulate_stages(model, request);
     if (!options->trace.empty()) {
       write_trace_of(options->trace, simulations);
     }
-    out << (options->json ? as_json(simulations, request) : as_text(simulations, request));
+    options->json ? page.add_data(as_json(simulations, request))
+                  : page.add_text(as_text(simulations, request, page.paper()));
   });
 }
 

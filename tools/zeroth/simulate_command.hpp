@@ -2,11 +2,12 @@
 /// The subcommand `simulate`.
 #pragma once
 #include <CLI/App.hpp>
-#include <iosfwd>
+
+#include "page.hpp"
 
 namespace zeroth::tools {
 
-/// Prints to `out`, and only once everything has been found.
-void add_simulate_command(CLI::App& app, std::ostream& out);
+/// Prints on `page`, and only once everything has been found.
+void add_simulate_command(CLI::App& app, Page& page);
 
 }  // namespace zeroth::tools

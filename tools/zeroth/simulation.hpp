@@ -13,6 +13,7 @@
 #include <zeroth/simulate/simulate.hpp>
 
 #include "model_source.hpp"
+#include "paper.hpp"
 
 namespace zeroth::tools {
 
@@ -23,7 +24,7 @@ struct SimulationRequest {
   simulate::Machine machine;
   std::string code;          ///< The kind of code that was asked for; empty: the machine's own rates.
   std::int64_t context = 0;  ///< Tokens of a sequence.
-  bool recompute = false;    ///< Forward of every unit again in backward.
+  bool recompute = false;    ///< Forward of every unit again in backward, but its last product.
   bool schedules = false;    ///< Of pipelines, in place of stages of ZeRO.
   simulate::Options options;
 };
@@ -61,7 +62,8 @@ struct Simulations {
 /// for schedules where there is no pipeline.
 [[nodiscard]] Simulations simulate_stages(SourcedModel const& model, SimulationRequest const& request);
 
-[[nodiscard]] std::string as_text(Simulations const& simulations, SimulationRequest const& request);
+[[nodiscard]] std::string as_text(Simulations const& simulations, SimulationRequest const& request,
+                                  Paper const& paper = {});
 [[nodiscard]] std::string as_json(Simulations const& simulations, SimulationRequest const& request);
 
 }  // namespace zeroth::tools

@@ -65,7 +65,8 @@ std::string as_json(Simulations const& simulations, SimulationRequest const& req
       {"name", request.code.empty() ? Json(nullptr) : Json(request.code)},
       {"math_efficiency", rates.math_efficiency},
       {"attention_efficiency", rates.attention_efficiency > 0 ? rates.attention_efficiency : rates.math_efficiency},
-      {"activation_passes", rates.activation_passes}};
+      {"activation_passes", rates.activation_passes},
+      {"parameter_passes", rates.parameter_passes}};
   if (request.machine.device_memory_bytes > 0) {
     json["device_memory"] = request.machine.device_memory_bytes;
   }

@@ -60,8 +60,10 @@ class ZEROTH_EXPORT Reader {
   /// another, for small parameters in the order of the file, does not read what the one before has read.
   void read(std::vector<Found> const& parts, std::size_t state, std::int64_t first, std::span<std::byte> to);
   /// All that is wrong with the file of `place`: nothing if every byte is as it was written. Reads all of it if
-  /// `with_data`, and otherwise no more than check_file(). Throws nothing for what the file is.
-  [[nodiscard]] std::vector<Damage> damage(int place, bool with_data);
+  /// `with_data`, and otherwise no more than check_file(). Throws nothing for what the file is. `on_read` is told how
+  /// many bytes more were looked at, each time that some were.
+  [[nodiscard]] std::vector<Damage> damage(int place, bool with_data,
+                                           std::function<void(std::int64_t bytes)> const& on_read = {});
   static constexpr std::size_t most_extents = 1000;  ///< That are listed of a Damage.
 
  private:
@@ -81,7 +83,8 @@ class ZEROTH_EXPORT Reader {
                                                             std::byte const* bytes);
   void expect_undamaged(int place, Hashes const& saved, std::int64_t begin, std::int64_t end,
                         std::byte const* bytes) const;
-  void add_damage_of_data(int place, Checked const& file, std::vector<Damage>& all);
+  void add_damage_of_data(int place, Checked const& file, std::vector<Damage>& all,
+                          std::function<void(std::int64_t bytes)> const& on_read);
   void read_checked(int place, std::int64_t begin, std::int64_t end);
   void read_parts(std::span<Piece const> parts, std::function<void(Piece const&, std::byte const*)> const& take);
   [[nodiscard]] std::string what_is_at(int place, std::int64_t begin, std::int64_t end) const;

@@ -14,9 +14,9 @@ struct EnvironmentFact {
   std::string value;  ///< For people.
 };
 
-/// Versions, how the library was built, the processor and the instructions that kernels use, memory that is left, GPUs
-/// or why there are none, NCCL, transports, the launcher that started this process. Starts nothing, and takes no part
-/// in a job. What cannot be found out is said in the value. Any thread.
+/// Versions, how the library was built and with what, the processor and its instructions, memory that is left, GPUs or
+/// why there are none, their driver, NCCL, transports, the launcher that started this process. Starts nothing, and
+/// takes no part in a job. What cannot be found out is said in the value. Any thread.
 [[nodiscard]] ZEROTH_EXPORT std::vector<EnvironmentFact> environment();
 
 }  // namespace zeroth

@@ -31,6 +31,9 @@ struct CodeRates {
   /// How often the activations of a unit pass through the device's memory in forward and backward together, in units of
   /// one element of the compute dtype for each token and channel of attention; 0: never.
   double activation_passes = 0;
+  /// How often the matrices of a unit do so in a micro-step, in units of one element of the compute dtype for each of
+  /// theirs: products read them and write their gradients, gathers and reductions may copy both; 0: never.
+  double parameter_passes = 0;
   friend bool operator==(CodeRates const&, CodeRates const&) = default;
 };
 
@@ -72,9 +75,9 @@ struct Machine {
   friend bool operator==(Machine const&, Machine const&) = default;
 };
 
-/// Presets: "8xH100", "8xH200" (one NDR adapter per GPU). Otherwise a JSON file with the fields above as keys, those of
-/// Protocol within; docs/simulate.md says which are required. "//" comments are allowed.
-/// Throws ConfigError naming file, key, value and what is allowed.
+/// Presets: "8xA100" (one HDR adapter per GPU), "8xH100", "8xH200" (one NDR adapter per GPU). Otherwise a JSON file
+/// with the fields above as keys, those of Protocol within; docs/simulate.md says which are required. "//" comments are
+/// allowed. Throws ConfigError naming file, key, value and what is allowed.
 [[nodiscard]] ZEROTH_EXPORT Machine machine_of(std::string_view preset_or_file);
 /// Names that machine_of() takes.
 [[nodiscard]] ZEROTH_EXPORT std::vector<std::string> machine_presets();

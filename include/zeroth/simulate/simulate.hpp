@@ -22,10 +22,13 @@ namespace zeroth::simulate {
 struct UnitWork {
   double forward_flops = 0;    ///< Useful ones, as in the next.
   double backward_flops = 0;   ///< Without recomputation.
-  double recompute_flops = 0;  ///< Forward done again inside backward; not counted as useful.
-  /// The part of forward_flops that is attention's; of backward and recomputation it is the same part.
+  double recompute_flops = 0;  ///< What of forward is done again inside backward; not counted as useful.
+  /// The part of forward_flops that is attention's. Of backward it is the same part; of recompute_flops as many, or
+  /// all.
   double attention_flops = 0;
   double activation_elements = 0;  ///< Elements of one pass over activations, CodeRates::activation_passes.
+  double matrix_elements = 0;      ///< Likewise over matrices, CodeRates::parameter_passes.
+  double recompute_sums = 0;       ///< What recomputation repeats of forward's sums over tensor ranks: 0 to 1.
 };
 
 /// What is simulated, and kept.

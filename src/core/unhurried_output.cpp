@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "unhurried_output.hpp"
+#include "core/unhurried_output.hpp"
 
 #include <fmt/format.h>
 
@@ -10,9 +10,11 @@
 #include <mutex>
 #include <utility>
 
-#include <zeroth/core/standard_streams.hpp>
+#include "core/start_thread.hpp"
+#include "zeroth/core/standard_streams.hpp"
+#include "zeroth/core/terminal.hpp"
 
-namespace gpt {
+namespace zeroth {
 
 namespace {
 
@@ -20,12 +22,17 @@ constexpr std::size_t most_waiting = std::size_t{64} << 10U;
 constexpr std::chrono::milliseconds patience{2000};
 constexpr std::chrono::milliseconds patience_with_the_slow{100};  // those that something was left out for
 
+struct WaitingText {
+  std::string text;
+  bool is_over = false;  // a line to be written over the last one
+};
+
 }  // namespace
 
 struct UnhurriedOutput::Queue {
   std::mutex mutex;
   std::condition_variable changed;
-  std::deque<std::string> texts;  // the first one is being written
+  std::deque<WaitingText> texts;  // the first one is being written
   std::size_t bytes = 0, left_out = 0;
   bool ending = false;
 
@@ -36,11 +43,11 @@ struct UnhurriedOutput::Queue {
       if (texts.empty()) {
         return;
       }
-      auto const& text = texts.front();  // a deque's elements stay where they are
+      auto const& first = texts.front();  // a deque's elements stay where they are
       lock.unlock();
-      zeroth::write_output(text);
+      first.is_over ? zeroth::write_over(first.text) : write_output(first.text);
       lock.lock();
-      bytes -= text.size();
+      bytes -= first.text.size();
       texts.pop_front();
       changed.notify_all();
     }
@@ -48,9 +55,12 @@ struct UnhurriedOutput::Queue {
 };
 
 UnhurriedOutput::UnhurriedOutput()
-    : queue_{std::make_shared<Queue>()}, thread_{[queue = queue_] { queue->write_all(); }} {}
+    : queue_{std::make_shared<Queue>()}, thread_{start_thread("writing progress", [queue = queue_] {
+        queue->write_all();
+      })} {}
 
 UnhurriedOutput::~UnhurriedOutput() {
+  write({});  // which ends an open line
   std::unique_lock lock{queue_->mutex};
   queue_->ending = true;
   queue_->changed.notify_all();
@@ -59,23 +69,34 @@ UnhurriedOutput::~UnhurriedOutput() {
   while (waiting > 0 && queue_->changed.wait_for(lock, one, [&] { return queue_->texts.size() < waiting; })) {
     waiting = queue_->texts.size();
   }
-  auto const missing = queue_->left_out + waiting;
+  auto missing = queue_->left_out;
+  for (auto const& each : queue_->texts) {
+    missing += each.text.empty() ? 0U : 1U;
+  }
   lock.unlock();
   waiting == 0 ? thread_.join() : thread_.detach();
   if (missing > 0) {
-    zeroth::write_error(fmt::format("train_gpt: nobody reads standard output: {} lines are missing in it\n", missing));
+    print_error(fmt::format("nobody reads standard output: {} lines are missing in it", missing));
   }
 }
 
-void UnhurriedOutput::write(std::string text) {
+void UnhurriedOutput::write(std::string text) { add(std::move(text), false); }
+
+void UnhurriedOutput::write_over(std::string line) { add(std::move(line), true); }
+
+void UnhurriedOutput::add(std::string text, bool is_over) {
   std::lock_guard const lock{queue_->mutex};
+  if (is_over && queue_->texts.size() > 1 && queue_->texts.back().is_over) {
+    queue_->bytes -= queue_->texts.back().text.size();
+    queue_->texts.pop_back();
+  }
   if (queue_->bytes + text.size() > most_waiting) {
     ++queue_->left_out;
     return;
   }
   queue_->bytes += text.size();
-  queue_->texts.push_back(std::move(text));
+  queue_->texts.push_back({std::move(text), is_over});
   queue_->changed.notify_all();
 }
 
-}  // namespace gpt
+}  // namespace zeroth

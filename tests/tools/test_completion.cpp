@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What shells complete by the tool's scripts, and its manual page.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "program_support.hpp"
+#include "support/folder.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+/// What bash offers for the last of `words`, in order; that is "''" where a new one begins.
+std::string offered(Folder const& folder, std::string const& words) {
+  Child child{{.command = {"bash", "-c",
+                           "source ./completion; COMP_WORDS=(" + words +
+                               "); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _zeroth; echo ${COMPREPLY[*]}"},
+               .folder = folder.path(),
+               .environment = {}}};
+  auto const ending = child.wait();
+  CAPTURE(child.output());
+  CHECK(ending.status == 0);
+  return child.output();
+}
+
+struct Script {
+  Folder folder;
+  Script() { std::ofstream{folder / "completion"} << zeroth_tool("completion bash").output; }
+};
+
+TEST_CASE("bash completes commands, options and the words that options take") {
+  Script const script;
+  auto const after = [&](std::string const& words) { return offered(script.folder, words); };
+  CHECK(after("zeroth pl") == "plan\n");
+  CHECK(after("zeroth --ver") == "--version\n");
+  CHECK(after("zeroth checkpoint ''") == "inspect verify diff export -h --help\n");
+  CHECK(after("zeroth checkpoint v") == "verify\n");
+  CHECK(after("zeroth checkpoint verify --j") == "--json\n");
+  CHECK(after("zeroth plan --device-m") == "--device-memory\n");
+  CHECK(after("zeroth plan --comm ''") == "local mpi nccl tcp\n");
+  CHECK(after("zeroth plan --comm = t") == "tcp\n");
+  CHECK(after("zeroth plan --model 12") == "124M 128B\n");
+  CHECK(after("zeroth simulate --machine 8xH1") == "8xH100\n");
+  CHECK(after("zeroth completion ''") == "-h --help bash zsh\n");
+}
+
+TEST_CASE("bash completes files where the tool takes any, and the program behind --") {
+  Script const script;
+  for (auto const* const words :
+       {"zeroth plan --config ''", "zeroth run --ranks 4 -- --ra", "zeroth config --given c"}) {
+    INFO(words);
+    CHECK(offered(script.folder, words) == "\n");  // then bash's own default, files, counts
+  }
+  CHECK(contains(zeroth_tool("completion bash").output, "\ncomplete -o default -F _zeroth zeroth\n"));
+}
+
+TEST_CASE("zsh has every command with its phrase") {
+  auto const script = zeroth_tool("completion zsh").output;
+  CHECK(script.starts_with("#compdef zeroth\n"));
+  CHECK(contains(script, "names+=('plan:How much memory each stage takes on every rank')\n"));
+  CHECK(contains(script, "options+=('--untied-head:The head has a matrix of its own, and not the token embedding')\n"));
+  CHECK(contains(script, "'plan:--comm') compadd -- local mpi nccl tcp; return ;;\n"));
+  CHECK(contains(script, "'plan:--model') compadd -- 124M "));
+  CHECK(contains(script, "This tool'\\''s manual page"));
+}
+
+TEST_CASE("the manual page has every command and option of the help") {
+  auto const page = zeroth_tool("man").output;
+  CHECK(page.starts_with(".TH ZEROTH 1 "));
+  int options = 0;
+  for (std::string const command : {"plan", "simulate", "config", "run", "checkpoint inspect", "checkpoint verify",
+                                    "checkpoint diff", "checkpoint export", "env", "completion", "man"}) {
+    INFO(command);
+    CHECK(contains(page, "\n.SS \\fB" + command + "\\fR\n"));
+    std::istringstream words{zeroth_tool(command + " --help").output};
+    for (std::string word; words >> word;) {
+      if (word.starts_with("--") && word.size() > 2) {
+        auto name = word.substr(0, word.find_first_not_of("-abcdefghijklmnopqrstuvwxyz"));
+        for (auto at = name.find('-'); at != std::string::npos; at = name.find('-', at + 2)) {
+          name.insert(at, "\\");
+        }
+        INFO(name);
+        CHECK(contains(page, "\\fB" + name + "\\fR"));
+        ++options;
+      }
+    }
+  }
+  CHECK(options > 40);
+}
+
+TEST_CASE("a shell that there is no script for is refused") {
+  check_refused("completion fish", "fish not in {bash,zsh}");
+}
+
+}  // namespace
+}  // namespace zeroth::testing

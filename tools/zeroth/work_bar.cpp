@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "work_bar.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+#include <utility>
+
+#include <zeroth/core/standard_streams.hpp>
+#include <zeroth/core/terminal.hpp>
+
+#include "readable.hpp"
+
+namespace zeroth::tools {
+namespace {
+
+constexpr std::string_view over_the_line = "\r\x1b[K";  // to its start, and clear it
+constexpr std::chrono::milliseconds between_drawings{200};
+constexpr int columns_where_unknown = 80;
+
+}  // namespace
+
+std::string work_text(std::string const& what, std::int64_t done, std::int64_t all, int columns) {
+  constexpr int least_bar = 10, most_bar = 60, beside_bar = 4;
+  auto const part = all > 0 ? std::min(1.0, static_cast<double>(done) / static_cast<double>(all)) : 1.0;
+  auto const scale = scale_of_bytes(static_cast<double>(all));
+  auto const text = fmt::format("{}  {:.0f} %  {} of {} {}", what, std::floor(100 * part), in(scale, done),
+                                in(scale, all), scale.name);
+  auto const room = std::min(most_bar, columns - static_cast<int>(text.size()) - beside_bar);
+  if (room < least_bar) {
+    return text.substr(0, static_cast<std::size_t>(columns));
+  }
+  auto const full = static_cast<int>(part * room);
+  return fmt::format("{}  [{:#<{}}{:.<{}}]", text, "", full, "", room - full);
+}
+
+WorkBar::WorkBar(std::string what, std::int64_t all, std::chrono::milliseconds patience)
+    : what_{std::move(what)}, all_{all}, next_{Clock::now() + patience} {}
+
+WorkBar::~WorkBar() {
+  if (is_drawn_) {
+    write_error(over_the_line);
+  }
+}
+
+void WorkBar::add(std::int64_t bytes) {
+  done_ += bytes;
+  auto const now = Clock::now();
+  if (now < next_) {
+    return;
+  }
+  next_ = now + between_drawings;
+  auto const terminal = terminal_at(STDERR_FILENO);
+  if (terminal.is_there) {
+    auto const columns = terminal.columns > 0 ? terminal.columns : columns_where_unknown;
+    write_error(fmt::format("{}{}", over_the_line, work_text(what_, done_, all_, std::max(columns - 1, 1))));
+    is_drawn_ = true;
+  }
+}
+
+}  // namespace zeroth::tools
