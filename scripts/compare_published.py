@@ -64,7 +64,9 @@ def stage_file(row, folder):
         config["zeroth"] = {"mesh": {"pipeline": row["pipeline"]},
                             "pipeline": {"schedule": row["schedule"], "chunks": row["chunks"], "partition": "units"}}
     elif "tensor" in row:
-        config["zeroth"] = {"mesh": {"tensor": row["tensor"]}}
+        config["zeroth"] = {"mesh": {"tensor": row["tensor"]}, "sequence_parallel": True}
+    if "reduced_in" in row:
+        config["communication_data_type"] = row["reduced_in"]
     return written(folder / "stage.json", config)
 
 
@@ -106,7 +108,8 @@ def simulated(options, rows):
 
 def cells(row, mine):
     batch = f"{row['micro_batch']} x {row['accumulation']}" + (", recomputed" if row["recompute"] else "")
-    stage = f"{row['pipeline']} of {row['schedule']}" if "pipeline" in row else f"ZeRO {row['stage']}"
+    stage = (f"{row['pipeline']} of {row['schedule']}" if "pipeline" in row else f"ZeRO {row['stage']}") + (
+        f", {row['tensor']} tensor ranks" if "tensor" in row else "")
     return (row["machine"], row["code"], markdown.plain(row["model"]["name"]), f"{row['context']:,}", str(row["gpus"]), batch,
             markdown.plain(stage), f"{row['tokens_per_s_per_gpu']:,}", f"{mine:,.0f}", f"{mine / row['tokens_per_s_per_gpu']:.2f}")
 
@@ -123,7 +126,8 @@ def cells_of_group(names, found):
 
 
 def group_of(row):
-    return row["machine"], row["code"], "pipelines" if "pipeline" in row else "ZeRO"
+    kind = "pipelines" if "pipeline" in row else "tensor ranks" if "tensor" in row else "ZeRO"
+    return row["machine"], row["code"], kind
 
 
 def problems_of(ratios, found):

@@ -200,7 +200,7 @@ class SimulatedRank {
     contribute(p, index);
     auto const& work = task_.work[index];
     compute(work, backward_of(work) + recomputed(work), work.recompute_flops > 0 ? 3 : 2);
-    add_up(index, "backward");
+    add_up(index, "backward", 1 + work.recompute_sums);
   }
   /// Of a zero-bubble schedule. What is recomputed is so for the gradients by inputs, and kept for those of weights.
   void half_of_backward(AnyWork& pass, std::uint32_t index, bool weights) {
@@ -215,7 +215,7 @@ class SimulatedRank {
       } else {
         auto const p = pass.inputs(task_.model.unit_at(index));
         compute(work, half + recomputed(work), work.recompute_flops > 0 ? 2 : 1);
-        add_up(index, "backward");
+        add_up(index, "backward", 1 + work.recompute_sums);
       }
     }
   }
@@ -247,9 +247,10 @@ class SimulatedRank {
   }
 
   /// What tensor ranks tell each other in a unit, which computes nothing meanwhile.
-  void add_up(std::uint32_t index, char const* purpose) {
+  void add_up(std::uint32_t index, char const* purpose, double times = 1) {
     auto const& unit = task_.model.description().units[id_at<UnitId>(index)];
-    if (auto const count = samples_ * unit.tensor_sums_per_sample; verbs_ && count > 0) {
+    auto const once = static_cast<double>(samples_ * unit.tensor_sums_per_sample);
+    if (auto const count = static_cast<std::int64_t>(times * once); verbs_ && count > 0) {
       comm::Collective const sum{.operation = comm::Operation::all_reduce,
                                  .input = VirtualDevice::unreal_address(),
                                  .output = VirtualDevice::unreal_address(),

@@ -308,6 +308,39 @@ TEST_CASE("train_gpt divides its layers among tensor ranks, with the same bits a
   }
 }
 
+TEST_CASE("train_gpt goes on from a checkpoint of tensor ranks on any mesh") {
+  Place const place;
+  auto const numbers = [&](int tensor, int pipeline, int stage, std::string const& rest) {
+    place.write("stage.json", stage_file(stage));
+    auto const result = run(place.command(
+        fmt::format("--layers 3 --heads 4 --channels 16 --context 12 --report report --untied-head --ranks {} "
+                    "--set zeroth.mesh.tensor={} --set zeroth.mesh.pipeline={} {}",
+                    2 * tensor * pipeline, tensor, pipeline, rest)));
+    INFO(result.output);
+    REQUIRE(result.ending.status == 0);
+    return numbers_of(place.report());
+  };
+  auto const all = numbers(2, 1, 1, "--steps 4 --save-final all");
+  for (int const pipeline : {1, 2}) {
+    auto steps = numbers(2, 1, 1, fmt::format("--steps 2 --checkpoint saved{}", pipeline));
+    auto const rest = numbers(
+        2, pipeline, 3, fmt::format("--steps 4 --checkpoint saved{} --resume auto --save-final resumed", pipeline));
+    steps.insert(steps.end(), rest.begin(), rest.end());
+    CHECK(steps == all);
+    CHECK((read_all(place / "resumed/model.safetensors") == read_all(place / "all/model.safetensors")));
+  }
+  for (int const tensor : {1, 4}) {
+    INFO(tensor);
+    auto const folder = fmt::format("other{}", tensor);
+    static_cast<void>(numbers(2, 1, 1, "--steps 2 --checkpoint " + folder));
+    auto const rest = numbers(tensor, 1, 2, "--steps 4 --resume auto --checkpoint " + folder);
+    REQUIRE(rest.size() == 2);
+    for (std::size_t step = 0; step < 2; ++step) {
+      CHECK(rest[step][1].get<double>() == Approx(all[step + 2][1].get<double>()).epsilon(1e-5));
+    }
+  }
+}
+
 TEST_CASE("train_gpt says why tensor ranks cannot be") {
   Place const place;
   auto const refused = [&](std::string const& options) {

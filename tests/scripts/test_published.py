@@ -41,11 +41,8 @@ class Kept(unittest.TestCase):
     def test_pages_with_simulated_times_say_how_far_the_simulator_was_off(self):
         found = json.loads(text_of("docs/measured/published.json"))
         words = f"{found['least']:.2f} to {found['most']:.2f} of {found['rows']} published ones"
-        pages = [REPOSITORY / "README.md", *(REPOSITORY / "docs").glob("*.md")]
-        simulated = [page for page in pages if re.search(r"^\|.*\bsimulated\b.*\|$", page.read_text(encoding="utf-8"), re.MULTILINE)]
-        self.assertGreaterEqual(len(simulated), 3)
-        for page in simulated:
-            self.assertIn(words, " ".join(page.read_text(encoding="utf-8").split()), page.name)
+        for page in ("README.md", "docs/groups.md", "docs/pipeline.md", "docs/tensor_parallel.md", "docs/offload.md"):
+            self.assertIn(words, " ".join(text_of(page).split()), page)
 
 
 @unittest.skipUnless("ZEROTH_TOOL" in os.environ, "ZEROTH_TOOL is set where the tool is built")
@@ -98,7 +95,7 @@ class Published(unittest.TestCase):
             row["tokens_per_s_per_gpu"] *= 1.17 if at % 2 else 0.85
         ended = self.with_rows(rows)
         self.assertEqual(ended.returncode, 1)
-        self.assertIn("the root mean square of logarithms is 0.1", ended.stderr)
+        self.assertRegex(ended.stderr, r"the root mean square of logarithms is 0\.[12]\d+, more than 0\.09")
 
     def test_a_kind_of_code_or_a_machine_that_is_not_known_is_an_error(self):
         ended = self.with_rows([self.a_few()[0] | {"code": "faster"}])

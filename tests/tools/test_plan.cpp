@@ -43,13 +43,13 @@ bool prints_as(double value, std::string const& printed, Printed how) {
 struct Cell {
   char const *stage_1, *stage_2, *stage_3;
 };
-struct Row {
+struct PublishedRow {
   int world;
   Cell of_7_5b, of_128b, of_1t;
 };
 
 // Rajbhandari et al., ZeRO (arXiv 1910.02054), table 1: GB per device.
-constexpr Row table_1[] = {
+constexpr PublishedRow table_1[] = {
     {1, {"120", "120", "120"}, {"2048", "2048", "2048"}, {"16000", "16000", "16000"}},
     {4, {"52.5", "41.3", "30"}, {"896", "704", "512"}, {"7000", "5500", "4000"}},
     {16, {"35.6", "21.6", "7.5"}, {"608", "368", "128"}, {"4750", "2875", "1000"}},

@@ -10,10 +10,23 @@
 namespace zeroth::tools {
 namespace {
 
+/// What a rank has of the activations of all its tensor ranks: without sequence parallelism those beside the layers
+/// that are divided are whole on each. They are 10 of 34 bytes that backward needs (Korthikanti et al. 2022, table 2).
+double part_of_activations(Config const& config) {
+  double const divided = 1.0 / config.tensor_ranks();
+  return config.sequence_parallel() ? divided : (10 + 24 * divided) / 34;
+}
+
+/// A block adds up behind attention, and behind its last product, which is not computed again.
+double recomputed_sums(UnitFacts const& facts) {
+  return facts.last_matmul_count == 0 ? 1 : facts.attention_channels > 0 ? 0.5 : 0;
+}
+
 /// Backward multiplies twice: for the gradients of inputs and of parameters.
 std::vector<simulate::UnitWork> work_of(SourcedModel const& model, SimulationRequest const& request,
                                         std::int64_t samples) {
   auto const tokens = static_cast<double>(samples * request.context);
+  double const channels_of_all = request.config.tensor_ranks() * part_of_activations(request.config);
   std::vector<simulate::UnitWork> work;
   for (auto const& facts : model.facts) {
     double const forward = tokens * facts.forward_flops_per_token(request.context);
@@ -22,8 +35,9 @@ std::vector<simulate::UnitWork> work_of(SourcedModel const& model, SimulationReq
          .backward_flops = 2 * forward,
          .recompute_flops = request.recompute ? tokens * facts.recompute_flops_per_token(request.context) : 0,
          .attention_flops = tokens * facts.attention_flops_per_token(request.context),
-         .activation_elements = tokens * static_cast<double>(facts.attention_channels),
-         .matrix_elements = static_cast<double>(facts.matmul_count)});
+         .activation_elements = tokens * channels_of_all * static_cast<double>(facts.attention_channels),
+         .matrix_elements = static_cast<double>(facts.matmul_count),
+         .recompute_sums = request.recompute ? recomputed_sums(facts) : 0});
   }
   return work;
 }

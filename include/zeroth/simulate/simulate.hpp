@@ -28,6 +28,7 @@ struct UnitWork {
   double attention_flops = 0;
   double activation_elements = 0;  ///< Elements of one pass over activations, CodeRates::activation_passes.
   double matrix_elements = 0;      ///< Likewise over matrices, CodeRates::parameter_passes.
+  double recompute_sums = 0;       ///< What recomputation repeats of forward's sums over tensor ranks: 0 to 1.
 };
 
 /// What is simulated, and kept.
