@@ -201,7 +201,7 @@ void Gradients::reduce(std::span<FlatId const> flats, bool last) {
   reduced_last_ += last ? flats.size() : 0;
 }
 
-void Gradients::end_pass() {
+void Gradients::end_passes() {
   if (reduced_last_ == memory_->layout().completion_order().size()) {
     reduced_last_ = 0;
     tied_sums_.run();

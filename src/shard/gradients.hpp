@@ -43,9 +43,9 @@ class Gradients {
   void end(FlatId flat, bool reduce_next);
   /// Reduces complete gradients together; see Reducer.
   void reduce(std::span<FlatId const> flats, bool last);
-  /// A pass is over, and what it sends to other stages has been sent. If all have had their last reduction before an
-  /// update, adds up those of ties that are summed apart: see TiedSums.
-  void end_pass();
+  /// The last pass before an update is over, and what this stage sends to others has been sent. If all have had their
+  /// last reduction, adds up those of ties that are summed apart: see TiedSums.
+  void end_passes();
 
   [[nodiscard]] int slots_high_water() const noexcept { return pool_.high_water(); }
   /// Handed to collectives so far, of all their ranks.

@@ -73,6 +73,7 @@ Schedule::Schedule(shard::Layout const& layout, Settings const& settings, Schedu
 void Schedule::begin_pass(PassKind pass, int passes_left, bool reduces, bool last) {
   gathers_.begin_pass(pass, passes_left);
   begin(reduces, last);
+  ends_step_ = pass == PassKind::training && passes_left == 1;
 }
 
 void Schedule::begin_sweep(std::size_t sweep, bool reduces, bool last) {
@@ -80,6 +81,7 @@ void Schedule::begin_sweep(std::size_t sweep, bool reduces, bool last) {
   begin(reduces, last);
   auto const& units = order().sweeps()[sweep];
   buckets_.begin(units.begin, units.end);
+  ends_step_ = sweep + 1 == order().sweeps().size();
 }
 
 void Schedule::begin(bool reduces, bool last) {
@@ -226,7 +228,9 @@ void Schedule::close_gradients(Turn const& turn) {
 void Schedule::end_pass() {
   if (reduces_) {
     reduce(buckets_.finish());
-    manager_->gradients.end_pass();
+  }
+  if (ends_step_) {  // not before: other stages may wait for what this one is still to send and to receive
+    manager_->gradients.end_passes();
   }
 }
 

@@ -85,7 +85,7 @@ class Schedule {
   Buckets buckets_;
   bool one_order_;         // gathers and reductions must begin in one order on all ranks: they wait for each other
   int open_backward_ = 0;  // guards of units that do not stay open
-  bool reduces_ = false, last_ = false, went_back_ = false;
+  bool reduces_ = false, last_ = false, ends_step_ = false, went_back_ = false;
   ById<shard::FlatId, std::size_t> users_left_;      // units whose backward turns are to come or not over
   ById<shard::FlatId, std::size_t> to_begin_;        // of these, those whose last turn has not begun
   std::vector<UnitId> forward_;                      // turns of this pass before backward

@@ -74,6 +74,48 @@ TEST_CASE("a mesh says where a rank is") {
   }
 }
 
+TEST_CASE("a stage whose first chunk trains nothing sums shared parameters when the step's last action is over") {
+  auto const config = Config::from_json(R"({
+      "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 2, "optimizer": {"type": "SGD"},
+      "zeroth": {"mesh": {"pipeline": 2}, "pipeline": {"schedule": "interleaved_1f1b", "chunks": 2},
+                 "timeout_ms": 60000}})");
+  CHECK(messages_of(run_job(2, [&](Job& job) {
+          Model model;
+          auto const first = model.unit("first");
+          auto const frozen = model.unit("frozen", {.input_per_sample = 4});
+          auto const third = model.unit("third", {.input_per_sample = 4});
+          auto const last = model.unit("last", {.input_per_sample = 4});
+          auto const shared = model.param(first, "shared", {4}, Constant{1});
+          static_cast<void>(model.param(frozen, "frozen", {4}, Constant{1}, {.trainable = false}));
+          auto const own = model.param(third, "own", {4}, Constant{1});
+          model.tie(last, shared);
+          Mesh mesh{job, config};
+          Engine<float> engine{mesh, model, config};
+          auto const zero = [](View<float, 2> const& message) { std::fill_n(message.data(), message.count(), 0.0F); };
+          for (int step = 0; step < 2; ++step) {
+            for (auto work : engine.schedule()) {
+              auto const unit = work.units().front();
+              if (work.phase() == Phase::forward) {
+                static_cast<void>(work.forward(unit));
+                work.last() ? static_cast<void>(work.report_loss(1)) : zero(work.output());
+                continue;
+              }
+              {
+                auto const p = work.backward(unit);
+                if (unit.index() != frozen.index()) {
+                  auto const gradient = p.grad(unit.index() == third.index() ? own : shared);
+                  std::fill_n(gradient.data(), 4, gradient.beta() + 1);
+                }
+              }
+              if (!work.first()) {
+                zero(work.input_gradient());
+              }
+            }
+            static_cast<void>(engine.step());
+          }
+        })) == "");
+}
+
 TEST_CASE("stages that do not divide the ranks are refused with those that do") {
   auto const config = config_of(4);
   CHECK_THAT(messages_of(run_job(6,
