@@ -59,8 +59,8 @@ class ZEROTH_EXPORT CutPart {
     std::int64_t first;     ///< In the part; below 0: other parts have them.
     std::int64_t in_whole;  ///< The same one in the parameter; below 0: this run is padding.
     std::int64_t count;     ///< Elements.
-    [[nodiscard]] bool is_padding() const noexcept { return in_whole < 0; }
-    [[nodiscard]] bool is_elsewhere() const noexcept { return first < 0; }
+    [[nodiscard]] bool is_padding() const noexcept { return in_whole < 0; }  ///< No element of the parameter.
+    [[nodiscard]] bool is_elsewhere() const noexcept { return first < 0; }   ///< No element of this part.
   };
   /// The run from `element` of the part on. Cost: constant but for the logarithm of the number of sections.
   [[nodiscard]] Run run_from(std::int64_t element) const noexcept;
