@@ -213,7 +213,10 @@ std::unique_ptr<device::Storage> VirtualDevice::make_host_storage(std::int64_t b
   return std::make_unique<VirtualStorage>(machine_.host_bytes_per_s, bytes, from_host_, to_host_, next_address(bytes));
 }
 
-void* VirtualDevice::unreal_address() noexcept { return reinterpret_cast<void*>(first_virtual_address); }
+void* VirtualDevice::unreal_address() noexcept {
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): nobody follows it
+  return reinterpret_cast<void*>(first_virtual_address);
+}
 
 bool VirtualDevice::is_real(void const* address) noexcept {
   return reinterpret_cast<std::uintptr_t>(address) < first_virtual_address;
