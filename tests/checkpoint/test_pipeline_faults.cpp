@@ -2,8 +2,6 @@
 /// Pipelines whose save fails on a rank of one stage, or ends with it: all ranks are told, and the checkpoint of before
 /// is there, whole.
 #include <fmt/format.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
@@ -13,11 +11,11 @@
 #include <system_error>
 #include <vector>
 
+#include "killed_saves.hpp"
 #include "pipeline_runs.hpp"
 #include "small_run.hpp"
 #include "support/fail_points.hpp"
 #include "support/folder.hpp"
-#include "support/reserved_port.hpp"
 #include "zeroth/checkpoint/file_reader.hpp"
 #include "zeroth/checkpoint/folder.hpp"
 
@@ -36,58 +34,14 @@ void train_steps(Engine<float>& engine, Chain const& chain, int steps) {
   }
 }
 
-/// Saves behind step 1, and again behind step 2, which rank `victim` dies in at its call `number`. Trains on.
-int die_in_save(fs::path const& folder, int rank, int victim, int number, int port) {
-  for (auto const& [name, value] : {std::pair{"RANK", rank}, std::pair{"WORLD_SIZE", 4}, std::pair{"LOCAL_RANK", rank},
-                                    std::pair{"LOCAL_WORLD_SIZE", 4}, std::pair{"MASTER_PORT", port}}) {
-    ::setenv(name, std::to_string(value).c_str(), 1);  // NOLINT(concurrency-mt-unsafe): there is one thread
-  }
-  ::setenv("MASTER_ADDR", "127.0.0.1", 1);  // NOLINT(concurrency-mt-unsafe)
-  auto const config =
-      config_of(fp32_types, of_four)
-          .with(fmt::format(R"({{"zeroth": {{"flight_recorder": "{}"}}}})", folder.parent_path().string()));
-  return launch({.transport = comm::Transport::tcp}, [&](Job& job) {
+bool dies(fs::path const& folder, int victim, int number) {
+  auto const train = [](Job& job, Config const& config, auto const& work) {
     Chain const chain;
     Mesh mesh{job, config};
     Engine<float> engine{mesh, chain.model, config};
-    train_steps(engine, chain, 1);
-    engine.save(folder).wait();
-    train_steps(engine, chain, 1);
-    if (rank == victim) {
-      FailPoints::arm(folder, number, FailPoints::kill);
-    }
-    static_cast<void>(engine.save(folder));
-    train_steps(engine, chain, 4);
-    engine.finish();
-  });
-}
-
-/// Runs that as four processes. Whether the victim was killed; the others end with it then.
-bool dies(fs::path const& folder, int victim, int number) {
-  ReservedPort const port;
-  std::vector<::pid_t> ranks;
-  for (int rank = 0; rank < 4; ++rank) {
-    ranks.push_back(::fork());
-    REQUIRE(ranks.back() >= 0);
-    if (ranks.back() == 0) {  // which has one thread, and makes its own
-      ::_exit(die_in_save(folder, rank, victim, number, port.number()));
-    }
-  }
-  bool killed = false;
-  std::vector<int> statuses(ranks.size());
-  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-    REQUIRE(::waitpid(ranks[rank], &statuses[rank], 0) == ranks[rank]);
-    killed = killed ||
-             (static_cast<int>(rank) == victim && WIFSIGNALED(statuses[rank]) && WTERMSIG(statuses[rank]) == SIGKILL);
-  }
-  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-    INFO("rank " << rank);
-    if (static_cast<int>(rank) != victim) {
-      CHECK(WIFEXITED(statuses[rank]));
-      CHECK((WEXITSTATUS(statuses[rank]) == 0) == !killed);
-    }
-  }
-  return killed;
+    work(engine, [&](int steps) { train_steps(engine, chain, steps); });
+  };
+  return dies_in_save(folder, config_of(fp32_types, of_four), train, victim, number);
 }
 
 void check_whole(fs::path const& checkpoint) {
