@@ -37,7 +37,7 @@ constexpr int ranks = 2;
 /// A library whose products are timed one by one.
 class TimedMatmul final : public gpt::cpu::Matmul {
  public:
-  explicit TimedMatmul(gpt::MathChoice const& choice) : library_{make_matmul(choice)} {}
+  explicit TimedMatmul(gpt::MathChoice const& choice) : library_{gpt::cpu::make_matmul(choice)} {}
 
   void prepare(ProductKind const& kind) override { library_->prepare(kind); }
   void operator()(gpt::Product const& product) override {
@@ -102,7 +102,7 @@ class Alone {
 
 /// Seconds that the library takes for `calls` products of each kind.
 double spent_alone(gpt::MathChoice const& choice, std::map<ProductKind, std::int64_t> const& calls) {
-  auto const library = make_matmul(choice);
+  auto const library = gpt::cpu::make_matmul(choice);
   double all = 0;
   for (auto const& [kind, count] : calls) {
     Alone const alone{kind};
@@ -233,8 +233,9 @@ int main(int argc, char** argv) {
   app.add_option("ROUNDS", rounds, "that are measured")->capture_default_str()->check(zeroth::bench::count);
   app.add_option("TEXT", text, "to train on")->capture_default_str()->check(CLI::ExistingFile);
   CLI11_PARSE(app, argc, argv);
+  gpt::Corpus const corpus{text};
   for (auto const& load : zeroth::bench::loads) {
-    gpt::Batches const batches{text, load.context};
+    gpt::Batches const batches{corpus, load.context, gpt::Order::sequential, 1};
     print<float>(load, rounds, batches);
     print<zeroth::bf16>(load, rounds, batches);
   }
