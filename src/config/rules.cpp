@@ -324,7 +324,7 @@ std::string offload_is_said_once(Values const& values) {
   std::string_view const section = older.view() == "zero_optimization.cpu_offload"
                                        ? "zero_optimization.offload_optimizer"
                                        : "zero_optimization.offload_param";
-  return values.says<older>() && any_in_file(values, std::string{section} + ".")
+  return values.says<older>() && any_in_file(values, fmt::format("{}.", section))
              ? fmt::format("is DeepSpeed's older word for {}, which is given too; keep one", section)
              : std::string{};
 }
