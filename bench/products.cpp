@@ -52,7 +52,7 @@ class TimedMatmul final : public gpt::cpu::Matmul {
     calls_.clear();
     seconds_ = 0;
   }
-  /// Of all products since forget().
+  /// Seconds that all products since forget() took.
   [[nodiscard]] double spent() const noexcept { return seconds_; }
   [[nodiscard]] std::map<ProductKind, std::int64_t> const& calls() const noexcept { return calls_; }
 
@@ -83,7 +83,7 @@ class Alone {
   [[nodiscard]] gpt::Product const& product() const noexcept { return product_; }
 
  private:
-  /// Of any type, filled with a half in fp32 and bf16.
+  /// Memory for `elements` of any type. Read as fp32 or bf16, each is about a half.
   void* take(std::int64_t elements) {
     auto& of = memory_.emplace_back();
     of.resize(1, elements);

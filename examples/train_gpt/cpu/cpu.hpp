@@ -81,7 +81,7 @@ class Cpu {
   [[nodiscard]] int tensor_ranks() const { return tensor_ != nullptr ? tensor_->ranks() : 1; }
   /// Whether tensor ranks have some of the rows each, between layers.
   [[nodiscard]] bool divides_rows() const { return tensor_ != nullptr && tensor_->sequence(); }
-  /// Of `own`, in all rows of the micro-batch.
+  /// The place of `own`'s first row among all rows of the micro-batch.
   [[nodiscard]] std::int64_t first_own_row(Matrix<T> const& own) const {
     return divides_rows() ? tensor_->index() * own.rows() : 0;
   }

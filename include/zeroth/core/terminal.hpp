@@ -7,7 +7,7 @@
 
 namespace zeroth {
 
-/// Of a descriptor of this process.
+/// What a descriptor of this process leads to.
 struct Terminal {
   bool is_there = false;     ///< What is written is looked at while it comes, and a line can be written over.
   bool has_colours = false;  ///< Never where NO_COLOR is set to anything (no-color.org).

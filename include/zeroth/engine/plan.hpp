@@ -92,7 +92,7 @@ struct Plan {
 
   std::int64_t parameter_count =
       0;  ///< Elements, those of tied parameters once, and those that tensor ranks divide all.
-  /// Of them, what one tensor rank has: all where there is one. With what Cut::multiple adds.
+  /// Elements that one tensor rank has, with the padding of Cut::multiple; all of them where there is one rank.
   std::int64_t tensor_rank_count = 0;
   std::int64_t padded_count = 0;             ///< The latter with what alignment and equal shares add.
   std::int64_t units = 0;                    ///< Of the model.
