@@ -13,8 +13,8 @@ struct Shape {
 };
 
 /// Floating-point operations for a token, on all ranks together. Forward has 2 for each element of a matrix that the
-/// token is multiplied with, and for each product of attention, not masked. Backward has twice as many. What is computed
-/// again does not count.
+/// token is multiplied with, and for each product of attention, not masked. Backward has twice as many. What is
+/// computed again does not count.
 [[nodiscard]] double flops_per_token(Shape const& shape) noexcept;
 
 /// What an extent may be, and how many layers: beyond it no sum of bytes is meant.
