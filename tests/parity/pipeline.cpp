@@ -69,7 +69,7 @@ TEST_CASE("a pipeline trains what one stage does, by every schedule, stage of Ze
         continue;  // the model has not enough units
       }
       for (int stage = 0; stage <= 3; ++stage) {
-        static Sample sample{3};
+        static Sample sample{11, 3};
         if (sample.leaves_out()) {
           continue;
         }

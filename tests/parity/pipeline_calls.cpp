@@ -142,6 +142,10 @@ TEST_CASE("norms of a pipeline's gradients are those of one stage, whatever stag
   REQUIRE(base.evaluations[1] > 0);
   for (int const stages : {2, 4}) {
     for (int stage = 0; stage <= 3; ++stage) {
+      static Sample sample{7, 3};
+      if (sample.leaves_out()) {
+        continue;
+      }
       INFO(fmt::format("{}, {} stages, ZeRO {}", types.name, stages, stage));
       auto const config = config_of_calls(types, stage, stages, schedule_of(stages, stage));
       CHECK(bits_of(ask_all(config, norms, ties).front()) == bits_of(base));

@@ -14,6 +14,7 @@
 #include "stage_files.hpp"
 #include "support/catch.hpp"
 #include "support/job.hpp"
+#include "support/sanitized.hpp"
 
 namespace zeroth::testing {
 namespace {
@@ -88,6 +89,10 @@ TEST_CASE("with tensor ranks every stage of ZeRO trains the same, and so does ev
       REQUIRE(base.reports[1].skipped == (options.overflow_at_step == 2));
       REQUIRE(base.reports.front().grad_norm > 0.5F);  // so that it is clipped
       for (int stage = 1; stage <= 3; ++stage) {
+        static Sample sample{5, 2};
+        if (sample.leaves_out()) {
+          continue;
+        }
         INFO(fmt::format("{}, {} tensor ranks, sequence {}, ZeRO {}", types.name, tensor, sequence, stage));
         auto const* const more = stage == 3 ? R"(, "poison": true, "check": true)" : "";
         REQUIRE(bits_of(train_on(2, tensor, 1, file_of(types, stage, tensor, 1, more), options)) == bits_of(base));
@@ -124,6 +129,10 @@ TEST_CASE("a pipeline of stages that tensor ranks divide trains what one stage d
     for (auto const& types : {fp32_types, bf16_masters}) {
       auto const base = train_on(2, 2, 1, file_of(types, 0, 2), {.sequence = sequence});
       for (int stage = 0; stage <= 3; ++stage) {
+        static Sample sample{3, 1};
+        if (sample.leaves_out()) {
+          continue;
+        }
         INFO(fmt::format("{}, sequence {}, ZeRO {}", types.name, sequence, stage));
         REQUIRE(bits_of(train_on(2, 2, 2, file_of(types, stage, 2, 2), {.sequence = sequence})) == bits_of(base));
       }
