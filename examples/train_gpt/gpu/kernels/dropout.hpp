@@ -18,7 +18,8 @@ struct PlaceInSequence {
 /// y = what stays of x, or y = residual + what stays of x, rounded once. In place or not.
 template <Element T>
 struct DropOut {
-  static constexpr int threads = 256, resident_blocks = 5;  // of 48 registers: Philox does not fit into 32
+  static constexpr int threads = 256;
+  static constexpr int resident_blocks = 5;  // with 8, a thread has 32 registers, and Philox spills
   static constexpr int pack = zeroth::cuda::pack_count<T>;
   static constexpr int tile_count = threads * pack;
   struct Shared {};

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// The program on a mesh: stages of a pipeline, and tensor ranks.
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "program.hpp"
+#include "support/catch.hpp"
+#include "support/sanitized.hpp"
+
+using namespace gpt;
+using Catch::Contains;
+
+TEST_CASE("train_gpt trains in a pipeline what it trains without one") {
+  auto const* const more = GENERATE("", R"(, "bf16": {"enabled": true})");
+  auto const* const head = GENERATE("--untied-head", "--set zeroth.tied_gradients=apart");
+  INFO(more << ' ' << head);
+  Place const place;
+  auto const numbers = [&](int ranks, int stages, std::string const& options) {
+    place.write("stage.json", stage_file(2, more));
+    auto const result = run(place.command(
+        fmt::format("--layers 3 --heads 2 --channels 16 --context 12 --steps 3 --report report --ranks {} "
+                    "--set zeroth.mesh.pipeline={} {} {}",
+                    ranks, stages, head, options)));
+    INFO(result.output);
+    REQUIRE(result.ending.status == 0);
+    auto const report = place.report();
+    for (auto const& record : report) {
+      if (record["record"] == "memory") {
+        CHECK(record["planned"] == record["measured_peak"]);
+      }
+    }
+    return numbers_of(report);
+  };
+  for (std::string const& math : zeroth::testing::sampled<std::string>({"auto", "eigen"}, 2)) {
+    INFO(math);
+    auto const with = "--math " + math;
+    auto const expected = numbers(2, 1, with);
+    REQUIRE(expected.size() == 3);
+    CHECK(expected[2][1].get<double>() < expected[0][1].get<double>());
+    CHECK(numbers(4, 2, with) == expected);
+    CHECK(numbers(4, 2, with + " --recompute --set zero_optimization.stage=3") == expected);
+    CHECK(numbers(4, 2, with + " --set zeroth.pipeline.schedule=interleaved_1f1b --set zeroth.pipeline.chunks=2") ==
+          expected);
+    CHECK(numbers(10, 5, with + " --set zeroth.pipeline.schedule=gpipe --set zero_optimization.stage=1") == expected);
+    CHECK(numbers(4, 2, with + " --set zeroth.pipeline.schedule=zb_h1") == expected);
+    CHECK(numbers(10, 5, with + " --set zeroth.pipeline.schedule=zb_h1 --set zero_optimization.stage=3") == expected);
+  }
+}
+
+TEST_CASE("train_gpt says why a pipeline cannot be") {
+  Place const place;
+  struct Row {
+    std::string options, said;
+  };
+  for (auto const& [options, said] :
+       {Row{"--ranks 2 --set zeroth.mesh.pipeline=2 --set zeroth.tied_gradients=together",
+            "parameter \"transformer.wte.weight\" is of unit \"embedding\" in "
+            "stage 0 of the pipeline, and tied by unit \"head\""},
+        Row{"--ranks 3 --untied-head --set zeroth.mesh.pipeline=2",
+            "zeroth.mesh.pipeline is 2, which does not divide 3"},
+        Row{"--ranks 5 --untied-head --set zeroth.mesh.pipeline=5", "the model has 4 units that a"},
+        Row{"--ranks 2 --untied-head --recompute --set zeroth.mesh.pipeline=2 --set zeroth.pipeline.schedule=zb_h1",
+            "--recompute (or activation_checkpointing.number_checkpoints) with a zeroth.pipeline.schedule"}}) {
+    auto const result = run(place.command(small + "--steps 1 " + options));
+    INFO(result.output);
+    CHECK(result.ending.status == 2);
+    CHECK(result.output.find(said) != std::string::npos);
+  }
+}
+
+TEST_CASE("train_gpt divides its layers among tensor ranks, with the same bits at every stage and in a pipeline") {
+  auto const* const more = GENERATE("", R"(, "bf16": {"enabled": true})");
+  auto const* const options = GENERATE("", "--dropout 0.2");
+  INFO(more << ' ' << options);
+  Place const place;
+  auto const numbers = [&](int ranks, int tensor, int stage, std::string const& rest) {
+    place.write("stage.json", stage_file(stage, more));
+    auto const result = run(place.command(fmt::format(
+        "--layers 3 --heads 4 --channels 16 --context 12 --steps 3 --report report --untied-head --ranks {} "
+        "--set zeroth.mesh.tensor={} --set zeroth.check=true {} {}",
+        ranks, tensor, options, rest)));
+    INFO(result.output);
+    REQUIRE(result.ending.status == 0);
+    for (auto const& record : place.report()) {
+      if (record["record"] == "memory") {
+        CHECK(record["planned"] == record["measured_peak"]);
+      }
+    }
+    return numbers_of(place.report());
+  };
+  auto const one = numbers(2, 1, 0, "--save-initial one");
+  REQUIRE(one.size() == 3);
+  for (int const tensor : {2, 4}) {
+    INFO(tensor);
+    auto const expected = numbers(2 * tensor, tensor, 0, "--save-initial initial --save-final final");
+    CHECK((read_all(place / "initial/model.safetensors") == read_all(place / "one/model.safetensors")));
+    for (std::size_t step = 0; step < 3; ++step) {  // sums of products are cut elsewhere
+      auto const near = std::string{more}.empty() ? 1e-5 : 2e-2;
+      CHECK(expected[step][1].get<double>() == Approx(one[step][1].get<double>()).epsilon(near));
+      CHECK(expected[step][2].get<double>() == Approx(one[step][2].get<double>()).epsilon(near));
+    }
+    for (int const stage : {1, 2, 3}) {
+      CHECK(numbers(2 * tensor, tensor, stage, "--save-final sharded") == expected);
+      CHECK((read_all(place / "sharded/model.safetensors") == read_all(place / "final/model.safetensors")));
+    }
+    CHECK(numbers(2 * tensor, tensor, 3, "--recompute") == expected);
+    CHECK(numbers(2 * tensor, tensor, 3, "--init initial") == expected);
+    CHECK(numbers(4 * tensor, tensor, 3, "--set zeroth.mesh.pipeline=2") == expected);
+    CHECK(numbers(4 * tensor, tensor, 2, "--set zeroth.mesh.pipeline=2 --set zeroth.pipeline.schedule=zb_h1") ==
+          expected);
+
+    // Sums of gradients of norms are cut elsewhere.
+    std::string const sequence = "--set zeroth.sequence_parallel=true ";
+    auto const by_rows = numbers(2 * tensor, tensor, 0, sequence + "--save-final final");
+    for (std::size_t step = 0; step < 3; ++step) {
+      auto const near = std::string{more}.empty() ? 1e-5 : 2e-2;
+      CHECK(by_rows[step][1].get<double>() == Approx(one[step][1].get<double>()).epsilon(near));
+      CHECK(by_rows[step][2].get<double>() == Approx(one[step][2].get<double>()).epsilon(near));
+    }
+    for (int const stage : {1, 3}) {
+      CHECK(numbers(2 * tensor, tensor, stage, sequence + "--save-final sharded") == by_rows);
+      CHECK((read_all(place / "sharded/model.safetensors") == read_all(place / "final/model.safetensors")));
+    }
+    CHECK(numbers(2 * tensor, tensor, 3, sequence + "--recompute") == by_rows);
+    CHECK(numbers(4 * tensor, tensor, 3, sequence + "--set zeroth.mesh.pipeline=2") == by_rows);
+    CHECK(numbers(4 * tensor, tensor, 2,
+                  sequence + "--set zeroth.mesh.pipeline=2 --set zeroth.pipeline.schedule=zb_h1") == by_rows);
+  }
+}
+
+TEST_CASE("train_gpt goes on from a checkpoint of tensor ranks on any mesh") {
+  Place const place;
+  auto const numbers = [&](int tensor, int pipeline, int stage, std::string const& rest) {
+    place.write("stage.json", stage_file(stage));
+    auto const result = run(place.command(
+        fmt::format("--layers 3 --heads 4 --channels 16 --context 12 --report report --untied-head --ranks {} "
+                    "--set zeroth.mesh.tensor={} --set zeroth.mesh.pipeline={} {}",
+                    2 * tensor * pipeline, tensor, pipeline, rest)));
+    INFO(result.output);
+    REQUIRE(result.ending.status == 0);
+    return numbers_of(place.report());
+  };
+  auto const all = numbers(2, 1, 1, "--steps 4 --save-final all");
+  for (int const pipeline : {1, 2}) {
+    auto steps = numbers(2, 1, 1, fmt::format("--steps 2 --checkpoint saved{}", pipeline));
+    auto const rest = numbers(
+        2, pipeline, 3, fmt::format("--steps 4 --checkpoint saved{} --resume auto --save-final resumed", pipeline));
+    steps.insert(steps.end(), rest.begin(), rest.end());
+    CHECK(steps == all);
+    CHECK((read_all(place / "resumed/model.safetensors") == read_all(place / "all/model.safetensors")));
+  }
+  for (int const tensor : {1, 4}) {
+    INFO(tensor);
+    auto const folder = fmt::format("other{}", tensor);
+    static_cast<void>(numbers(2, 1, 1, "--steps 2 --checkpoint " + folder));
+    auto const rest = numbers(tensor, 1, 2, "--steps 4 --resume auto --checkpoint " + folder);
+    REQUIRE(rest.size() == 2);
+    for (std::size_t step = 0; step < 2; ++step) {
+      CHECK(rest[step][1].get<double>() == Approx(all[step + 2][1].get<double>()).epsilon(1e-5));
+    }
+  }
+}
+
+TEST_CASE("train_gpt says why tensor ranks cannot be") {
+  Place const place;
+  auto const refused = [&](std::string const& options) {
+    auto const result = run(place.command("--layers 2 --heads 6 --channels 18 --steps 1 " + options));
+    CHECK(result.ending.status == 2);
+    return result.output;
+  };
+  CHECK_THAT(
+      refused("--ranks 4 --context 12 --set zeroth.mesh.tensor=4"),
+      Contains("stage.json: zeroth.mesh.tensor is 4, which does not divide the model's 6 heads (--heads); nearest: "
+               "3 or 6"));
+  CHECK_THAT(
+      refused("--ranks 3 --set zeroth.mesh.tensor=3 --context 10 --set zeroth.sequence_parallel=true"),
+      Contains("zeroth.mesh.tensor with zeroth.sequence_parallel is 3, which does not divide the model's 10 tokens of "
+               "a sequence (--context); nearest: 2 or 5"));
+  CHECK_THAT(refused("--ranks 3 --context 12 --set zeroth.mesh.tensor=2"),
+             Contains("zeroth.mesh.tensor is 2, which does not divide 3 ranks; allowed: 1, 3"));
+}
+
+TEST_CASE("the file of a pipeline in configs/ trains") {
+  Place const place;
+  auto const file = std::filesystem::path{ZEROTH_SOURCE_DIR} / "configs/pipeline.json";
+  place.write("stage.json", read_all(file));
+  auto const result = run(place.command(small + "--ranks 4 --steps 30 --report report"));
+  INFO(result.output);
+  REQUIRE(result.ending.status == 0);
+  auto const steps = steps_of(place.report());
+  REQUIRE(steps.size() == 30);
+  CHECK(steps.back()["loss"].get<double>() < steps.front()["loss"].get<double>());
+}
