@@ -81,21 +81,26 @@ std::string describe_rank(std::string const& name, std::vector<int> const& job_r
 
 std::string describe_last(FlightRecorder const& recorder) {
   auto const records = recorder.snapshot();
-  auto const last = std::max_element(records.begin(), records.end(),
-                                     [](auto const& a, auto const& b) { return a.started_ns < b.started_ns; });
-  if (last == records.end() || last->started_ns == 0) {
+  auto const by_start = [](Record const& a, Record const& b) { return a.started_ns < b.started_ns; };
+  std::vector<Record> begun;
+  std::ranges::copy_if(records, std::back_inserter(begun),
+                       [](Record const& each) { return each.started_ns != 0 && each.finished_ns == 0; });
+  // What a rank has been in for longest is what holds it up; a stream beside it may have done something later.
+  bool const waits = !begun.empty();
+  auto const told = waits ? std::ranges::min_element(begun, by_start) : std::ranges::max_element(records, by_start);
+  if (!waits && (told == records.end() || told->started_ns == 0)) {
     return "started nothing yet";
   }
-  std::string words = purpose_and_unit(last->purpose, last->unit);
-  if (last->count > 0) {
-    words += fmt::format("{}{} {}", words.empty() ? "" : ", ", last->count, name_of(last->dtype));
+  std::string words = purpose_and_unit(told->purpose, told->unit);
+  if (told->count > 0) {
+    words += fmt::format("{}{} {}", words.empty() ? "" : ", ", told->count, name_of(told->dtype));
   }
-  std::string const where = last->communicator[0] == '\0' ? std::string{}
+  std::string const where = told->communicator[0] == '\0' ? std::string{}
                                                           : fmt::format(", transaction {} of communicator '{}',",
-                                                                        last->sequence, last->communicator);
-  auto const age = std::chrono::nanoseconds{std::max<std::int64_t>(0, recorder.now_ns() - last->started_ns)};
-  return fmt::format("last started {} ({}){} {} ago and {}", last->what, words, where, describe(age),
-                     last->finished_ns != 0 ? "finished it" : "has not finished it");
+                                                                        told->sequence, told->communicator);
+  auto const age = std::chrono::nanoseconds{std::max<std::int64_t>(0, recorder.now_ns() - told->started_ns)};
+  return fmt::format("{} {} ({}){} {} ago and {}", waits ? "started" : "last started", told->what, words, where,
+                     describe(age), waits ? "has not finished it" : "finished it");
 }
 
 std::string describe_missing(std::string const& who, std::chrono::nanoseconds waited, std::string const& where,

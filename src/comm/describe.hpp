@@ -26,8 +26,9 @@ namespace zeroth::comm {
 /// job are not in it, "rank 5 (of 'gather-group': ranks 4 to 7)".
 [[nodiscard]] std::string describe_rank(std::string const& name, std::vector<int> const& job_ranks, int rank,
                                         int job_world);
-/// What the rank of `recorder` did last: "last started all_reduce (step, 4 fp64), transaction 7 of 'reduce', 1.25 s
-/// ago, and finished it".
+/// What the rank of `recorder` is in, for longest: "started all_reduce (step, 4 fp64), transaction 7 of communicator
+/// 'reduce', 1.25 s ago and has not finished it". Where it is in nothing, what it started last: "last started ... ago
+/// and finished it".
 [[nodiscard]] std::string describe_last(FlightRecorder const& recorder);
 
 /// A rank without which something cannot end.

@@ -117,14 +117,17 @@ TEST_CASE("what a rank did last, in words") {
   recorder.started(first);
   auto const text = describe_last(recorder);
   CHECK(text.find(
-            "last started all_gather (forward of unit 'block 3', 12 bf16), transaction 3 of communicator 'gather', ") ==
-        0);
+            "started all_gather (forward of unit 'block 3', 12 bf16), transaction 3 of communicator 'gather', ") == 0);
   CHECK(text.find("ago and has not finished it") != std::string::npos);
   recorder.finished(first);
+  CHECK(describe_last(recorder).find("last started all_gather") == 0);
   CHECK(describe_last(recorder).find("ago and finished it") != std::string::npos);
   std::this_thread::sleep_for(std::chrono::milliseconds{1});
   recorder.started(second);
   CHECK(describe_last(recorder).find("transaction 4") != std::string::npos);
+  std::this_thread::sleep_for(std::chrono::milliseconds{1});
+  recorder.note("wait", "forward", "block 4");
+  CHECK(describe_last(recorder).find("transaction 4") != std::string::npos);  // what a stream beside it did is not told
 }
 
 TEST_CASE("threads record at the same time") {
