@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "comm/operations.hpp"
 #include "zeroth/core/utf8.hpp"
@@ -81,16 +82,15 @@ std::string describe_rank(std::string const& name, std::vector<int> const& job_r
 
 std::string describe_last(FlightRecorder const& recorder) {
   auto const records = recorder.snapshot();
-  auto const by_start = [](Record const& a, Record const& b) { return a.started_ns < b.started_ns; };
-  std::vector<Record> begun;
-  std::ranges::copy_if(records, std::back_inserter(begun),
-                       [](Record const& each) { return each.started_ns != 0 && each.finished_ns == 0; });
-  // What a rank has been in for longest is what holds it up; a stream beside it may have done something later.
-  bool const waits = !begun.empty();
-  auto const told = waits ? std::ranges::min_element(begun, by_start) : std::ranges::max_element(records, by_start);
-  if (!waits && (told == records.end() || told->started_ns == 0)) {
+  // The oldest unfinished operation is what holds the rank up: another stream may have finished something later.
+  auto const unfinished = [](Record const& each) { return each.started_ns != 0 && each.finished_ns == 0; };
+  auto const told = std::ranges::max_element(records, {}, [&](Record const& each) {
+    return unfinished(each) ? std::pair{true, -each.started_ns} : std::pair{false, each.started_ns};
+  });
+  if (told == records.end() || told->started_ns == 0) {
     return "started nothing yet";
   }
+  bool const waits = unfinished(*told);
   std::string words = purpose_and_unit(told->purpose, told->unit);
   if (told->count > 0) {
     words += fmt::format("{}{} {}", words.empty() ? "" : ", ", told->count, name_of(told->dtype));

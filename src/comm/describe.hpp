@@ -26,9 +26,9 @@ namespace zeroth::comm {
 /// job are not in it, "rank 5 (of 'gather-group': ranks 4 to 7)".
 [[nodiscard]] std::string describe_rank(std::string const& name, std::vector<int> const& job_ranks, int rank,
                                         int job_world);
-/// What the rank of `recorder` is in, for longest: "started all_reduce (step, 4 fp64), transaction 7 of communicator
-/// 'reduce', 1.25 s ago and has not finished it". Where it is in nothing, what it started last: "last started ... ago
-/// and finished it".
+/// The oldest operation that the rank of `recorder` has not finished: "started all_reduce (step, 4 fp64), transaction 7
+/// of communicator 'reduce', 1.25 s ago and has not finished it". If it has finished all, the one that it started last:
+/// "last started ... ago and finished it".
 [[nodiscard]] std::string describe_last(FlightRecorder const& recorder);
 
 /// A rank without which something cannot end.
@@ -38,7 +38,7 @@ struct AwaitedRank {
   std::string words;  ///< What it does: see describe_last(); or no_answer.
 };
 constexpr std::string_view no_answer = "does not answer: it is frozen, gone or cannot be reached";
-/// "rank 1 waited 2.00 s in all_gather (...); missing: rank 3, which last started ...". Where none of `ranks` is
+/// "rank 1 waited 2.00 s in all_gather (...); missing: rank 3, which started ...". Where none of `ranks` is
 /// missing: `if_none`, and who is here.
 [[nodiscard]] std::string describe_missing(std::string const& who, std::chrono::nanoseconds waited,
                                            std::string const& where, std::span<AwaitedRank const> ranks,

@@ -33,6 +33,7 @@ struct Rank {
   device::Device& device;
   Post post = post_on_cpu;
   std::shared_ptr<Workspace> memory = std::make_shared<Workspace>(device);
+  bool records_starts = true;  ///< NCCL tells that an operation has started only when it has finished.
 
   template <class T>
   [[nodiscard]] Buffer<T> buffer(std::vector<T> const& values) const {

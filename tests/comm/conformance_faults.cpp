@@ -22,6 +22,11 @@ std::string expect(std::string const& text, std::vector<std::string> const& word
 }
 
 std::string last_rank(Rank const& rank) { return fmt::format("rank {}", rank.communicator.world() - 1); }
+/// What is said of the last rank, which waits in a receive of communicator "elsewhere".
+std::string last_rank_elsewhere(Rank const& rank) {
+  return last_rank(rank) +
+         (rank.records_starts ? ", which started receive (elsewhere, 12 fp32)" : ", which last started ");
+}
 bool is_last(Rank const& rank) { return rank.communicator.rank() == rank.communicator.world() - 1; }
 
 /// Everything that is tried after the end fails for the same reason.
@@ -61,7 +66,7 @@ std::string check_abort(Rank& rank) {
 }
 
 /// One rank does not come, for it waits elsewhere. The others, which come one after another, say for whom they waited,
-/// and in what it waits; NCCL tells that of nothing before it has ended.
+/// and what that rank waits in.
 std::string check_timeout(Rank& rank) {
   auto const stream = rank.device.make_stream("test", device::Overlap::on);
   Part elsewhere{rank.communicator, 0, rank.communicator.rank(), "elsewhere"};
@@ -79,7 +84,7 @@ std::string check_timeout(Rank& rank) {
   rank.communicator.all_reduce(*stream, {"backward", "block 7"}, data.data(), data.data(), 12, Dtype::fp32);
   auto const thrown = error_of(*stream);  // who is slower than that is missing as well
   return expect(thrown, {"waited", "all_reduce (backward of unit 'block 7', 12 fp32)", "transaction 2",
-                         "missing: ", last_rank(rank) + ", which ", "started "});
+                         "missing: ", last_rank_elsewhere(rank)});
 }
 
 /// Likewise, while another transaction of those who came has longer waited for its turn than they for the rank.
@@ -98,7 +103,7 @@ std::string check_timeout_in_turn(Rank& rank) {
   rank.post(*slow, [] { std::this_thread::sleep_for(std::chrono::milliseconds{300}); });
   rank.communicator.all_reduce(*slow, {"backward", "block 7"}, data.data(), data.data(), 12, Dtype::fp32);
   rank.communicator.all_reduce(*stream, {"backward", "block 6"}, more.data(), more.data(), 12, Dtype::fp32);
-  std::vector<std::string> const words{"waited", "block 7", "missing: ", last_rank(rank) + ", which ", "started "};
+  std::vector<std::string> const words{"waited", "block 7", "missing: ", last_rank_elsewhere(rank)};
   auto const in_turn = error_of(*stream);
   return first_of(expect(in_turn, words), expect(error_of(*slow), words));
 }

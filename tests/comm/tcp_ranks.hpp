@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Ranks of the tcp transport as threads of the test, each with a session of its own.
 #pragma once
-#include <unistd.h>
-
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
@@ -11,7 +10,7 @@
 #include "comm/local_ranks.hpp"
 #include "comm/store_ranks.hpp"
 #include "comm/tcp/tcp_communicator.hpp"
-#include "zeroth/core/error.hpp"
+#include "support/reserved_port.hpp"
 
 namespace zeroth::comm::conformance {
 
@@ -26,18 +25,15 @@ namespace zeroth::comm::conformance {
           .within_machine = within};
 }
 
-/// The sessions of `world` ranks that met at a free port, with options that `change` may change.
+/// The sessions of `world` ranks, which have met. `change` may change the options of each.
 [[nodiscard]] inline std::vector<std::shared_ptr<TcpSession>> tcp_sessions(
     int world, WithinMachine within, std::function<void(TcpOptions&)> const& change = [](TcpOptions&) {}) {
-  int error = 0;
-  auto const port = port_of(listen_at("127.0.0.1", 0, error));  // free again, which another program may use
+  testing::ReservedPort const port;
   std::vector<std::shared_ptr<TcpSession>> sessions(static_cast<std::size_t>(world));
   std::vector<std::jthread> threads;
   for (int rank = 0; rank < world; ++rank) {
     threads.emplace_back([&, rank] {
-      auto options = tcp_options(rank, world, port, within);
-      options.rendezvous.at.ports = 16;
-      options.rendezvous.at.token += std::to_string(::getpid());  // what listens there may be another such test
+      auto options = tcp_options(rank, world, port.number(), within);
       change(options);
       sessions[static_cast<std::size_t>(rank)] = std::make_shared<TcpSession>(std::move(options));
     });
@@ -62,12 +58,13 @@ template <class Body>
     }
   }
   auto const problems = run_ranks(std::move(communicators), body, platform);
+  // The rank that let the job fail knows by now; the others may learn it at any time.
+  bool const failed = std::ranges::any_of(sessions, [](auto const& each) { return each->failure().has_value(); });
   std::vector<std::jthread> threads;  // rank 0's store waits for the others to leave
   for (auto& session : sessions) {
-    threads.emplace_back([mine = std::move(session)]() mutable {
-      try {
+    threads.emplace_back([mine = std::move(session), failed]() mutable {
+      if (!failed) {
         mine->await_all();
-      } catch (PeerError const&) {  // `body` let the job fail; the word may come only now
       }
       mine.reset();
     });
