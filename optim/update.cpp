@@ -59,7 +59,7 @@ struct Loop {
 };
 
 struct OwnFactors {
-  Own const& rule;
+  CustomRule const& rule;
   StepScalars const& scalars;
   Segment const& segment;
 
@@ -71,12 +71,12 @@ struct OwnFactors {
       for (std::size_t i = 0; i < count; ++i) {
         gradient[i] = elements.gradient[first + static_cast<std::int64_t>(i)] * scalars.gradient_scale;
       }
-      OwnElements given{.master = {elements.master + first, count},
-                        .gradient = {gradient, count},
-                        .states = {},
-                        .learning_rate = scalars.learning_rate * segment.learning_rate_factor,
-                        .weight_decay_factor = segment.weight_decay_factor,
-                        .applied = scalars.applied};
+      CustomRuleElements given{.master = {elements.master + first, count},
+                               .gradient = {gradient, count},
+                               .states = {},
+                               .learning_rate = scalars.learning_rate * segment.learning_rate_factor,
+                               .weight_decay_factor = segment.weight_decay_factor,
+                               .applied = scalars.applied};
       for (std::size_t k = 0; k < rule.kept.size(); ++k) {
         given.states[k] = {elements.states[k] + first, count};
       }
@@ -222,7 +222,7 @@ void update(UpdateArgs const& args) {
   std::visit(
       [&]<class R>(R const& rule) {
         for (auto const& segment : args.segments) {
-          if constexpr (std::is_same_v<R, Own>) {
+          if constexpr (std::is_same_v<R, CustomRule>) {
             OwnFactors const factors{rule, *args.scalars, segment};
             update_segment(args, {&OwnFactors::run, &factors, static_cast<int>(rule.kept.size())}, segment);
           } else {
@@ -245,7 +245,7 @@ std::vector<State> states_of(Rule const& rule) {
 int state_count(Rule const& rule) noexcept {
   return std::visit(
       []<class R>(R const& each) {
-        if constexpr (std::is_same_v<R, Own>) {
+        if constexpr (std::is_same_v<R, CustomRule>) {
           return static_cast<int>(each.kept.size());
         } else {
           return R::state_count;

@@ -217,7 +217,7 @@ template <class F>
 [[nodiscard]] cudaError_t with_rule(optim::UpdateArgs const& args, F const& function) {
   return std::visit(
       [&]<class Rule>(Rule const& rule) {
-        if constexpr (std::is_same_v<Rule, optim::Own>) {
+        if constexpr (std::is_same_v<Rule, optim::CustomRule>) {
           return cudaErrorNotSupported;  // it is a function of the host
         } else {
           return function(rule);

@@ -246,10 +246,10 @@ void HostCommunicator::time_out(Clock::time_point begin) {
   expect_running();
   auto reason = describe_missing(describe_this_rank(), waited, describe_current(), ranks, "nobody any more");
   if (places.size() > 1 &&
-      std::none_of(places.begin(), places.end(), [](Whereabouts const& each) { return each.answered; })) {
+      std::none_of(places.begin(), places.end(), [](PeerStatus const& each) { return each.answered; })) {
     reason += fmt::format("; none of them answers: it may be rank {} that hears nothing", job_.rank());
   }
-  job_.complain(reason, places);
+  job_.report_timeout(reason, places);
   if (auto const failure = job_.failure(); failure && failure->reason != reason) {
     expect_running();
   }

@@ -60,7 +60,7 @@ class HostCommunicator : public Communicator {
         }
         fail_without(*leaver);
       }
-      if (Clock::now() >= deadline || job_.in_inquest()) {
+      if (Clock::now() >= deadline || job_.in_timeout_query()) {
         time_out(begin);
       }
     }

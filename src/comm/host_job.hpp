@@ -13,7 +13,7 @@
 #include "comm/job_failure.hpp"
 #include "comm/leavers.hpp"
 #include "comm/memberships.hpp"
-#include "comm/whereabouts.hpp"
+#include "comm/peer_status.hpp"
 #include "zeroth/comm/flight_recorder.hpp"
 
 namespace zeroth::comm {
@@ -39,12 +39,12 @@ class HostJob {
   virtual void fail(int origin, std::string const& reason) noexcept = 0;
   /// As fail(), by a rank that waited in vain and then heard `places` from those that it waited for. A transport may
   /// let what other ranks say about the same be the job's reason instead.
-  virtual void complain(std::string const& reason, std::vector<Whereabouts> const& places) noexcept {
+  virtual void report_timeout(std::string const& reason, std::vector<PeerStatus> const& places) noexcept {
     static_cast<void>(places);
     fail(rank(), reason);
   }
   /// Whether a rank is about to complain: whoever waits does the same then, however long it would wait by itself.
-  [[nodiscard]] virtual bool in_inquest() const noexcept { return false; }
+  [[nodiscard]] virtual bool in_timeout_query() const noexcept { return false; }
   /// Set once nothing that was given to the transport is used any more.
   [[nodiscard]] virtual std::optional<JobFailure> failure() const = 0;
 
@@ -55,8 +55,8 @@ class HostJob {
   /// Which ranks have left the communicator.
   [[nodiscard]] virtual std::vector<Leaver> who_left(std::uint64_t communicator) const = 0;
   /// Asks `ranks` where they are. Waits until all have answered, but not for long.
-  [[nodiscard]] virtual std::vector<Whereabouts> ask_where(std::uint64_t communicator,
-                                                           std::vector<int> const& ranks) = 0;
+  [[nodiscard]] virtual std::vector<PeerStatus> ask_where(std::uint64_t communicator,
+                                                          std::vector<int> const& ranks) = 0;
 
   /// What groups ranks are in: communicators tell of their splits and ends.
   [[nodiscard]] Memberships& memberships() noexcept { return memberships_; }

@@ -17,6 +17,6 @@ namespace zeroth::config {
 
 /// All values are known and hold the rules.
 /// `own`: instead of a rule by optimizer.type, or null.
-[[nodiscard]] Settings assemble(Values const& values, optim::Own const* own);
+[[nodiscard]] Settings assemble(Values const& values, optim::CustomRule const* own);
 
 }  // namespace zeroth::config

@@ -60,7 +60,7 @@ void CudaKernels::advance(Stream& stream, optim::StepRules const& rules, optim::
   enqueue(stream, "advance", [&](cudaStream_t on) { return cuda::advance(on, rules, total, scalars); });
 }
 
-bool CudaKernels::runs(optim::Rule const& rule) const { return !std::holds_alternative<optim::Own>(rule); }
+bool CudaKernels::runs(optim::Rule const& rule) const { return !std::holds_alternative<optim::CustomRule>(rule); }
 
 void CudaKernels::update(Stream& stream, optim::UpdateArgs const& args) {
   expect_update(args);

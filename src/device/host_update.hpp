@@ -13,13 +13,13 @@
 namespace zeroth::device {
 
 /// Threads that share an update: those of the team and who calls run(). They sleep in between.
-class HostTeam {
+class UpdateThreads {
  public:
   /// Of so many with the caller. Throws SystemError where there are no threads for them.
-  explicit HostTeam(int threads);
-  HostTeam(HostTeam const&) = delete;
-  HostTeam& operator=(HostTeam const&) = delete;
-  ~HostTeam();
+  explicit UpdateThreads(int threads);
+  UpdateThreads(UpdateThreads const&) = delete;
+  UpdateThreads& operator=(UpdateThreads const&) = delete;
+  ~UpdateThreads();
   /// Does all of `shares`, of which there are at most as many as threads, and returns then. One caller at a time.
   void run(std::span<optim::UpdateArgs const> shares);
 
@@ -36,7 +36,7 @@ class HostTeam {
 /// An update as a value: what each thread has to do, and who does it.
 struct HostUpdate {
   std::span<optim::UpdateArgs const> shares;
-  HostTeam* team = nullptr;
+  UpdateThreads* team = nullptr;
 };
 
 /// As optim::update(), and parameters beside masters are written in any case and whole: where the update is skipped,

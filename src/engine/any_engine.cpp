@@ -25,7 +25,7 @@
 namespace zeroth {
 
 using detail::EngineState;
-using engine::Entry;
+using engine::CallGuard;
 using engine::Verb;
 
 namespace {
@@ -88,14 +88,14 @@ std::vector<MonitorEvent> events_of_metrics(engine::Session const& session,
 }
 
 std::optional<StepReport> take_report(EngineState& engine) {
-  auto const owed = engine.session.book->take_owed();
+  auto const owed = engine.session.accumulator->take_owed();
   if (!owed) {
     return std::nullopt;
   }
   auto report = owed->report;
   auto const& results = engine.sharded.manager->optimizer.results();
   auto const& scalars = results.scalars[owed->parity];
-  engine.check_histories(results.totals[owed->parity], *owed->history, report.step);
+  engine.check_call_logs(results.totals[owed->parity], *owed->call_log, report.step);
   if (scalars.loss_scale.exhausted) {
     end_together(engine, fmt::format("step {}: a gradient was not finite, and the loss scale is at its smallest value, "
                                      "{} (fp16.min_loss_scale): training cannot go on. Look for what overflows first; "
@@ -170,10 +170,10 @@ engine::WholeModel whole_model(EngineState const& engine) {
 
 /// The sums that step() will decide on.
 optim::StepSums sum_step(EngineState& engine) {
-  auto& book = *engine.session.book;
-  auto const& history = engine.noted_history();
-  auto const total = engine.sharded.manager->optimizer.sum_step(book.sums(false), book.losses());
-  engine.check_histories(total, history, engine.session.protocol->steps() + 1);
+  auto& accumulator = *engine.session.accumulator;
+  auto const& call_log = engine.noted_call_log();
+  auto const total = engine.sharded.manager->optimizer.sum_step(accumulator.sums(false), accumulator.losses());
+  engine.check_call_logs(total, call_log, engine.session.protocol->steps() + 1);
   return total;
 }
 
@@ -219,22 +219,22 @@ int AnyEngine::passes_in_step() const {
 
 std::optional<StepReport> AnyEngine::step(StepOptions const& options) {
   auto& engine = *state_;
-  Entry const entry{engine.session.doorway, "step()"};
+  CallGuard const call_guard{engine.session.thread_check, "step()"};
   engine.session.protocol->check_step(options.learning_rate);
   return engine.or_end([&] {
     auto report = take_report(engine);
-    auto& book = *engine.session.book;
+    auto& accumulator = *engine.session.accumulator;
     if (options.learning_rate) {  // ranks that give different ones are told so
-      book.history().add(Verb::learning_rate, std::bit_cast<std::uint32_t>(*options.learning_rate));
+      accumulator.call_log().add(Verb::learning_rate, std::bit_cast<std::uint32_t>(*options.learning_rate));
     }
     auto const rules = rules_for(engine, options);
-    engine.noted_history();
-    auto sums = book.sums(engine.runtime.job->stop_requested());
+    engine.noted_call_log();
+    auto sums = accumulator.sums(engine.runtime.job->stop_requested());
     if (engine.session.checkpoints) {
       engine.session.checkpoints->add_to(sums);
     }
     compare_whole_gradients(engine);
-    engine.sharded.manager->optimizer.decide(sums, book.losses(), rules, book.parity());
+    engine.sharded.manager->optimizer.decide(sums, accumulator.losses(), rules, accumulator.parity());
     engine.sharded.schedule->update();
     engine.session.protocol->end_step();
     auto const steps = engine.session.protocol->steps();
@@ -245,7 +245,7 @@ std::optional<StepReport> AnyEngine::step(StepOptions const& options) {
       engine.compare_replicas(shard::States::with, after);
       engine.compare_ties(shard::States::with, after);
     }
-    book.close(steps, engine.meters());
+    accumulator.close(steps, engine.counters());
     if (engine.session.reporter) {
       engine.session.reporter->close(steps);
     }
@@ -258,7 +258,7 @@ std::optional<StepReport> AnyEngine::step(StepOptions const& options) {
 
 std::optional<StepReport> AnyEngine::finish() {
   auto& engine = *state_;
-  Entry const entry{engine.session.doorway, "finish()"};
+  CallGuard const call_guard{engine.session.thread_check, "finish()"};
   engine.session.protocol->check_between_passes("finish()");
   engine.or_end([&] {
     if (auto report = take_report(engine)) {
@@ -279,7 +279,7 @@ std::optional<StepReport> AnyEngine::finish() {
 }
 
 void AnyEngine::trace(Timeline* timeline) {
-  Entry const entry{state_->session.doorway, "trace()"};
+  CallGuard const call_guard{state_->session.thread_check, "trace()"};
   state_->session.protocol->check_between_passes("trace()");
   state_->session.await_saved();  // whose thread adds to the timeline
   state_->runtime.device->flush_timeline();
@@ -291,7 +291,7 @@ void AnyEngine::trace(Timeline* timeline) {
 }
 
 void AnyEngine::add_monitor(std::unique_ptr<Monitor> monitor) {
-  Entry const entry{state_->session.doorway, "add_monitor()"};
+  CallGuard const call_guard{state_->session.thread_check, "add_monitor()"};
   ZEROTH_EXPECTS(monitor != nullptr, "add_monitor() of nothing");
   if (state_->session.reporter) {
     state_->session.reporter->add(std::move(monitor));
@@ -299,13 +299,13 @@ void AnyEngine::add_monitor(std::unique_ptr<Monitor> monitor) {
 }
 
 std::string AnyEngine::communication() const {
-  Entry const entry{state_->session.doorway, "communication()"};
+  CallGuard const call_guard{state_->session.thread_check, "communication()"};
   state_->session.protocol->check_between_passes("communication()");
   return state_->session.reporter ? state_->session.reporter->communication() : std::string{};
 }
 
 detail::EvaluationRecord AnyEngine::begin_evaluation(int passes) {
-  Entry const entry{state_->session.doorway, "evaluation()"};
+  CallGuard const call_guard{state_->session.thread_check, "evaluation()"};
   if (state_->runtime.channels) {
     state_->session.protocol->check_no_message("evaluation()");
   }
@@ -318,7 +318,7 @@ detail::EvaluationRecord AnyEngine::begin_evaluation(int passes) {
 
 Metric AnyEngine::add_metric(std::string_view name) {
   auto& engine = *state_;
-  Entry const entry{engine.session.doorway, "add_metric()"};
+  CallGuard const call_guard{engine.session.thread_check, "add_metric()"};
   engine.session.protocol->check_between_passes("add_metric()");
   auto& names = engine.session.metrics;
   ZEROTH_EXPECTS(!name.empty(), "add_metric() with an empty name");
@@ -327,7 +327,7 @@ Metric AnyEngine::add_metric(std::string_view name) {
   ZEROTH_EXPECTS(names.size() < optim::most_metrics,
                  fmt::format("add_metric() of \"{}\": an engine has at most {} metrics, and here are {}", name,
                              optim::most_metrics, fmt::join(names, ", ")));
-  engine.session.book->history().add(Verb::add_metric, Fnv1a32{}.characters(name).value());
+  engine.session.accumulator->call_log().add(Verb::add_metric, Fnv1a32{}.characters(name).value());
   names.emplace_back(name);
   engine.sharded.manager->optimizer.set_metrics(names.size());
   return {&engine, names.size() - 1};
@@ -335,41 +335,41 @@ Metric AnyEngine::add_metric(std::string_view name) {
 
 void AnyEngine::save_weights(std::filesystem::path const& file) {
   auto& engine = *state_;
-  Entry const entry{engine.session.doorway, "save_weights()"};
+  CallGuard const call_guard{engine.session.thread_check, "save_weights()"};
   engine.session.protocol->check_between_passes("save_weights()");
-  engine.session.book->history().add(Verb::save_weights);
-  auto const findings = engine.or_end([&] {
+  engine.session.accumulator->call_log().add(Verb::save_weights);
+  auto const results = engine.or_end([&] {
     engine.meet("save_weights");
     return engine::save_weights(whole_model(engine), file, engine.settings().saved_weights);
   });
-  engine::throw_if_failed("save_weights() failed and changed nothing", findings);
+  engine::throw_if_failed("save_weights() failed and changed nothing", results);
 }
 
 void AnyEngine::load_weights(std::filesystem::path const& file,
                              std::function<bool(std::string const& name)> const& left_out) {
   auto& engine = *state_;
-  Entry const entry{engine.session.doorway, "load_weights()"};
+  CallGuard const call_guard{engine.session.thread_check, "load_weights()"};
   engine.session.protocol->check_between_passes("load_weights()");
-  engine.session.book->history().add(Verb::load_weights);
-  auto const findings = engine.or_end([&] {
+  engine.session.accumulator->call_log().add(Verb::load_weights);
+  auto const results = engine.or_end([&] {
     engine.meet("load_weights");
     engine.session.await_saved();
     auto found = engine::load_weights(whole_model(engine), file, left_out);
-    if (std::ranges::none_of(found, &engine::Finding::failed)) {
+    if (std::ranges::none_of(found, &engine::RankResult::failed)) {
       engine.compare_replicas(shard::States::without, "load_weights()");
       engine.compare_ties(shard::States::without, "load_weights()");
     }
     return found;
   });
-  engine::throw_if_failed("load_weights() failed and changed nothing", findings);
+  engine::throw_if_failed("load_weights() failed and changed nothing", results);
 }
 
 Saving AnyEngine::save(std::filesystem::path const& folder, SaveOptions const& options) {
   auto& engine = *state_;
-  Entry const entry{engine.session.doorway, "save()"};
+  CallGuard const call_guard{engine.session.thread_check, "save()"};
   engine.session.protocol->check_between_steps("save()");
   check_save(folder, options);
-  engine.session.book->history().add(Verb::save, Fnv1a32{}.characters(folder.string()).value());
+  engine.session.accumulator->call_log().add(Verb::save, Fnv1a32{}.characters(folder.string()).value());
   engine.or_end([&] {
     if (!engine.session.checkpoints) {
       engine.session.checkpoints = std::make_unique<engine::Checkpoints>(engine);
@@ -386,7 +386,7 @@ Saving AnyEngine::save(std::filesystem::path const& folder, SaveOptions const& o
 
 void AnyEngine::claim(std::filesystem::path const& folder) {
   auto& engine = *state_;
-  Entry const entry{engine.session.doorway, "claim()"};
+  CallGuard const call_guard{engine.session.thread_check, "claim()"};
   engine.session.protocol->check_between_steps("claim()");
   ZEROTH_EXPECTS(!folder.empty(), "claim() of a folder without a name");
   engine::claim(engine, folder);
@@ -396,7 +396,7 @@ bool Saving::done() const noexcept { return engine_->session.checkpoints->done(n
 
 void Saving::wait() {
   auto& engine = *engine_;
-  Entry const entry{engine.session.doorway, "Saving::wait()"};
+  CallGuard const call_guard{engine.session.thread_check, "Saving::wait()"};
   engine.session.protocol->check_between_passes("Saving::wait()");
   if (!done()) {
     engine.or_end([&] { engine.session.checkpoints->settle(); });
@@ -408,32 +408,32 @@ namespace {
 void check_restore(engine::Session const& session, char const* call) {
   session.protocol->check_restore();
   ZEROTH_EXPECTS(
-      !session.book->owes() && !session.kept_report,
+      !session.accumulator->owes() && !session.kept_report,
       fmt::format("{} while a report of step {} is owed: call finish() first", call, session.protocol->steps()));
 }
 }  // namespace
 
 Restored AnyEngine::restore(std::filesystem::path const& path, RestoreOptions const& options) {
   auto& engine = *state_;
-  Entry const entry{engine.session.doorway, "restore()"};
+  CallGuard const call_guard{engine.session.thread_check, "restore()"};
   check_restore(engine.session, "restore()");
   return engine::restore(engine, path, options);
 }
 
 std::optional<Restored> AnyEngine::restore_latest(std::filesystem::path const& folder, RestoreOptions const& options) {
   auto& engine = *state_;
-  Entry const entry{engine.session.doorway, "restore_latest()"};
+  CallGuard const call_guard{engine.session.thread_check, "restore_latest()"};
   check_restore(engine.session, "restore_latest()");
   return engine::restore_latest(engine, folder, options);
 }
 
 void AnyEngine::read(AnyParam const& param, std::span<float> values) {
   auto& engine = *state_;
-  Entry const entry{engine.session.doorway, "read()"};
+  CallGuard const call_guard{engine.session.thread_check, "read()"};
   engine.session.protocol->check_between_passes("read()");
   auto const id = param_of_stage(engine, param.model_, param.id_, std::ssize(values), "read()");
   if (id) {
-    engine.session.book->history().add(Verb::read, index_of(*id));
+    engine.session.accumulator->call_log().add(Verb::read, index_of(*id));
   }
   engine.or_end([&] {
     engine.meet("read");
@@ -449,13 +449,13 @@ void AnyEngine::read(AnyParam const& param, std::span<float> values) {
 
 void AnyEngine::write(AnyParam const& param, std::span<float const> values) {
   auto& engine = *state_;
-  Entry const entry{engine.session.doorway, "write()"};
+  CallGuard const call_guard{engine.session.thread_check, "write()"};
   engine.session.protocol->check_between_passes("write()");
   auto const id = param_of_stage(engine, param.model_, param.id_, std::ssize(values), "write()");
   if (!id) {
     return;  // another stage's
   }
-  engine.session.book->history().add(Verb::write, index_of(*id));
+  engine.session.accumulator->call_log().add(Verb::write, index_of(*id));
   engine.or_end([&] {
     engine.meet("write");
     engine.session.await_saved();
@@ -468,21 +468,21 @@ void AnyEngine::write(AnyParam const& param, std::span<float const> values) {
 
 float AnyEngine::gradient_norm() {
   auto& engine = *state_;
-  Entry const entry{engine.session.doorway, "gradient_norm()"};
+  CallGuard const call_guard{engine.session.thread_check, "gradient_norm()"};
   engine.session.protocol->check_reduced("gradient_norm()");
-  engine.session.book->history().add(Verb::gradient_norm);
+  engine.session.accumulator->call_log().add(Verb::gradient_norm);
   return engine.or_end([&] { return norm_of(engine, sum_step(engine)); });
 }
 
 float AnyEngine::gradient_norm(AnyParam const& param) {
   auto& engine = *state_;
-  Entry const entry{engine.session.doorway, "gradient_norm(param)"};
+  CallGuard const call_guard{engine.session.thread_check, "gradient_norm(param)"};
   engine.session.protocol->check_reduced("gradient_norm(param)");
   auto const id = param_of_stage(engine, param.model_, param.id_, "gradient_norm(param)");
   auto const& known = engine.runtime.share.params()[param.id_];
   ZEROTH_EXPECTS(known.trainable, fmt::format("gradient_norm(param) of \"{}\", which is frozen", known.name));
   if (id) {
-    engine.session.book->history().add(Verb::gradient_norm_of, index_of(*id));
+    engine.session.accumulator->call_log().add(Verb::gradient_norm_of, index_of(*id));
   }
   return engine.or_end([&] {
     auto total = sum_step(engine);

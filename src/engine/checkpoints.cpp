@@ -179,7 +179,7 @@ void Checkpoints::see(std::int64_t step, optim::StepSums const& total) {
   if (total.save_failed > 0) {
     saver_.cancel();
     saver_.wait();
-    end(share(finding(), "save", engine_.runtime.whole()));
+    end(gather_results(result(), "save", engine_.runtime.whole()));
   } else if (total.saved > world) {
     end({});
   } else if (total.saved == world && !save_->committing) {
@@ -217,16 +217,16 @@ void Checkpoints::settle() {
   }
   note_position();
   await_all();
-  auto findings = share(finding(), "save", engine_.runtime.whole());
-  if (!save_->committing && std::ranges::none_of(findings, &Finding::failed)) {
+  auto results = gather_results(result(), "save", engine_.runtime.whole());
+  if (!save_->committing && std::ranges::none_of(results, &RankResult::failed)) {
     commit();
     await_all();
-    findings = share(finding(), "save", engine_.runtime.whole());
+    results = gather_results(result(), "save", engine_.runtime.whole());
   }
-  end(findings);
+  end(results);
 }
 
-Finding Checkpoints::finding() const {
+RankResult Checkpoints::result() const {
   auto const failure = saver_.state() == State::failed ? saver_.failure() : nullptr;
   if (!failure) {
     return {};
@@ -238,13 +238,13 @@ Finding Checkpoints::finding() const {
   }
 }
 
-void Checkpoints::end(std::vector<Finding> const& findings) {
+void Checkpoints::end(std::vector<RankResult> const& results) {
   auto const save = std::move(save_);
   engine_.sharded.manager->optimizer.set_before_update({});
   try {
     throw_if_failed(fmt::format("save() of step {} into {} failed and changed nothing", save->record.position.step,
                                 save->folder.string()),
-                    findings);
+                    results);
   } catch (Error const& error) {
     failure_ = std::current_exception();
     failed_number_ = number_;

@@ -14,7 +14,7 @@
 #include "checkpoint/arrangement.hpp"
 #include "checkpoint/commit.hpp"
 #include "checkpoint/saver.hpp"
-#include "engine/finding.hpp"
+#include "engine/rank_result.hpp"
 #include "zeroth/engine/checkpoint.hpp"
 #include "zeroth/optim/step_scalars.hpp"
 
@@ -56,8 +56,8 @@ class Checkpoints {
   void note_position();
   void await_all();
   void commit();
-  [[nodiscard]] Finding finding() const;
-  void end(std::vector<Finding> const& findings);
+  [[nodiscard]] RankResult result() const;
+  void end(std::vector<RankResult> const& results);
 
   detail::EngineState& engine_;
   int const place_;                             // this rank's file; rank 0 has that of place 0

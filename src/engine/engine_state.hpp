@@ -25,7 +25,7 @@ class EngineState {
   ~EngineState();
 
   [[nodiscard]] Settings const& settings() const noexcept { return sharded.settings(); }
-  [[nodiscard]] engine::Meters meters() const;
+  [[nodiscard]] engine::EngineCounters counters() const;
   /// Nothing is sent any more, and every later call throws `error` again.
   void fail(std::exception_ptr error) noexcept;
   /// Runs `action`; what it throws is the end of this engine.
@@ -46,15 +46,15 @@ class EngineState {
   void compare_ties(shard::States states, std::string const& after) {
     sharded.compare_ties(states, after, runtime.exchange());
   }
-  /// A turn begins: for the history. Backward turns of units that stay open are none of the calls that ranks compare:
-  /// they move nothing, and may begin whenever forward is over.
+  /// A turn begins: adds it to the call log. Backward turns of units that stay open are none of the calls that ranks
+  /// compare: they move nothing, and may begin whenever forward is over.
   void record(stage::Turn const& turn);
   /// Takes the turns of skipped units that come before `position`: joins what the other ranks do in them.
   void settle_skips(std::int64_t position);
-  /// The history of this step's calls. The hash of all transactions so far is stored in it first.
-  engine::History& noted_history();
+  /// The log of this step's calls. The hash of all transactions so far is stored in it first.
+  engine::CallLog& noted_call_log();
   /// `total` is a sum over ranks that `mine` was part of. Throws PeerError where ranks differ.
-  void check_histories(optim::StepSums const& total, engine::History const& mine, std::int64_t step);
+  void check_call_logs(optim::StepSums const& total, engine::CallLog const& mine, std::int64_t step);
   /// The step's action number `index`, from 0.
   [[nodiscard]] stage::Action action_at(std::int64_t index) const noexcept;
   /// All of a step.

@@ -19,7 +19,7 @@
 #include "comm/launch/environment.hpp"
 #include "core/isa.hpp"
 #include "device/cuda_gpus.hpp"
-#include "engine/room.hpp"
+#include "engine/capacity.hpp"
 #include "zeroth/core/error.hpp"
 #include "zeroth/device/cuda.hpp"
 #include "zeroth/version.hpp"
@@ -84,7 +84,7 @@ std::string instructions_fact() {
 
 std::string memory_fact() {
   constexpr auto unlimited = std::numeric_limits<std::uint64_t>::max();
-  auto const left = engine::room({});
+  auto const left = engine::measure_capacity({});
   auto const gib = [](std::uint64_t bytes) { return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / 0x1p30); };
   auto const limit = left.memory_of_process;
   double kib_of_all = 0;

@@ -17,7 +17,7 @@
 
 #include "core/hash.hpp"
 #include "core/logger.hpp"
-#include "engine/finding.hpp"
+#include "engine/rank_result.hpp"
 #include "engine/saved_states.hpp"
 #include "zeroth/checkpoint/file_reader.hpp"
 #include "zeroth/checkpoint/folder.hpp"
@@ -134,7 +134,7 @@ void take_position(EngineState& engine, checkpoint::Position const& position) {
   engine.session.first_step = position.step;
   engine.session.told_nonfinite = false;
   engine.runtime.set_options({.timeout = engine.settings().timeout, .check = true});
-  engine.session.book.emplace(engine.meters());
+  engine.session.accumulator.emplace(engine.counters());
   engine.compare_replicas(shard::States::with, "restore()");
   engine.compare_ties(shard::States::with, "restore()");
 }
@@ -158,10 +158,10 @@ template <class F>
 std::string said_by_first(EngineState& engine, std::string_view call, F const& say) {
   auto const exchange = engine.runtime.whole();
   auto const all = engine.or_end([&] {
-    return together(purpose, exchange, [&](Finding& mine) {
+    return run_on_all_ranks(purpose, exchange, [&](RankResult& mine) {
       if (exchange.rank() == 0) {
         mine.text = say();
-        mine.kind = Finding::Kind::warning;
+        mine.kind = RankResult::Kind::warning;
       }
     });
   });
@@ -184,7 +184,7 @@ Restored restore_from(EngineState& engine, std::filesystem::path const& path, Re
   auto const exchange = engine.runtime.whole();
   Opened opened;
   auto const looked = engine.or_end(
-      [&] { return together(purpose, exchange, [&](Finding&) { opened = open(engine, path, options); }); });
+      [&] { return run_on_all_ranks(purpose, exchange, [&](RankResult&) { opened = open(engine, path, options); }); });
   throw_if_failed("restore() failed and changed nothing", looked);
   auto const& record = opened.reader->record();
   expect_same(record, exchange);
@@ -194,7 +194,7 @@ Restored restore_from(EngineState& engine, std::filesystem::path const& path, Re
     engine.runtime.reduce_stream->synchronize();
     engine.runtime.device->compute().synchronize();
     engine.sharded.manager->parameters.drop_all();
-    return together(purpose, exchange, [&](Finding&) { read_states(*engine.runtime.device, opened); });
+    return run_on_all_ranks(purpose, exchange, [&](RankResult&) { read_states(*engine.runtime.device, opened); });
   });
   throw_if_failed("restore() failed after it had changed states", read);
   engine.or_end([&] { take_position(engine, record.position); });

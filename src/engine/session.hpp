@@ -8,16 +8,16 @@
 #include <string>
 #include <vector>
 
+#include "engine/call_guard.hpp"
 #include "engine/checkpoints.hpp"
-#include "engine/entry.hpp"
 #include "engine/protocol.hpp"
 #include "engine/reporting.hpp"
-#include "engine/step_book.hpp"
+#include "engine/step_accumulator.hpp"
 
 namespace zeroth::engine {
 
 struct Session {
-  Session(bool check, device::Device& device) : doorway{check, device} {}
+  Session(bool check, device::Device& device) : thread_check{check, device} {}
 
   /// Rank 0 claims `folder`: no other job saves there from now on. Throws SystemError.
   void claim(std::filesystem::path const& folder);
@@ -25,8 +25,8 @@ struct Session {
   void await_saved() const;
 
   std::optional<Protocol> protocol;
-  std::optional<StepBook> book;
-  Doorway doorway;
+  std::optional<StepAccumulator> accumulator;
+  ThreadCheck thread_check;
   float gradient_prescale = 1;
   float first_run_loss = 0;  ///< Of the last micro-step that ran twice.
   bool finished = false;     ///< finish() was called, and no pass has begun since: nothing is under way.

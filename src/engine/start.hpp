@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/room.hpp"
+#include "engine/capacity.hpp"
 #include "engine/runtime.hpp"
 #include "engine/sharded_model.hpp"
 #include "stage/pipeline.hpp"
@@ -35,7 +35,7 @@ class Start {
   std::string stage_file_, warning_;
   std::uint64_t run_id_ = 0;
   bool takes_of_host_;
-  std::vector<RankRoom> rooms_;  // of those that share states, then of all, in order
+  std::vector<RankCapacity> capacities_;  // of those that share states, then of all, in order
 };
 
 }  // namespace zeroth::engine

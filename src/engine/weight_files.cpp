@@ -222,9 +222,9 @@ void read_part(SafetensorsReader const& reader, Tensor const& tensor, model::Par
   });
 }
 
-/// Sets all that this rank holds. `finding` becomes a warning if a value is not finite.
+/// Sets all that this rank holds. `result` becomes a warning if a value is not finite.
 void store_slices(shard::ShardManager& manager, SafetensorsReader const& reader, std::span<float> values,
-                  Finding& finding) {
+                  RankResult& result) {
   auto const& model = manager.memory.model();
   for (auto const param : model.params.ids()) {
     auto const& name = model.params[param].name;
@@ -235,9 +235,9 @@ void store_slices(shard::ShardManager& manager, SafetensorsReader const& reader,
       read_part(reader, tensor, model.params[param], first, piece);
       manager.values.store(param, first, piece);
       auto const odd = std::ranges::find_if_not(piece, [](float value) { return std::isfinite(value); });
-      if (odd != piece.end() && finding.kind == Finding::Kind::nothing) {
-        finding = {Finding::Kind::warning,
-                   fmt::format("\"{}\" holds {} at element {}", name, *odd, first + (odd - piece.begin()))};
+      if (odd != piece.end() && result.kind == RankResult::Kind::nothing) {
+        result = {RankResult::Kind::warning,
+                  fmt::format("\"{}\" holds {} at element {}", name, *odd, first + (odd - piece.begin()))};
       }
     }
   }
@@ -245,7 +245,7 @@ void store_slices(shard::ShardManager& manager, SafetensorsReader const& reader,
 
 }  // namespace
 
-std::vector<Finding> save_weights(WholeModel const& whole, std::filesystem::path const& file, Dtype dtype) {
+std::vector<RankResult> save_weights(WholeModel const& whole, std::filesystem::path const& file, Dtype dtype) {
   auto const& all = whole.all;
   auto& device = *all.device;
   whole.manager.parameters.await_gathers();
@@ -253,7 +253,7 @@ std::vector<Finding> save_weights(WholeModel const& whole, std::filesystem::path
   std::unique_ptr<device::Memory> on_host, of_parts;
   std::optional<Relay> relay;
   std::span<float> buffers;
-  auto opened = together(saving, all, [&](Finding&) {
+  auto opened = run_on_all_ranks(saving, all, [&](RankResult&) {
     on_host = device.allocate_host(static_cast<std::int64_t>(whole.manager.values.transfer().size_bytes()));
     relay.emplace(device, all);
     if (all.rank() == 0) {
@@ -268,7 +268,7 @@ std::vector<Finding> save_weights(WholeModel const& whole, std::filesystem::path
   }
   std::exception_ptr refused;
   send_all(whole, writer ? &*writer : nullptr, *on_host, *relay, buffers, refused);
-  return together(saving, all, [&](Finding&) {
+  return run_on_all_ranks(saving, all, [&](RankResult&) {
     if (refused) {
       std::rethrow_exception(refused);
     }
@@ -278,15 +278,15 @@ std::vector<Finding> save_weights(WholeModel const& whole, std::filesystem::path
   });
 }
 
-std::vector<Finding> load_weights(WholeModel const& whole, std::filesystem::path const& file,
-                                  std::function<bool(std::string const& name)> const& left_out) {
+std::vector<RankResult> load_weights(WholeModel const& whole, std::filesystem::path const& file,
+                                     std::function<bool(std::string const& name)> const& left_out) {
   constexpr std::string_view purpose = "load_weights";
   constexpr std::size_t most = std::size_t{1} << 16U;
   auto const& all = whole.all;
   std::optional<SafetensorsReader> reader;
   std::vector<std::uint64_t> samples;
   std::unique_ptr<device::Memory> memory;
-  auto opened = together(purpose, all, [&](Finding&) {
+  auto opened = run_on_all_ranks(purpose, all, [&](RankResult&) {
     reader.emplace(file);
     check_tensors(file, *reader, whole.share, left_out);
     samples = sample(*reader, whole.share);  // which refuses a dtype that it cannot read
@@ -296,13 +296,13 @@ std::vector<Finding> load_weights(WholeModel const& whole, std::filesystem::path
     return opened;
   }
   compare_files(samples, file, whole.share, all);
-  auto const stored = together(purpose, all, [&](Finding& mine) {
+  auto const stored = run_on_all_ranks(purpose, all, [&](RankResult& mine) {
     whole.manager.parameters.await_gathers();
     whole.manager.parameters.drop_all();
     store_slices(whole.manager, *reader, {reinterpret_cast<float*>(memory->data()), most}, mine);
   });
   throw_if_failed("load_weights() failed after it had changed weights", stored);
-  auto const warning = std::ranges::find(stored, Finding::Kind::warning, &Finding::kind);
+  auto const warning = std::ranges::find(stored, RankResult::Kind::warning, &RankResult::kind);
   if (warning != stored.end() && warning - stored.begin() == all.rank()) {
     logger().warn("{}load_weights({}): {}: training goes on with that", rank_prefix(), file.string(), warning->text);
   }

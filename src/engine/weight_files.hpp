@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/exchange.hpp"
-#include "engine/finding.hpp"
+#include "engine/rank_result.hpp"
 #include "engine/share.hpp"
 #include "shard/shard_manager.hpp"
 
@@ -27,13 +27,13 @@ struct WholeModel {
 
 /// Collective, waits: one safetensors file of the masters of all stages, rounded to `dtype`, written by rank 0. What
 /// every rank found: where one of them failed, there is no file. What it throws leaves the ranks apart.
-[[nodiscard]] std::vector<Finding> save_weights(WholeModel const& whole, std::filesystem::path const& file,
-                                                Dtype dtype);
+[[nodiscard]] std::vector<RankResult> save_weights(WholeModel const& whole, std::filesystem::path const& file,
+                                                   Dtype dtype);
 
 /// Collective, waits. Everything is looked at on every rank before anything is changed on any: where one of the
-/// findings is a failure, nothing was changed. What it throws leaves the ranks apart. Tensors that `left_out` picks may
+/// results is a failure, nothing was changed. What it throws leaves the ranks apart. Tensors that `left_out` picks may
 /// be there without being the model's.
-[[nodiscard]] std::vector<Finding> load_weights(WholeModel const& whole, std::filesystem::path const& file,
-                                                std::function<bool(std::string const& name)> const& left_out);
+[[nodiscard]] std::vector<RankResult> load_weights(WholeModel const& whole, std::filesystem::path const& file,
+                                                   std::function<bool(std::string const& name)> const& left_out);
 
 }  // namespace zeroth::engine

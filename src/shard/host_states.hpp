@@ -41,7 +41,7 @@ class HostStates final : public OffloadedStates {
 
   bool const parameters_are_masters_;
   std::unique_ptr<device::Memory> scalars_;  // optim::StepScalars
-  device::HostTeam team_;
+  device::UpdateThreads team_;
   std::vector<Work> works_;
   std::unique_ptr<device::Event> begun_, ended_;
   std::span<std::byte> parameters_;  // of the tile that was acquired

@@ -147,7 +147,7 @@ void Optimizer::sum_over_stages(std::string_view purpose, optim::StepSums& mine,
   auto& kernels = memory_->kernels();
   kernels.copy(*stream_, &mine, &total, sizeof(optim::StepSums));
   stages->all_reduce(*stream_, {purpose, ""}, &mine, &total, optim::numbers_in_sums(metric_count_), Dtype::fp64);
-  kernels.copy(*stream_, &total.history, &mine.history, sizeof(mine.history));
+  kernels.copy(*stream_, &total.call_hash, &mine.call_hash, sizeof(mine.call_hash));
 }
 
 void Optimizer::await_decision() { memory_->compute().wait(*decided_); }

@@ -15,7 +15,7 @@
 #include "comm/barrier.hpp"
 #include "comm/describe.hpp"
 #include "comm/host_communicator.hpp"
-#include "comm/roll_call.hpp"
+#include "comm/peer_status_tracker.hpp"
 #include "device/rank_fold.hpp"
 
 namespace zeroth::comm::conformance {
@@ -37,7 +37,7 @@ class BoardJob;
 struct BoardSite {
   std::mutex mutex;
   std::optional<JobFailure> failure;
-  std::optional<JobFailure> verdict;  // on complaints, if it is not what who complains says
+  std::optional<JobFailure> verdict;  // on reports, if it is not what who complains says
   std::vector<BoardJob*> jobs;
   std::map<std::uint64_t, std::shared_ptr<Board>> boards;
 };
@@ -52,7 +52,7 @@ class BoardJob final : public HostJob {
     std::scoped_lock const lock{site_.mutex};
     site_.failure = site_.failure.value_or(JobFailure{origin, reason});
   }
-  void complain(std::string const& reason, std::vector<Whereabouts> const& /*places*/) noexcept override {
+  void report_timeout(std::string const& reason, std::vector<PeerStatus> const& /*places*/) noexcept override {
     auto const heard = site_.verdict.value_or(JobFailure{rank_, reason});
     fail(heard.origin, heard.reason);
   }
@@ -61,24 +61,24 @@ class BoardJob final : public HostJob {
     return site_.failure;
   }
   void enter(std::uint64_t communicator, std::atomic<std::uint64_t> const& begun) override {
-    roll_call_.enter(communicator, begun);
+    peer_statuses_.enter(communicator, begun);
   }
   void leave(std::uint64_t communicator, std::vector<int> const& ranks, std::uint64_t last) override {
-    roll_call_.leave(communicator, ranks.size() - 1);
+    peer_statuses_.leave(communicator, ranks.size() - 1);
     for (int const rank : ranks) {
       if (rank != rank_) {
-        site_.jobs[static_cast<std::size_t>(rank)]->roll_call_.note_leaver(communicator, {rank_, last});
+        site_.jobs[static_cast<std::size_t>(rank)]->peer_statuses_.note_leaver(communicator, {rank_, last});
       }
     }
   }
   [[nodiscard]] std::vector<Leaver> who_left(std::uint64_t communicator) const override {
-    return roll_call_.who_left(communicator);
+    return peer_statuses_.who_left(communicator);
   }
-  [[nodiscard]] std::vector<Whereabouts> ask_where(std::uint64_t communicator, std::vector<int> const& ranks) override {
-    std::vector<Whereabouts> places;
+  [[nodiscard]] std::vector<PeerStatus> ask_where(std::uint64_t communicator, std::vector<int> const& ranks) override {
+    std::vector<PeerStatus> places;
     for (int const rank : ranks) {
       auto const& other = *site_.jobs[static_cast<std::size_t>(rank)];
-      places.push_back({rank, true, other.roll_call_.begun(communicator), describe_last(*other.recorder_)});
+      places.push_back({rank, true, other.peer_statuses_.begun(communicator), describe_last(*other.recorder_)});
     }
     return places;
   }
@@ -93,7 +93,7 @@ class BoardJob final : public HostJob {
   BoardSite& site_;
   int rank_;
   std::shared_ptr<FlightRecorder> recorder_;
-  RollCall roll_call_;
+  PeerStatusTracker peer_statuses_;
 };
 
 class BoardCommunicator final : public HostCommunicator {

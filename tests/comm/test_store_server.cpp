@@ -142,7 +142,7 @@ TEST_CASE("ranks that take long to come are named once, while others wait") {
   CHECK_THAT(log.all(), Contains("rank 0 still waits for ranks 1 (has not joined) and 2 (has not joined)"));
 }
 
-TEST_CASE("strangers who say nothing are sent away, unlogged") {
+TEST_CASE("connections that say nothing are closed, unlogged") {
   testing::Log const log;
   int error = 0;
   auto listener = listen_at("127.0.0.1", 0, error);
@@ -167,11 +167,11 @@ TEST_CASE("strangers who say nothing are sent away, unlogged") {
       CHECK(await_socket(each, POLLIN, Clock::now()) == (after > seconds{5}));  // closed
     }
   }
-  CHECK(log.count("it did not finish its greeting") == 1);
+  CHECK(log.count("it did not finish its handshake") == 1);
   CHECK_THAT(log.all(), !Contains("ended"));
 }
 
-TEST_CASE("a rank that has introduced itself is let in, however many strangers come behind it") {
+TEST_CASE("a rank that has introduced itself is let in, however many connections come behind it") {
   int error = 0;
   auto listener = listen_at("127.0.0.1", 0, error);
   int const port = port_of(listener);
@@ -181,9 +181,9 @@ TEST_CASE("a rank that has introduced itself is let in, however many strangers c
   };
   auto rank = connect();
   rank.send(Kind::hello, 0, encode(Hello{.token = "token", .rank = 1, .world = 2, .host = "here"}));
-  std::vector<Connection> strangers;
-  for (std::size_t i = 0; i < most_idle_strangers + 10; ++i) {
-    strangers.push_back(connect());
+  std::vector<Connection> others;
+  for (std::size_t i = 0; i < most_pending_connections + 10; ++i) {
+    others.push_back(connect());
   }
   std::vector<pollfd> entries;
   server.watch(entries);

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/tcp/memory_lanes.hpp"
+#include "comm/tcp/shared_queues.hpp"
 #include "comm/tcp_ranks.hpp"
 #include "device/page_memory.hpp"
 #include "support/catch.hpp"
@@ -189,10 +189,10 @@ TEST_CASE("ranks beside rank 0 are where others reach rank 0, though its name is
   }
 }
 
-/// Two ranks' lanes, in one process.
-struct TwoLanes {
-  MemoryLanes first{2, 0};
-  MemoryLanes second{first.file(), 2, 1};
+/// Two ranks' queues, in one process.
+struct TwoQueues {
+  SharedQueues first{2, 0};
+  SharedQueues second{first.file(), 2, 1};
   std::uint32_t number = 0;
 
   /// Where the second rank finds what the first one shows; null if that has to come by the network.
@@ -200,38 +200,38 @@ struct TwoLanes {
     auto const shown = first.show(1, Tag::blocks, memory.data(), 4096, 0);
     auto const at = second.borrow(0, Tag::blocks, number, 0, 4096, true, 0);
     REQUIRE(at);
-    REQUIRE(shown == (*at == nullptr ? MemoryLanes::Shown::by_network : MemoryLanes::Shown::here));
-    REQUIRE(second.let_go(0, Tag::blocks, number));
+    REQUIRE(shown == (*at == nullptr ? SharedQueues::Shown::by_network : SharedQueues::Shown::here));
+    REQUIRE(second.release(0, Tag::blocks, number));
     ++number;
     return *at;
   }
 };
 
 TEST_CASE("registered memory is read where it is, for as long as its owner says") {
-  TwoLanes lanes;
+  TwoQueues queues;
   device::Ledger ledger;
   device::PageMemory const memory{ledger, device::Category::slots, 8192, device::Pages::shared};
   memory.data()[5] = std::byte{7};
   auto const address = reinterpret_cast<std::uint64_t>(memory.data());
   auto const file = describe_file(memory.file());
 
-  CHECK(lanes.find(memory) == nullptr);  // nobody knows it yet
+  CHECK(queues.find(memory) == nullptr);  // nobody knows it yet
 
-  auto const number = lanes.first.windows().begin(address, 8192);
-  lanes.second.windows().open(number, 0, file, address, 8192);
-  auto const* const here = lanes.find(memory);
+  auto const number = queues.first.windows().begin(address, 8192);
+  queues.second.windows().open(number, 0, file, address, 8192);
+  auto const* const here = queues.find(memory);
   REQUIRE((here != nullptr && here != memory.data()));
   CHECK(here[5] == std::byte{7});
 
   // The other side is the first to end the registration.
-  lanes.second.windows().end(number);
-  auto const* const again = lanes.find(memory);
+  queues.second.windows().end(number);
+  auto const* const again = queues.find(memory);
   REQUIRE(again != nullptr);
   CHECK(again[5] == std::byte{7});
 
   // Its owner has ended it, and may have other memory there now.
-  lanes.first.windows().end(number);
-  CHECK(lanes.find(memory) == nullptr);
+  queues.first.windows().end(number);
+  CHECK(queues.find(memory) == nullptr);
 }
 
 TEST_CASE("what is in the place of another rank's memory is neither read nor written") {
@@ -244,7 +244,7 @@ TEST_CASE("what is in the place of another rank's memory is neither read nor wri
   PeerWindows windows;
   CHECK_THROWS_WITH(windows.open(1, 0, file, 4096, 8192),
                     Catch::Contains("is not the memory that another rank shares"));
-  CHECK_THROWS_WITH((MemoryLanes{file, 2, 1}), Catch::Contains("is not the memory that another rank shares"));
+  CHECK_THROWS_WITH((SharedQueues{file, 2, 1}), Catch::Contains("is not the memory that another rank shares"));
   for (std::int64_t i = 0; i < foreign.bytes(); ++i) {
     REQUIRE(foreign.data()[i] == std::byte{});
   }
@@ -253,16 +253,16 @@ TEST_CASE("what is in the place of another rank's memory is neither read nor wri
 }
 
 TEST_CASE("who withdraws its memory is not waited for, and what was borrowed of it does not count") {
-  TwoLanes lanes;
+  TwoQueues queues;
   device::Ledger ledger;
   device::PageMemory const memory{ledger, device::Category::slots, 4096, device::Pages::shared};
   auto const address = reinterpret_cast<std::uint64_t>(memory.data());
-  auto const number = lanes.first.windows().begin(address, 4096);
-  lanes.second.windows().open(number, 0, describe_file(memory.file()), address, 4096);
-  REQUIRE(lanes.first.show(1, Tag::blocks, memory.data(), 4096, 0) == MemoryLanes::Shown::here);
-  REQUIRE(lanes.second.borrow(0, Tag::blocks, 0, 0, 4096, true, 0));
-  lanes.first.withdraw();
-  CHECK_FALSE(lanes.second.let_go(0, Tag::blocks, 0));
+  auto const number = queues.first.windows().begin(address, 4096);
+  queues.second.windows().open(number, 0, describe_file(memory.file()), address, 4096);
+  REQUIRE(queues.first.show(1, Tag::blocks, memory.data(), 4096, 0) == SharedQueues::Shown::here);
+  REQUIRE(queues.second.borrow(0, Tag::blocks, 0, 0, 4096, true, 0));
+  queues.first.withdraw();
+  CHECK_FALSE(queues.second.release(0, Tag::blocks, 0));
 }
 
 }  // namespace

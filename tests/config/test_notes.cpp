@@ -90,11 +90,14 @@ TEST_CASE("With zeroth.strict no optimizer is assumed, so that a program may sti
   auto const text = testing::file_with(R"("zeroth": {"strict": true})");
   CHECK(problems_of(text, 1).find("  optimizer.type: ") == 0);
   CHECK(problems_of(text, 1).find("or bring a rule: none is assumed where zeroth.strict is true") != std::string::npos);
-  Beside beside;
-  beside.given = R"({"optimizer": {"type": "SGD"}})";
-  CHECK(Config::from_json(text, beside).open().empty());
+  ConfigInputs inputs;
+  inputs.given = R"({"optimizer": {"type": "SGD"}})";
+  CHECK(Config::from_json(text, inputs).open().empty());
   CHECK(
-      strict.with(optim::Own{.called = "rule", .kept = {}, .update = [](optim::OwnElements const&) {}}).open().empty());
+      strict
+          .with(optim::CustomRule{.type = "rule", .kept_states = {}, .update = [](optim::CustomRuleElements const&) {}})
+          .open()
+          .empty());
 }
 
 TEST_CASE("An unknown key is ignored where DeepSpeed ignores it, unless it is nearly a known one") {

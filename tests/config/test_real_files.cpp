@@ -44,9 +44,9 @@ Paths paths_of(std::string const& message) {
   return paths;
 }
 
-Paths refusal_of(std::string const& text, Beside const& beside, int ranks) {
+Paths refusal_of(std::string const& text, ConfigInputs const& inputs, int ranks) {
   try {
-    static_cast<void>(Config::from_json(text, beside).settings(ranks, 1000));
+    static_cast<void>(Config::from_json(text, inputs).settings(ranks, 1000));
     return {};
   } catch (ConfigError const& error) {
     return paths_of(error.what());
@@ -63,17 +63,17 @@ TEST_CASE("Files from public repositories start, or are refused where DeepSpeed 
     repositories.insert(file["repo"].get<std::string>());
     bool const is_live = file["deepspeed"] == "loads";
     live += is_live ? 1 : 0;
-    Beside beside;
-    beside.given = given_values;
+    ConfigInputs inputs;
+    inputs.given = given_values;
     auto const text = file["config"].dump();
     auto const ranks = file["ranks"].get<int>();
-    auto const refused = refusal_of(text, beside, ranks);
+    auto const refused = refusal_of(text, inputs, ranks);
     CHECK(refused == file["refused"].get<Paths>());
     CHECK(refused.empty() == is_live);
     if (refused.empty()) {
       ++starting;
       Paths notes;
-      auto const config = Config::from_json(text, beside);
+      auto const config = Config::from_json(text, inputs);
       for (auto const& note : config.notes()) {
         if (note.kind != config::NoteKind::assumed) {  // as DeepSpeed does, too
           notes.push_back(note.path);

@@ -356,7 +356,7 @@ TEST_CASE("an update by the host writes all parameters, by any number of threads
       args.scalars = &scalars;
       shares.push_back(args);
     }
-    HostTeam team{threads};
+    UpdateThreads team{threads};
     HostUpdate const update{shares, &team};
     Machine machine{Overlap::on};
     machine.kernels.update_on_host(*machine.stream, update);

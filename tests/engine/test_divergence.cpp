@@ -12,7 +12,7 @@
 
 #include "comm/launch/job_state.hpp"
 #include "core/hash.hpp"
-#include "engine/history.hpp"
+#include "engine/call_log.hpp"
 #include "engine/small_model.hpp"
 #include "shard/transaction_log.hpp"
 #include "support/catch.hpp"
@@ -447,10 +447,10 @@ TEST_CASE("ranks whose transactions differ, though their calls do not, are told 
       }
       last_of(job.rank(), [&](std::uint32_t unit, std::int64_t count) { add(logs[1], "gather", unit, count); });
       add(logs[0], "publish", 0, 128);
-      engine::History history;
-      history.add(engine::Verb::begin_micro_step);
-      history.note_transactions(mix(logs[0].hash(), logs[1].hash()));
-      hashes[static_cast<std::size_t>(job.rank())] = history.hash();
+      engine::CallLog call_log;
+      call_log.add(engine::Verb::begin_micro_step);
+      call_log.note_transactions(mix(logs[0].hash(), logs[1].hash()));
+      hashes[static_cast<std::size_t>(job.rank())] = call_log.hash();
       engine::compare_transactions(logs, 7, layout, {&ranks, device.get(), &device->compute()});
     });
     CHECK(hashes[0] == hashes[1]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/finding.hpp"
+#include "engine/rank_result.hpp"
 
 #include <string>
 #include <vector>

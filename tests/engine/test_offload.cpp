@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "engine/room.hpp"
+#include "engine/capacity.hpp"
 #include "engine/small_model.hpp"
 #include "parity/tiers.hpp"
 #include "support/catch.hpp"
@@ -372,15 +372,15 @@ namespace {
 constexpr auto unlimited = std::numeric_limits<std::uint64_t>::max();
 
 /// For ranks that each hold `plan`.
-std::string shortage_of(shard::MemoryPlan const& plan, Settings const& settings, std::vector<engine::RankRoom> ranks,
-                        bool in_one_process) {
+std::string shortage_of(shard::MemoryPlan const& plan, Settings const& settings,
+                        std::vector<engine::RankCapacity> ranks, bool in_one_process) {
   for (auto& rank : ranks) {
     rank.needs = engine::needs_of(plan, settings);
   }
   return engine::shortage(plan, settings, ranks, in_one_process);
 }
 
-std::string shortage(std::vector<engine::RankRoom> const& ranks, bool in_one_process, OffloadDevice device,
+std::string shortage(std::vector<engine::RankCapacity> const& ranks, bool in_one_process, OffloadDevice device,
                      std::int64_t buffer_bytes = 0) {
   shard::MemoryPlan plan;
   plan.bytes.optimizer = 60 << 20;
@@ -398,13 +398,13 @@ std::string shortage(std::vector<engine::RankRoom> const& ranks, bool in_one_pro
 
 TEST_CASE("what there is not enough of is said before anything is allocated") {
   auto const mib = [](std::uint64_t count) { return count << 20U; };
-  engine::Room const all{unlimited, unlimited, unlimited};
-  using engine::RankRoom;
+  engine::Capacity const all{unlimited, unlimited, unlimited};
+  using engine::RankCapacity;
   CHECK(shortage({{1, all}, {1, all}}, false, OffloadDevice::nvme).empty());
   // Two ranks on one machine, one on another.
-  std::vector<RankRoom> ranks{{1, {mib(200), unlimited, unlimited}},
-                              {1, {mib(200), unlimited, unlimited}},
-                              {2, {mib(100), unlimited, unlimited}}};
+  std::vector<RankCapacity> ranks{{1, {mib(200), unlimited, unlimited}},
+                                  {1, {mib(200), unlimited, unlimited}},
+                                  {2, {mib(100), unlimited, unlimited}}};
   CHECK(shortage(ranks, false, OffloadDevice::none).empty());
   ranks[1].room.memory_of_machine -= 1;
   CHECK_THAT(
@@ -412,21 +412,21 @@ TEST_CASE("what there is not enough of is said before anything is allocated") {
       Contains("100.0 MiB of memory for each of 2 ranks on the machine of rank 1, and 200.0 MiB are left there") &&
           Contains("offload_optimizer with device \"nvme\" takes 60.0 MiB of each rank's to a disk"));
   // A limit of a process is each rank's, or that of all together.
-  std::vector<RankRoom> const limited{{1, {unlimited, mib(150), unlimited}}, {1, {unlimited, mib(150), unlimited}}};
+  std::vector<RankCapacity> const limited{{1, {unlimited, mib(150), unlimited}}, {1, {unlimited, mib(150), unlimited}}};
   CHECK(shortage(limited, false, OffloadDevice::none).empty());
   CHECK_THAT(shortage(limited, true, OffloadDevice::none), Contains("by the limits of the process of all (ulimit -v"));
-  std::vector<RankRoom> exact{{1, {unlimited, mib(200), unlimited}}, {1, {unlimited, mib(200), unlimited}}};
+  std::vector<RankCapacity> exact{{1, {unlimited, mib(200), unlimited}}, {1, {unlimited, mib(200), unlimited}}};
   CHECK(shortage(exact, true, OffloadDevice::none).empty());
   exact[1].room.memory_of_process -= 1;
   CHECK_THAT(shortage(exact, true, OffloadDevice::none), Contains("by the limits of the process of all (ulimit -v"));
   // Disks are a machine's.
-  std::vector<RankRoom> const full{{1, {unlimited, unlimited, mib(399)}}, {1, {unlimited, unlimited, mib(399)}}};
+  std::vector<RankCapacity> const full{{1, {unlimited, unlimited, mib(399)}}, {1, {unlimited, unlimited, mib(399)}}};
   CHECK_THAT(shortage(full, false, OffloadDevice::nvme), Contains("200.0 MiB on the disk of /nvme") &&
                                                              Contains("for each of 2 ranks") &&
                                                              Contains("399.0 MiB are free"));
   CHECK(shortage(full, false, OffloadDevice::none).empty());
   // What saves will hold counts.
-  std::vector<RankRoom> const tight{{1, {mib(111), unlimited, unlimited}}};
+  std::vector<RankCapacity> const tight{{1, {mib(111), unlimited, unlimited}}};
   CHECK(shortage(tight, false, OffloadDevice::none, 8 << 20).empty());
   CHECK_THAT(shortage(tight, false, OffloadDevice::none, 12 << 20),
              Contains("112.0 MiB of memory, 12.0 MiB of it for saves (zeroth.checkpoint.buffer_bytes), for each of 1 "
@@ -440,7 +440,7 @@ TEST_CASE("ranks of all stages of a pipeline that share a machine count, each wi
   Settings settings;
   settings.stage = 3;
   auto const rank = [&](std::uint64_t machine, std::uint64_t memory, std::uint64_t needed) {
-    return engine::RankRoom{machine, {memory, unlimited, unlimited, unlimited}, {mib(needed), 0, 0}};
+    return engine::RankCapacity{machine, {memory, unlimited, unlimited, unlimited}, {mib(needed), 0, 0}};
   };
   // Ranks 0 and 2 share a machine, and 1 and 3.
   std::vector ranks{rank(1, mib(300), 100), rank(2, mib(250), 100), rank(1, mib(300), 150), rank(2, mib(250), 150)};
@@ -461,7 +461,7 @@ TEST_CASE("ranks of all stages of a pipeline that share a machine count, each wi
   disks[1].room.disk -= 1;
   CHECK_THAT(engine::shortage(plan, settings, disks, false), Contains("ask for 40.0 MiB on the disk of"));
   for (auto const& each : ranks) {
-    CHECK(engine::RankRoom::of(each.numbers()).numbers() == each.numbers());
+    CHECK(engine::RankCapacity::of(each.numbers()).numbers() == each.numbers());
   }
 }
 
@@ -474,7 +474,7 @@ TEST_CASE("beside a GPU the host's memory has to hold what is offloaded, and no 
   Settings settings;
   settings.stage = 2;
   settings.offload.optimizer = OffloadDevice::cpu;
-  std::vector<engine::RankRoom> ranks{{1, {mib(200), unlimited, 0}}, {1, {mib(200), unlimited, 0}}};
+  std::vector<engine::RankCapacity> ranks{{1, {mib(200), unlimited, 0}}, {1, {mib(200), unlimited, 0}}};
   CHECK(shortage_of(plan, settings, ranks, false).empty());
   ranks[1].room.memory_of_machine -= 1;
   CHECK_THAT(shortage_of(plan, settings, ranks, false),
@@ -494,7 +494,7 @@ TEST_CASE("two files on one disk need room for both") {
   settings.offload.folder = "/states";
   settings.offload.parameter_folder = "/parameters";
   auto const shortage = [&](std::uint64_t disk, std::uint64_t parameters_disk, bool one_disk) {
-    std::vector<engine::RankRoom> const ranks{{1, {unlimited, unlimited, disk, parameters_disk, one_disk}}};
+    std::vector<engine::RankCapacity> const ranks{{1, {unlimited, unlimited, disk, parameters_disk, one_disk}}};
     return shortage_of(plan, settings, ranks, false);
   };
   CHECK(shortage(mib(200), mib(100), false).empty());
@@ -507,13 +507,13 @@ TEST_CASE("two files on one disk need room for both") {
   CHECK_THAT(shortage(mib(199), mib(100), false), Contains("200.0 MiB on the disk of /states"));
   CHECK_THAT(shortage(mib(200), mib(99), false),
              Contains("100.0 MiB on the disk of /parameters") && Contains("a higher max_in_cpu takes less"));
-  CHECK(engine::room("/", "/").one_disk);
-  CHECK_FALSE(engine::room("/", "/proc").one_disk);
-  CHECK_FALSE(engine::room({}, {}).one_disk);
+  CHECK(engine::measure_capacity("/", "/").one_disk);
+  CHECK_FALSE(engine::measure_capacity("/", "/proc").one_disk);
+  CHECK_FALSE(engine::measure_capacity({}, {}).one_disk);
 }
 
 TEST_CASE("what is left is known") {
-  auto const left = engine::room("/");
+  auto const left = engine::measure_capacity("/");
   CHECK(left.memory_of_machine > 0);
   CHECK(left.memory_of_machine < unlimited);
   CHECK(left.disk < unlimited);
@@ -522,7 +522,7 @@ TEST_CASE("what is left is known") {
   struct rlimit lower = before;
   lower.rlim_cur = std::uint64_t{1} << 40U;
   REQUIRE(::setrlimit(RLIMIT_AS, &lower) == 0);
-  auto const limited = engine::room({});
+  auto const limited = engine::measure_capacity({});
   REQUIRE(::setrlimit(RLIMIT_AS, &before) == 0);
   CHECK(limited.memory_of_process < std::uint64_t{1} << 40U);
   CHECK(limited.memory_of_process > 0);

@@ -41,8 +41,8 @@ struct NamedRule {
 
 /// Momentum as all_rules() has it, without decay, as a rule of a program's own: the same operations on gradients that
 /// come scaled, and so the same bits.
-[[nodiscard]] inline optim::Own own_momentum() {
-  return {"own momentum", {{"buffer"}}, [](optim::OwnElements const& e) {
+[[nodiscard]] inline optim::CustomRule own_momentum() {
+  return {"own momentum", {{"buffer"}}, [](optim::CustomRuleElements const& e) {
             float const rest = e.applied == 1 ? 1.0F : 0.75F;
             for (std::size_t i = 0; i < e.master.size(); ++i) {
               float const next = 0.75F * e.states[0][i] + rest * e.gradient[i];

@@ -67,11 +67,11 @@ int ranks_of(Config const& config) {
   return implies ? static_cast<int>(train / others) : 1;
 }
 
-FileVerdict judge(std::string const& file, Beside const& beside, std::optional<int> ranks) {
+FileVerdict judge(std::string const& file, ConfigInputs const& inputs, std::optional<int> ranks) {
   FileVerdict verdict;
   verdict.file = file == standard_input ? standard_input_name : file;
   try {
-    verdict.config = read_config(file, beside, "config");
+    verdict.config = read_config(file, inputs, "config");
     verdict.ranks = ranks ? *ranks : ranks_of(*verdict.config);
     if (!verdict.config->open().empty()) {
       verdict.status = is_open;
@@ -167,11 +167,11 @@ nlohmann::ordered_json json_of(FileVerdict const& verdict) {
 }
 
 int print(ConfigOptions const& options, Page& page) {
-  auto const beside = beside_of(options.given_file, options.assignments);
+  auto const inputs = inputs_of(options.given_file, options.assignments);
   int status = could_start;
   auto all = nlohmann::ordered_json::array();
   for (auto const& file : options.files) {
-    auto const verdict = judge(file, beside, options.ranks);
+    auto const verdict = judge(file, inputs, options.ranks);
     status = verdict.status == is_refused || status == is_refused ? is_refused : std::max(status, verdict.status);
     if (options.json) {
       all.push_back(json_of(verdict));

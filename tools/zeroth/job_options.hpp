@@ -25,10 +25,10 @@ void add_job_options(CLI::App& command, JobOptions& options);
 /// --given and --set.
 void add_beside_options(CLI::App& command, std::string& given_file, std::vector<std::string>& assignments);
 /// What they say. Throws ConfigError.
-[[nodiscard]] Beside beside_of(std::string const& given_file, std::vector<std::string> const& assignments);
+[[nodiscard]] ConfigInputs inputs_of(std::string const& given_file, std::vector<std::string> const& assignments);
 
 /// The stage file, from standard input where `file` is "-", which `option` has named. Throws ConfigError.
-[[nodiscard]] Config read_config(std::string const& file, Beside const& beside, char const* option);
+[[nodiscard]] Config read_config(std::string const& file, ConfigInputs const& inputs, char const* option);
 
 /// The stage file. Without one: ZeRO's mixed precision in bf16 at stage 3 with overlap, one micro-step of one sample.
 /// Throws ConfigError.

@@ -20,7 +20,7 @@ struct ConfigState;
 }
 
 /// What a program has beside a stage file: JSON objects with the file's keys, each a text, or empty.
-struct Beside {
+struct ConfigInputs {
   /// For what the file leaves open, "auto" and batch sizes that are absent, or an optimizer or scheduler that it does
   /// not have. Where the file says something, this is ignored.
   std::string given;
@@ -35,11 +35,11 @@ struct Beside {
 class ZEROTH_EXPORT Config {
  public:
   /// Reads a regular file. Throws ConfigError, also if it cannot be read.
-  [[nodiscard]] static Config from_file(std::filesystem::path const& path, Beside const& beside = {});
+  [[nodiscard]] static Config from_file(std::filesystem::path const& path, ConfigInputs const& inputs = {});
   /// With values for what the file leaves open: a JSON object.
   [[nodiscard]] static Config from_file(std::filesystem::path const& path, std::string_view given);
   /// The text of one. Throws ConfigError.
-  [[nodiscard]] static Config from_json(std::string_view text, Beside const& beside = {});
+  [[nodiscard]] static Config from_json(std::string_view text, ConfigInputs const& inputs = {});
   /// A copy in which what `changes`, a JSON object, says takes the place of what the file says: {"zero_optimization":
   /// {"stage": 2}}. What neither says is derived again. Messages name this file.
   [[nodiscard]] Config with(std::string_view changes) const;
@@ -47,7 +47,7 @@ class ZEROTH_EXPORT Config {
   /// schedule's, or StepOptions::learning_rate. Throws ContractError for a rule without a name or a function, with more
   /// states than optim::most_states, or with one that does not start from a finite number. An Engine on a GPU refuses
   /// it.
-  [[nodiscard]] Config with(optim::Own rule) const;
+  [[nodiscard]] Config with(optim::CustomRule rule) const;
   [[nodiscard]] Dtype compute_dtype() const;   ///< Of the parameters that guards hand out. Not while it is open.
   [[nodiscard]] Dtype gradient_dtype() const;  ///< Of the memory that backward writes. Not while it is open.
   /// What the file asks of activations, which are the program's own: nobody does it otherwise.

@@ -27,7 +27,7 @@ struct StepSums {
   ExactSum loss;            ///< Sum of weight times mean loss over this rank's micro-steps.
   ExactSum weight;          ///< Sum of weights.
   double stop = 0;          ///< 1 where a rank asked to stop.
-  double history = 0;       ///< 32-bit hash of what a rank did since the last step.
+  double call_hash = 0;     ///< 32-bit hash of what a rank did since the last step.
   double saved = 0;         ///< 1 where a rank has written its part of a checkpoint, 2 where it has its name.
   double save_failed = 0;   ///< 1 where a rank could not.
   std::array<MetricSums, most_metrics> metrics{};  ///< In the order of AnyEngine::add_metric().

@@ -114,7 +114,7 @@ struct Lion {
 };
 
 /// What a rule of the program's own updates in one call: some elements of one parameter, in fp32.
-struct OwnElements {
+struct CustomRuleElements {
   std::span<float> master;          ///< To be updated.
   std::span<float const> gradient;  ///< Of the mean loss, neither scaled nor too long: divided and clipped.
   std::array<std::span<float>, most_states> states;  ///< As declared; the rest is empty.
@@ -127,19 +127,19 @@ struct OwnElements {
 /// thread that steps. Which elements come together depends on stage and world size, so it must treat each by itself:
 /// then all stages are equal, bit for bit. What it throws, step() throws. It outlives the engine, and is called by
 /// several threads at once where ranks are threads.
-struct Own {
-  std::string called;                              ///< In messages, plans and reports.
-  std::vector<State> kept;                         ///< At most most_states.
-  std::function<void(OwnElements const&)> update;  ///< Updates master and states.
+struct CustomRule {
+  std::string type;                                       ///< In messages, plans and reports.
+  std::vector<State> kept_states;                         ///< At most most_states.
+  std::function<void(CustomRuleElements const&)> update;  ///< Updates master and states.
   /// The type in a stage file.
-  [[nodiscard]] std::string_view name() const { return called; }
+  [[nodiscard]] std::string_view name() const { return type; }
   /// What they are.
-  [[nodiscard]] std::vector<State> states() const { return kept; }
+  [[nodiscard]] std::vector<State> states() const { return kept_states; }
 };
 
 /// One of them. Decay rates are fp64, because what a rule multiplies by is one minus a rate: taken in fp64, as PyTorch
 /// takes it, and rounded once.
-using Rule = std::variant<Adam, Sgd, Momentum, Adagrad, RmsProp, RmsPropMomentum, Lion, Own>;
+using Rule = std::variant<Adam, Sgd, Momentum, Adagrad, RmsProp, RmsPropMomentum, Lion, CustomRule>;
 
 /// The optimizer.
 struct Update {

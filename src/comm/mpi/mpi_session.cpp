@@ -245,14 +245,14 @@ void MpiSession::handle(ControlMessage const& message) {
     case MessageKind::noted: ++noted_count_; return;
     case MessageKind::question: answer(message); return;
     case MessageKind::answer:
-      return roll_call_.note_answer(message.number, {message.sender, true, message.sequence, message.text.data()});
-    case MessageKind::left: return roll_call_.note_leaver(message.communicator, {message.sender, message.sequence});
+      return peer_statuses_.note_answer(message.number, {message.sender, true, message.sequence, message.text.data()});
+    case MessageKind::left: return peer_statuses_.note_leaver(message.communicator, {message.sender, message.sequence});
   }
 }
 
 void MpiSession::answer(ControlMessage const& question) {
   ControlMessage reply{
-      .kind = MessageKind::answer, .number = question.number, .sequence = roll_call_.begun(question.communicator)};
+      .kind = MessageKind::answer, .number = question.number, .sequence = peer_statuses_.begun(question.communicator)};
   reply.set_text(describe_last(*recorder_));
   send(question.sender, reply);
 }
@@ -260,7 +260,7 @@ void MpiSession::answer(ControlMessage const& question) {
 // ---- who is where ---------------------------------------------------------------------------------------------------
 
 void MpiSession::leave(std::uint64_t communicator, std::vector<int> const& ranks, std::uint64_t last) {
-  roll_call_.leave(communicator, ranks.size() - 1);
+  peer_statuses_.leave(communicator, ranks.size() - 1);
   thread_->post([this, ranks,
                  message = ControlMessage{.kind = MessageKind::left, .communicator = communicator, .sequence = last}] {
     for (int const rank : ranks) {
@@ -271,12 +271,12 @@ void MpiSession::leave(std::uint64_t communicator, std::vector<int> const& ranks
   });
 }
 
-std::vector<Whereabouts> MpiSession::ask_where(std::uint64_t communicator, std::vector<int> const& ranks) {
+std::vector<PeerStatus> MpiSession::ask_where(std::uint64_t communicator, std::vector<int> const& ranks) {
   return ask(communicator, ranks, patience_for_whereabouts);
 }
 
-std::vector<Whereabouts> MpiSession::ask(std::uint64_t communicator, std::vector<int> const& ranks,
-                                         milliseconds patience) {
+std::vector<PeerStatus> MpiSession::ask(std::uint64_t communicator, std::vector<int> const& ranks,
+                                        milliseconds patience) {
   auto const send_to_all = [&](std::uint64_t number) {
     thread_->post(
         [this, ranks,
@@ -288,7 +288,7 @@ std::vector<Whereabouts> MpiSession::ask(std::uint64_t communicator, std::vector
           }
         });
   };
-  return roll_call_.ask(ranks, patience, send_to_all, [this] { return thread_->halted(); });
+  return peer_statuses_.ask(ranks, patience, send_to_all, [this] { return thread_->halted(); });
 }
 
 std::string MpiSession::describe_silent() {

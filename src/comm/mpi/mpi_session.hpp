@@ -15,7 +15,7 @@
 #include "comm/host_job.hpp"
 #include "comm/mpi/mpi_control.hpp"
 #include "comm/mpi/mpi_thread.hpp"
-#include "comm/roll_call.hpp"
+#include "comm/peer_status_tracker.hpp"
 #include "zeroth/comm/flight_recorder.hpp"
 
 namespace zeroth::comm {
@@ -46,21 +46,21 @@ class MpiSession final : public HostJob {
   /// A number that names one of this rank's jobs, and the same job on all ranks.
   [[nodiscard]] std::uint64_t next_job() noexcept { return ++job_count_; }
   void enter(std::uint64_t communicator, std::atomic<std::uint64_t> const& begun) override {
-    roll_call_.enter(communicator, begun);
+    peer_statuses_.enter(communicator, begun);
   }
   void leave(std::uint64_t communicator, std::vector<int> const& ranks, std::uint64_t last) override;
   [[nodiscard]] std::vector<Leaver> who_left(std::uint64_t communicator) const override {
-    return roll_call_.who_left(communicator);
+    return peer_statuses_.who_left(communicator);
   }
-  [[nodiscard]] std::vector<Whereabouts> ask_where(std::uint64_t communicator, std::vector<int> const& ranks) override;
+  [[nodiscard]] std::vector<PeerStatus> ask_where(std::uint64_t communicator, std::vector<int> const& ranks) override;
   /// "no answer from rank 3", of the ranks that are gone or frozen; empty if all answer, or MPI no longer works. Waits
   /// for 300 ms at most.
   [[nodiscard]] std::string describe_silent();
 
  private:
   MpiSession();
-  [[nodiscard]] std::vector<Whereabouts> ask(std::uint64_t communicator, std::vector<int> const& ranks,
-                                             std::chrono::milliseconds patience);
+  [[nodiscard]] std::vector<PeerStatus> ask(std::uint64_t communicator, std::vector<int> const& ranks,
+                                            std::chrono::milliseconds patience);
   void initialise();
   void finalise();
   // on the MPI thread
@@ -75,7 +75,7 @@ class MpiSession final : public HostJob {
   int rank_ = 0, world_ = 1, local_rank_ = 0;
   MPI_Comm communicator_ = MPI_COMM_NULL;
   std::shared_ptr<FlightRecorder> recorder_;
-  RollCall roll_call_;
+  PeerStatusTracker peer_statuses_;
 
   mutable std::mutex mutex_;
   std::optional<JobFailure> failure_;

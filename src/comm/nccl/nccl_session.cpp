@@ -210,7 +210,7 @@ void NcclSession::answer() noexcept {
   }
 }
 
-std::vector<Whereabouts> NcclSession::ask_where(std::uint64_t communicator, std::vector<int> const& ranks) {
+std::vector<PeerStatus> NcclSession::ask_where(std::uint64_t communicator, std::vector<int> const& ranks) {
   auto& store = rendezvous_->store();
   auto const deadline = Clock::now() + patience_for_their_answers;
   for (int const rank : ranks) {
@@ -220,9 +220,9 @@ std::vector<Whereabouts> NcclSession::ask_where(std::uint64_t communicator, std:
     } catch (PeerError const&) {      // the job has ended
     }
   }
-  std::vector<Whereabouts> all;
+  std::vector<PeerStatus> all;
   for (int const rank : ranks) {
-    Whereabouts one{.rank = rank, .answered = false, .begun = 0, .words = {}};
+    PeerStatus one{.rank = rank, .answered = false, .begun = 0, .words = {}};
     try {
       auto const left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
       auto const text = store.get(answer_of(rank), std::max(left, milliseconds{0}));

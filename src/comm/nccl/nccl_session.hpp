@@ -13,8 +13,8 @@
 #include "comm/memberships.hpp"
 #include "comm/nccl/nccl_link.hpp"
 #include "comm/nccl/nccl_watch.hpp"
+#include "comm/peer_status.hpp"
 #include "comm/store/rendezvous.hpp"
-#include "comm/whereabouts.hpp"
 #include "zeroth/comm/flight_recorder.hpp"
 
 namespace zeroth::comm {
@@ -54,7 +54,7 @@ class NcclSession {
   /// Waits until all ranks of the job have come here, however long they take. Throws PeerError when the job has failed.
   void await_all();
   /// Asks `ranks` of the job where they are. A job ends after that: they answer once.
-  [[nodiscard]] std::vector<Whereabouts> ask_where(std::uint64_t communicator, std::vector<int> const& ranks);
+  [[nodiscard]] std::vector<PeerStatus> ask_where(std::uint64_t communicator, std::vector<int> const& ranks);
   /// "rank 1 waited 2.00 s in all_gather (...), transaction 7 of communicator 'gather'; missing: rank 3, which ..."
   [[nodiscard]] std::string explain_late(NcclLink const& link, Transaction const& transaction, Clock::time_point begun);
 

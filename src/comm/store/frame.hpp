@@ -17,24 +17,24 @@ namespace zeroth::comm {
 
 /// Who sends what to whom: C the ranks, S rank 0's store. The last one is `last_kind`.
 enum class Kind : std::uint8_t {
-  hello = 1,  ///< C: a Hello. The only thing that a stranger may say.
-  welcome,    ///< S: the heartbeat timeout in milliseconds.
-  refusal,    ///< S: Refusal, and why in words.
-  set,        ///< C: key, value, reads after which it goes; 0: never.
-  get,        ///< C: key, milliseconds to wait.
-  gather,     ///< C: name, value, milliseconds to wait.
-  answer,     ///< S: values. To the call of the same tag, as is the next.
-  problem,    ///< S: Problem, and what in words.
-  beat,       ///< Both: still there. C: and since how many milliseconds nothing has come from S.
-  abort,      ///< C: a reason.
-  aborted,    ///< S: the rank that caused it, and the reason.
-  leave,      ///< C: will not be missed.
-  closing,    ///< S: rank 0 leaves.
-  unheard,    ///< C: a reason: nothing comes from S any more. It reads no further.
-  inquest,    ///< Both: a rank has waited in vain; whoever waits too says now for whom.
-  complaint,  ///< C: a reason, and a Contact for each rank.
+  hello = 1,       ///< C: a Hello. The first message of every connection.
+  welcome,         ///< S: the heartbeat timeout in milliseconds.
+  refusal,         ///< S: Refusal, and why in words.
+  set,             ///< C: key, value, reads after which it goes; 0: never.
+  get,             ///< C: key, milliseconds to wait.
+  gather,          ///< C: name, value, milliseconds to wait.
+  answer,          ///< S: values. To the call of the same tag, as is the next.
+  problem,         ///< S: Problem, and what in words.
+  beat,            ///< Both: still there. C: and since how many milliseconds nothing has come from S.
+  abort,           ///< C: a reason.
+  aborted,         ///< S: the rank that caused it, and the reason.
+  leave,           ///< C: will not be missed.
+  closing,         ///< S: rank 0 leaves.
+  unheard,         ///< C: a reason: nothing comes from S any more. It reads no further.
+  timeout_query,   ///< Both: a rank has waited in vain; whoever waits too says now for whom.
+  timeout_report,  ///< C: a reason, and a Contact for each rank.
 };
-constexpr Kind last_kind = Kind::complaint;
+constexpr Kind last_kind = Kind::timeout_report;
 /// ConfigError or PeerError, for the one who is refused; `job` is a ConfigError too, unless the job may have another
 /// port.
 enum class Refusal : std::uint8_t { config = 1, peer, job };
@@ -62,7 +62,7 @@ constexpr std::uint64_t longest_wait_ms = std::uint64_t{1} << 40;  ///< Of every
   return heartbeat_timeout / 5;
 }
 /// For ranks that wait in vain to ask each other, which takes a second, and to say what they have heard.
-constexpr std::chrono::seconds patience_for_inquest{3};
+constexpr std::chrono::seconds patience_for_timeout_reports{3};
 
 struct Frame {
   Kind kind = Kind::beat;

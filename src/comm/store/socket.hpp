@@ -14,7 +14,7 @@ namespace zeroth::comm {
 
 /// Who listens keeps so many that have said nothing yet, beside the ranks that may come at once, and rests so long when
 /// the system gives it no more.
-inline constexpr std::size_t most_idle_strangers = 64;
+inline constexpr std::size_t most_pending_connections = 64;
 inline constexpr std::chrono::milliseconds rest_after_refused_accept{200};
 /// Who dials in vain for so long logs it.
 inline constexpr std::chrono::seconds silence_before_log{10};

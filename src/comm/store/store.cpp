@@ -35,7 +35,7 @@ using std::chrono::seconds;
 
 constexpr seconds patience_for_answers{2};  // beyond the time after which rank 0 answers in any case
 constexpr seconds patience_at_abort{3};     // longer than the client's own, as the next
-constexpr seconds patience_at_complaint{patience_for_inquest + seconds{3}};
+constexpr seconds patience_for_verdict{patience_for_timeout_reports + seconds{3}};
 constexpr seconds patience_for_last_words{1};
 constexpr milliseconds longest_wait{longest_wait_ms};
 constexpr std::uint64_t spare_descriptors = 64;  // beside one for each rank
@@ -386,18 +386,18 @@ void Store::abort(std::string const& reason) noexcept {
   state_->fail_by([&] { state_->post([this, reason] { state_->client->abort(reason); }); }, patience_at_abort);
 }
 
-void Store::begin_inquest() noexcept {
+void Store::begin_timeout_query() noexcept {
   try {
-    state_->post([this] { state_->client->begin_inquest(); });
+    state_->post([this] { state_->client->begin_timeout_query(); });
   } catch (std::exception const&) {  // then this rank complains alone
   }
 }
 
-bool Store::in_inquest() const noexcept { return state_->client->in_inquest(); }
+bool Store::in_timeout_query() const noexcept { return state_->client->in_timeout_query(); }
 
-void Store::complain(Complaint const& complaint) noexcept {
-  state_->fail_by([&] { state_->post([this, complaint] { state_->client->complain(complaint); }); },
-                  patience_at_complaint);
+void Store::report_timeout(TimeoutReport const& report) noexcept {
+  state_->fail_by([&] { state_->post([this, report] { state_->client->report_timeout(report); }); },
+                  patience_for_verdict);
 }
 
 std::optional<JobFailure> Store::failure() const { return state_->client->failure(); }

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "comm/job_failure.hpp"
-#include "comm/store/inquest.hpp"
 #include "comm/store/socket.hpp"
+#include "comm/store/timeout_reports.hpp"
 #include "zeroth/core/clock.hpp"
 #include "zeroth/core/error.hpp"
 
@@ -31,7 +31,7 @@ struct StoreAddress {
   int port = 0;               ///< 0, on rank 0: any free one, see Store::port().
   std::string given_by = {};  ///< Where host and port come from, for messages: "MASTER_ADDR=node1 MASTER_PORT=29500".
   /// The same on all ranks of a job, at most 256 bytes, and of no other job: a rank that says another one is refused.
-  /// It keeps strangers and stale processes out and is no secret: it travels as it is.
+  /// It keeps foreign connections and stale processes out and is no secret: it travels as it is.
   std::string token = {};
   /// Rank 0 takes the first of so many that is free, from `port` on, and the others look for it at all of them.
   int ports = 1;
@@ -95,12 +95,12 @@ class Store {
   /// counts; 4096 bytes of it are passed on.
   void abort(std::string const& reason) noexcept;
   /// For a rank that waits in vain, before it asks others where they are: then all who wait do the same.
-  void begin_inquest() noexcept;
+  void begin_timeout_query() noexcept;
   /// Whether a rank has begun one.
-  [[nodiscard]] bool in_inquest() const noexcept;
+  [[nodiscard]] bool in_timeout_query() const noexcept;
   /// What it heard. Fails the job, within five seconds, with the reason that follows from what all of them say: see
-  /// Inquest. Returns when it has; where rank 0 cannot be asked, the reason is this rank's own, here.
-  void complain(Complaint const& complaint) noexcept;
+  /// TimeoutReports. Returns when it has; where rank 0 cannot be asked, the reason is this rank's own, here.
+  void report_timeout(TimeoutReport const& report) noexcept;
   [[nodiscard]] std::optional<JobFailure> failure() const;
 
  private:

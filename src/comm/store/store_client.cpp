@@ -64,19 +64,20 @@ void StoreClient::abort(std::string const& reason) {
   }
 }
 
-void StoreClient::begin_inquest() {
-  if (state_ == State::joined && !in_inquest_.exchange(true, std::memory_order_relaxed)) {
-    connection_.send(Kind::inquest, 0, std::string{});
+void StoreClient::begin_timeout_query() {
+  if (state_ == State::joined && !in_timeout_query_.exchange(true, std::memory_order_relaxed)) {
+    connection_.send(Kind::timeout_query, 0, std::string{});
   }
 }
 
-void StoreClient::complain(Complaint const& complaint) {
-  auto const& [words, contacts] = complaint;
+void StoreClient::report_timeout(TimeoutReport const& report) {
+  auto const& [words, contacts] = report;
   std::string letters(contacts.size(), '\0');
   std::transform(contacts.begin(), contacts.end(), letters.begin(),
                  [](Contact each) { return static_cast<char>(each); });
-  ask_to_fail(Kind::complaint, Body{}.text(std::string_view{words}.substr(0, most_value_bytes)).text(letters).take(),
-              words, patience_for_inquest + patience_for_abort);
+  ask_to_fail(Kind::timeout_report,
+              Body{}.text(std::string_view{words}.substr(0, most_value_bytes)).text(letters).take(), words,
+              patience_for_timeout_reports + patience_for_abort);
 }
 
 void StoreClient::ask_to_fail(Kind kind, std::string body, std::string const& reason, milliseconds patience) {
@@ -185,7 +186,7 @@ void StoreClient::take(Frame const& frame) {
       return;
     }
     case Kind::beat: return;
-    case Kind::inquest: in_inquest_.store(true, std::memory_order_relaxed); return;
+    case Kind::timeout_query: in_timeout_query_.store(true, std::memory_order_relaxed); return;
     case Kind::aborted: {
       auto const origin = static_cast<int>(body.number(0, static_cast<std::uint64_t>(options_.world - 1)));
       bool const is_over = body.number(0, 1) != 0;

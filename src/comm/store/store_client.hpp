@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "comm/store/connection.hpp"
-#include "comm/store/inquest.hpp"
 #include "comm/store/store.hpp"
+#include "comm/store/timeout_reports.hpp"
 #include "core/counter.hpp"
 
 namespace zeroth::comm {
@@ -30,7 +30,7 @@ struct StoreCall {
   Counter done;
 };
 
-/// Never waits. Its members are the store's thread's own, but for failure(), failed() and in_inquest(), which any
+/// Never waits. Its members are the store's thread's own, but for failure(), failed() and in_timeout_query(), which any
 /// thread may call.
 class StoreClient {
  public:
@@ -51,8 +51,8 @@ class StoreClient {
   void abort(std::string const& reason);
   /// This rank waits in vain: rank 0 asks all who do, and fails the job with what follows from that. Fails it here
   /// alone if rank 0 does not answer.
-  void begin_inquest();
-  void complain(Complaint const& complaint);
+  void begin_timeout_query();
+  void report_timeout(TimeoutReport const& report);
   void leave();
   /// Fails the job as far as this process knows. Only the first failure counts.
   void fail(JobFailure const& failure);
@@ -65,7 +65,7 @@ class StoreClient {
   [[nodiscard]] bool has_sent_all() const noexcept;
 
   [[nodiscard]] std::optional<JobFailure> failure() const;
-  [[nodiscard]] bool in_inquest() const noexcept { return in_inquest_.load(std::memory_order_relaxed); }
+  [[nodiscard]] bool in_timeout_query() const noexcept { return in_timeout_query_.load(std::memory_order_relaxed); }
   /// Counts to 1 when the job has failed.
   [[nodiscard]] Counter const& failed() const noexcept { return failed_; }
 
@@ -91,7 +91,7 @@ class StoreClient {
 
   mutable std::mutex mutex_;
   std::optional<JobFailure> failure_;
-  std::atomic<bool> in_inquest_{false};
+  std::atomic<bool> in_timeout_query_{false};
   Counter failed_;
 };
 

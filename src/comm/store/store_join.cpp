@@ -64,7 +64,7 @@ std::optional<milliseconds> await_welcome(Connection& connection, StoreOptions c
         throw_refusal(options, port, body);
       }
       if (frame->kind != Kind::welcome) {
-        throw BadFrame{"something before its greeting"};
+        throw BadFrame{"something before its handshake"};
       }
       return milliseconds{static_cast<std::int64_t>(body.number(1, longest_wait_ms))};
     }

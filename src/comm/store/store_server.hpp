@@ -12,15 +12,15 @@
 
 #include "comm/job_failure.hpp"
 #include "comm/store/connection.hpp"
-#include "comm/store/inquest.hpp"
 #include "comm/store/store_table.hpp"
+#include "comm/store/timeout_reports.hpp"
 
 namespace zeroth::comm {
 
 /// Never waits; the store's thread calls it between polls. Nothing that a peer sends makes it throw.
 ///
-/// A connection begins as a stranger's, who may say hello and nothing else. One with the token becomes a rank's. What a
-/// stranger does wrong ends his connection; what a rank does wrong, or that it ends or falls silent, fails the job.
+/// A new connection may say hello and nothing else; with the job's token it becomes a rank's. A mistake before that
+/// closes the connection. A mistake of a rank, its end and its silence fail the job.
 class StoreServer {
  public:
   struct Options {
@@ -59,7 +59,7 @@ class StoreServer {
     std::string address;
     Clock::time_point since, heard;
     Clock::time_point heard_us;  // when it last did, as it says
-    int rank = -1;               // a stranger
+    int rank = -1;               // -1: unknown yet
     bool refused = false;        // has been told so, and only reads it
     bool deaf = false;           // has said that it hears us no more, and left
     bool ended = false;          // to be removed
@@ -78,10 +78,10 @@ class StoreServer {
   void look_for_silence(Clock::time_point now);
   void read_what_came(Clock::time_point now);
   void fail_for_silence(Clock::time_point now);
-  void begin_inquest(int first, Clock::time_point now);
-  void look_at_the_inquest(Clock::time_point now);
+  void begin_timeout_query(int first, Clock::time_point now);
+  void conclude_timeout_query(Clock::time_point now);
   void send_replies();
-  void log_stranger(Peer const& peer, std::string const& what);
+  void log_refusal(Peer const& peer, std::string const& what);
   [[nodiscard]] std::string name_of(int rank) const;
   [[nodiscard]] std::string groups_of(int rank) const;
   [[nodiscard]] RankState& state_of(int rank) { return roster_[static_cast<std::size_t>(rank)]; }
@@ -93,11 +93,11 @@ class StoreServer {
   std::vector<std::unique_ptr<Peer>> peers_;
   std::vector<Peer*> members_;      // [world]; null where nobody has joined, or no longer is
   std::vector<std::string> hosts_;  // [world]
-  std::optional<Inquest> inquest_;
+  std::optional<TimeoutReports> timeout_reports_;
   std::optional<JobFailure> failure_;
   std::optional<Clock::time_point> warns_at_ = Clock::now() + silence_before_log;  // unless all have come
   Clock::time_point accept_again_{};  // after the system has refused a connection
-  int strangers_logged_ = 0;
+  int refusals_logged_ = 0;
 };
 
 }  // namespace zeroth::comm

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "comm/tcp/bell.hpp"
+#include "comm/tcp/event_count.hpp"
 
 namespace zeroth::comm {
 
@@ -29,11 +29,11 @@ struct Channel {
 /// Where a thread says that it is done with memory of a waiting one. Both outlive that.
 struct Notice {
   std::atomic<bool>* done = nullptr;
-  Bell* bell = nullptr;
+  EventCount* event_count = nullptr;
   void give() const noexcept {
-    Bell& wakes = *bell;  // who sees `done` may end what holds this
+    EventCount& wakes = *event_count;  // who sees `done` may end what holds this
     done->store(true, std::memory_order_release);
-    wakes.ring();
+    wakes.notify();
   }
 };
 

@@ -27,7 +27,7 @@ int Outgoing::socket() const noexcept { return hall_ ? hall_->socket().get() : s
 short Outgoing::events() const noexcept {
   switch (state_) {
     case State::connecting: return POLLOUT;
-    case State::greeting: return hall_->events();
+    case State::handshake: return hall_->events();
     case State::open:
       return static_cast<short>(POLLIN | (stuck_ ? POLLOUT : 0));  // there is nothing to read but an end
     default: return 0;
@@ -38,7 +38,7 @@ Clock::time_point Outgoing::next_deadline() const noexcept {
   switch (state_) {
     case State::silent: return first_try_ == Clock::time_point{} ? Clock::time_point::max() : try_again_;
     case State::connecting:
-    case State::greeting: return give_up_;
+    case State::handshake: return give_up_;
     default: return Clock::time_point::max();
   }
 }
@@ -60,11 +60,11 @@ void Outgoing::advance(Clock::time_point now, std::function<std::optional<Piece>
       greet();
     }
   }
-  if (state_ == State::greeting) {
+  if (state_ == State::handshake) {
     read_answer(now);
   }
-  if ((state_ == State::connecting || state_ == State::greeting) && now >= give_up_) {
-    retry(now, state_ == State::greeting ? "it took the connection and said nothing" : error_text(ETIMEDOUT));
+  if ((state_ == State::connecting || state_ == State::handshake) && now >= give_up_) {
+    retry(now, state_ == State::handshake ? "it took the connection and said nothing" : error_text(ETIMEDOUT));
   }
   if (state_ == State::open) {
     look_for_end();
@@ -94,15 +94,15 @@ void Outgoing::retry(Clock::time_point now, std::string const& why) {
   try_again_ = now + between_tries;
   if (!has_warned_ && now - first_try_ >= silence_before_log) {
     has_warned_ = true;
-    logger().warn("{}rank {} cannot be reached at {} yet: {}", rank_prefix(), greeting_.to, where(), why);
+    logger().warn("{}rank {} cannot be reached at {} yet: {}", rank_prefix(), handshake_.to, where(), why);
   }
 }
 
 void Outgoing::greet() {
   endure(socket_, silence_);
-  hall_.emplace(std::move(socket_), most_greeting_bytes);
-  hall_->send(Kind::hello, 0, encode(greeting_));
-  state_ = State::greeting;
+  hall_.emplace(std::move(socket_), most_handshake_bytes);
+  hall_->send(Kind::hello, 0, encode(handshake_));
+  state_ = State::handshake;
 }
 
 void Outgoing::read_answer(Clock::time_point now) {
@@ -115,9 +115,9 @@ void Outgoing::read_answer(Clock::time_point now) {
     }
     BodyReader body{frame->body};
     if (frame->kind == Kind::refusal) {
-      return end("it refused this process: " + body.text(most_greeting_bytes), false);
+      return end("it refused this process: " + body.text(most_handshake_bytes), false);
     }
-    if (frame->kind != Kind::welcome || body.text(most_token_bytes) != greeting_.token) {
+    if (frame->kind != Kind::welcome || body.text(most_token_bytes) != handshake_.token) {
       throw BadFrame{"no welcome of this job"};
     }
     socket_ = std::move(*hall_).release();

@@ -33,8 +33,8 @@ struct Piece {
 class Outgoing {
  public:
   /// The other machine may be silent for `silence` before the connection breaks.
-  Outgoing(Endpoint at, Greeting greeting, std::chrono::milliseconds silence)
-      : at_{std::move(at)}, greeting_{std::move(greeting)}, silence_{silence} {}
+  Outgoing(Endpoint at, Handshake handshake, std::chrono::milliseconds silence)
+      : at_{std::move(at)}, handshake_{std::move(handshake)}, silence_{silence} {}
 
   [[nodiscard]] int socket() const noexcept;
   [[nodiscard]] short events() const noexcept;
@@ -53,7 +53,7 @@ class Outgoing {
   [[nodiscard]] bool was_cut() const noexcept { return was_cut_; }
 
  private:
-  enum class State : std::uint8_t { silent, connecting, greeting, open, over };
+  enum class State : std::uint8_t { silent, connecting, handshake, open, over };
   struct Words {
     WireHead head;
     std::string text;
@@ -69,7 +69,7 @@ class Outgoing {
   void end(std::string const& why, bool cut);
 
   Endpoint at_;
-  Greeting greeting_;
+  Handshake handshake_;
   std::chrono::milliseconds silence_;
   State state_ = State::silent;
   Descriptor socket_;

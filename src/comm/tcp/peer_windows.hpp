@@ -12,7 +12,7 @@ namespace zeroth::comm {
 
 /// Registrations have numbers from 1 on, the same on all ranks. Who shows memory says of which registration it is, and
 /// of none once that has ended on its side: an address may have become another memory's since. Ranks are numbered as in
-/// MemoryLanes. Any thread may call anything.
+/// SharedQueues. Any thread may call anything.
 class PeerWindows {
  public:
   PeerWindows() = default;

@@ -17,7 +17,7 @@ namespace zeroth::comm {
 
 class TcpCommunicator final : public HostCommunicator {
  public:
-  TcpCommunicator(std::shared_ptr<TcpSession> session, Group group, std::shared_ptr<MemoryLanes> lanes,
+  TcpCommunicator(std::shared_ptr<TcpSession> session, Group group, std::shared_ptr<SharedQueues> queues,
                   CommOptions const& options);
   ~TcpCommunicator() override { end(); }
 
@@ -47,7 +47,7 @@ class TcpCommunicator final : public HostCommunicator {
 
   std::shared_ptr<TcpSession> session_;
   Group group_;
-  std::shared_ptr<MemoryLanes> lanes_;
+  std::shared_ptr<SharedQueues> queues_;
   Transfers transfers_;
   TcpCollectives collectives_;
 };

@@ -24,19 +24,19 @@ constexpr std::chrono::seconds longest_sleep{1};
 
 }  // namespace
 
-TcpLinks::TcpLinks(Door::Options door, std::vector<Endpoint> const& ranks, std::chrono::milliseconds silence,
+TcpLinks::TcpLinks(Acceptor::Options acceptor, std::vector<Endpoint> const& ranks, std::chrono::milliseconds silence,
                    Handlers handlers)
-    : handlers_{std::move(handlers)}, wake_{::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)}, door_{std::move(door)} {
+    : handlers_{std::move(handlers)}, wake_{::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)}, acceptor_{std::move(acceptor)} {
   if (!wake_) {
     throw SystemError{"eventfd failed: " + error_text(errno)};
   }
-  auto const& job = door_.options();
-  Greeting greeting{.token = job.token, .from = job.rank, .to = 0, .world = job.world};
+  auto const& job = acceptor_.options();
+  Handshake handshake{.token = job.token, .from = job.rank, .to = 0, .world = job.world};
   for (auto const& each : ranks) {
-    peers_.push_back(std::make_unique<Peer>(each, greeting, silence));
-    ++greeting.to;
+    peers_.push_back(std::make_unique<Peer>(each, handshake, silence));
+    ++handshake.to;
   }
-  thread_ = start_thread("tcp", [this, speaker = RankContext{greeting.from, greeting.world, {}}] {
+  thread_ = start_thread("tcp", [this, speaker = RankContext{handshake.from, handshake.world, {}}] {
     ::pthread_setname_np(::pthread_self(), "tcp");
     this_rank() = speaker;
     loop();
@@ -274,8 +274,8 @@ void TcpLinks::wait_for_sockets() {
         entries_.push_back({each->in.socket(), POLLIN, 0});
         deadline_ = std::min(deadline_, each->out.next_deadline());
       }
-      door_.watch(entries_);
-      deadline_ = std::min(deadline_, door_.next_deadline());
+      acceptor_.watch(entries_);
+      deadline_ = std::min(deadline_, acceptor_.next_deadline());
     }
   }
   if (::poll(entries_.data(), entries_.size(), poll_timeout(Clock::now(), deadline_)) < 0) {
@@ -301,8 +301,8 @@ void TcpLinks::serve_sockets() {
     }
   }
   std::span<pollfd const> const all{entries_};
-  for (auto& guest : door_.serve(all.subspan(1 + 2 * peers_.size()), now)) {
-    peer(guest.rank).in = Incoming{std::move(guest.socket)};  // the last one that knows the token counts
+  for (auto& rank_socket : acceptor_.serve(all.subspan(1 + 2 * peers_.size()), now)) {
+    peer(rank_socket.rank).in = Incoming{std::move(rank_socket.socket)};  // the last one that knows the token counts
   }
 }
 

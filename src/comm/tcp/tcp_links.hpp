@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "comm/tcp/door.hpp"
+#include "comm/tcp/acceptor.hpp"
 #include "comm/tcp/incoming.hpp"
 #include "comm/tcp/outgoing.hpp"
 
@@ -32,7 +32,7 @@ class TcpLinks {
     std::function<void(int rank, std::string const& why)> broken;
   };
   /// Another machine may be silent for `silence` before a connection to it breaks: the store is to say so first.
-  TcpLinks(Door::Options door, std::vector<Endpoint> const& ranks, std::chrono::milliseconds silence,
+  TcpLinks(Acceptor::Options acceptor, std::vector<Endpoint> const& ranks, std::chrono::milliseconds silence,
            Handlers handlers);
   ~TcpLinks();
   TcpLinks(TcpLinks const&) = delete;
@@ -75,8 +75,8 @@ class TcpLinks {
     bool in_turn = false;
   };
   struct Peer {
-    explicit Peer(Endpoint const& at, Greeting const& greeting, std::chrono::milliseconds silence)
-        : out{at, greeting, silence} {}
+    explicit Peer(Endpoint const& at, Handshake const& handshake, std::chrono::milliseconds silence)
+        : out{at, handshake, silence} {}
     Outgoing out;
     Incoming in;
     std::map<Channel, Queue> queues;
@@ -107,7 +107,7 @@ class TcpLinks {
   Descriptor wake_;
 
   std::mutex mutex_;
-  Door door_;
+  Acceptor acceptor_;
   std::vector<std::unique_ptr<Peer>> peers_;  // [world]
   bool halted_ = false, ending_ = false, end_expected_ = false;
   std::vector<Heard> heard_;

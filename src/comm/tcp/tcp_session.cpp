@@ -93,7 +93,7 @@ TcpSession::TcpSession(TcpOptions options)
       ends.push_back(options.detour ? options.detour(rank, at) : at);
     }
     links_ = std::make_unique<TcpLinks>(
-        Door::Options{std::move(place.listener), options.rendezvous.at.token, rank_, world_}, ends,
+        Acceptor::Options{std::move(place.listener), options.rendezvous.at.token, rank_, world_}, ends,
         rendezvous_->store().heartbeat_timeout(),
         TcpLinks::Handlers{
             [this](int from, WireHead const& head, std::string const& words) { hear(from, head, words); },
@@ -212,35 +212,35 @@ bool TcpSession::any_share_memory() const noexcept {
                      [&](Neighbour const& each) { return each.shares_memory && !domains.insert(each.domain).second; });
 }
 
-std::shared_ptr<MemoryLanes> TcpSession::share_lanes(Group const& group, milliseconds timeout) {
+std::shared_ptr<SharedQueues> TcpSession::share_queues(Group const& group, milliseconds timeout) {
   try {
-    return try_to_share_lanes(group, timeout);
+    return try_to_share_queues(group, timeout);
   } catch (std::exception const& error) {  // so that nobody waits for this rank
     fail(rank_, fmt::format("rank {} failed to make communicator '{}': {}", rank_, group.name, error.what()));
     throw;
   }
 }
 
-std::shared_ptr<MemoryLanes> TcpSession::try_to_share_lanes(Group const& group, milliseconds timeout) {
+std::shared_ptr<SharedQueues> TcpSession::try_to_share_queues(Group const& group, milliseconds timeout) {
   auto const members = members_here(group);
   auto const count = static_cast<int>(members.size());
   auto const me = static_cast<int>(std::find(members.begin(), members.end(), group.rank) - members.begin());
-  auto const key = fmt::format("tcp lanes {:016x} {}", group.id, group.job_rank(members.front()));
-  auto const lanes =
-      me == 0 ? std::make_shared<MemoryLanes>(count, 0)
-              : std::make_shared<MemoryLanes>(decode_shared_file(rendezvous_->store().get(key, timeout)), count, me);
+  auto const key = fmt::format("tcp queues {:016x} {}", group.id, group.job_rank(members.front()));
+  auto const queues =
+      me == 0 ? std::make_shared<SharedQueues>(count, 0)
+              : std::make_shared<SharedQueues>(decode_shared_file(rendezvous_->store().get(key, timeout)), count, me);
   {
     std::scoped_lock const lock{mutex_};
-    std::erase_if(lanes_, [](auto const& each) { return each.expired(); });
-    lanes_.push_back(lanes);
+    std::erase_if(queues_, [](auto const& each) { return each.expired(); });
+    queues_.push_back(queues);
     if (failure_) {
-      lanes->withdraw();
+      queues->withdraw();
     }
   }
   if (me == 0 && count > 1) {
-    rendezvous_->store().set_for(count - 1, key, encode(lanes->file()));
+    rendezvous_->store().set_for(count - 1, key, encode(queues->file()));
     auto const deadline = Clock::now() + timeout;
-    while (!lanes->all_attached()) {  // until then it must not go
+    while (!queues->all_attached()) {  // until then it must not go
       if (auto const failed = failure()) {
         throw PeerError{failed->reason};
       }
@@ -250,9 +250,9 @@ std::shared_ptr<MemoryLanes> TcpSession::try_to_share_lanes(Group const& group, 
       }
       std::this_thread::sleep_for(std::chrono::microseconds{100});
     }
-    lanes->close_file();
+    queues->close_file();
   }
-  return lanes;
+  return queues;
 }
 
 // ---- failure --------------------------------------------------------------------------------------------------------
@@ -262,7 +262,7 @@ void TcpSession::fail(int origin, std::string const& reason) noexcept {
   end_all_use_after(origin, reason);
 }
 
-void TcpSession::complain(std::string const& reason, std::vector<Whereabouts> const& places) noexcept {
+void TcpSession::report_timeout(std::string const& reason, std::vector<PeerStatus> const& places) noexcept {
   try {
     Contacts contacts(static_cast<std::size_t>(world_), Contact::none);
     for (auto const& place : places) {
@@ -270,14 +270,14 @@ void TcpSession::complain(std::string const& reason, std::vector<Whereabouts> co
                                                        : place.answered ? Contact::late
                                                                         : Contact::silent;
     }
-    rendezvous_->store().complain({reason, contacts});
+    rendezvous_->store().report_timeout({reason, contacts});
   } catch (std::exception const& error) {
     print_error(error.what());
   }
   end_all_use_after(rank_, reason);
 }
 
-bool TcpSession::in_inquest() const noexcept { return rendezvous_->store().in_inquest(); }
+bool TcpSession::in_timeout_query() const noexcept { return rendezvous_->store().in_timeout_query(); }
 
 /// Of who has told the store why the job fails, unless it had failed before.
 void TcpSession::end_all_use_after(int origin, std::string const& reason) noexcept {
@@ -290,9 +290,9 @@ void TcpSession::end_all_use_after(int origin, std::string const& reason) noexce
 
 void TcpSession::end_all_use(JobFailure const& failure) noexcept {
   std::scoped_lock const lock{mutex_};
-  for (auto const& each : lanes_) {
-    if (auto const lanes = each.lock()) {
-      lanes->withdraw();
+  for (auto const& each : queues_) {
+    if (auto const queues = each.lock()) {
+      queues->withdraw();
     }
   }
   if (linked_ != nullptr) {
@@ -323,7 +323,7 @@ void TcpSession::await_all() {
 // ---- what ranks tell each other beside ------------------------------------------------------------------------------
 
 void TcpSession::leave(std::uint64_t communicator, std::vector<int> const& ranks, std::uint64_t last) {
-  roll_call_.leave(communicator, ranks.size() - 1);
+  peer_statuses_.leave(communicator, ranks.size() - 1);
   links_->forget(communicator);
   for (int const rank : ranks) {
     if (rank != rank_) {
@@ -334,23 +334,24 @@ void TcpSession::leave(std::uint64_t communicator, std::vector<int> const& ranks
 
 void TcpSession::hear(int from, WireHead const& head, std::string const& words) {
   if (head.kind == WireKind::question) {
-    links_->say(from, {.kind = WireKind::answer, .offset = head.offset, .length = roll_call_.begun(head.communicator)},
+    links_->say(from,
+                {.kind = WireKind::answer, .offset = head.offset, .length = peer_statuses_.begun(head.communicator)},
                 describe_last(*recorder_).substr(0, most_whereabouts_bytes));
   } else if (head.kind == WireKind::left) {
-    roll_call_.note_leaver(head.communicator, {from, head.offset});
+    peer_statuses_.note_leaver(head.communicator, {from, head.offset});
   } else {
-    roll_call_.note_answer(head.offset, {from, true, head.length, words});
+    peer_statuses_.note_answer(head.offset, {from, true, head.length, words});
   }
 }
 
-std::vector<Whereabouts> TcpSession::ask_where(std::uint64_t communicator, std::vector<int> const& ranks) {
-  rendezvous_->store().begin_inquest();
+std::vector<PeerStatus> TcpSession::ask_where(std::uint64_t communicator, std::vector<int> const& ranks) {
+  rendezvous_->store().begin_timeout_query();
   return ask(communicator, ranks, patience_for_whereabouts);
 }
 
-std::vector<Whereabouts> TcpSession::ask(std::uint64_t communicator, std::vector<int> const& ranks,
-                                         milliseconds patience) {
-  return roll_call_.ask(
+std::vector<PeerStatus> TcpSession::ask(std::uint64_t communicator, std::vector<int> const& ranks,
+                                        milliseconds patience) {
+  return peer_statuses_.ask(
       ranks, patience,
       [&](std::uint64_t number) {
         for (int const rank : ranks) {

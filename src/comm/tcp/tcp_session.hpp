@@ -12,9 +12,9 @@
 
 #include "comm/group.hpp"
 #include "comm/host_job.hpp"
-#include "comm/roll_call.hpp"
+#include "comm/peer_status_tracker.hpp"
 #include "comm/store/rendezvous.hpp"
-#include "comm/tcp/memory_lanes.hpp"
+#include "comm/tcp/shared_queues.hpp"
 #include "comm/tcp/tcp_links.hpp"
 #include "zeroth/comm/flight_recorder.hpp"
 
@@ -55,11 +55,11 @@ class TcpSession final : public HostJob {
   /// Whether any two ranks of the job do so.
   [[nodiscard]] bool any_share_memory() const noexcept;
   /// What they map, if they are several. All of them call it for every communicator, in the same order; waits for them.
-  [[nodiscard]] std::shared_ptr<MemoryLanes> share_lanes(Group const& group, std::chrono::milliseconds timeout);
+  [[nodiscard]] std::shared_ptr<SharedQueues> share_queues(Group const& group, std::chrono::milliseconds timeout);
 
   void fail(int origin, std::string const& reason) noexcept override;
-  void complain(std::string const& reason, std::vector<Whereabouts> const& places) noexcept override;
-  [[nodiscard]] bool in_inquest() const noexcept override;
+  void report_timeout(std::string const& reason, std::vector<PeerStatus> const& places) noexcept override;
+  [[nodiscard]] bool in_timeout_query() const noexcept override;
   [[nodiscard]] std::optional<JobFailure> failure() const override;
   /// A number that names one of this rank's jobs, and the same job on all ranks.
   [[nodiscard]] std::uint64_t next_job();
@@ -68,13 +68,13 @@ class TcpSession final : public HostJob {
   void await_all();
 
   void enter(std::uint64_t communicator, std::atomic<std::uint64_t> const& begun) override {
-    roll_call_.enter(communicator, begun);
+    peer_statuses_.enter(communicator, begun);
   }
   void leave(std::uint64_t communicator, std::vector<int> const& ranks, std::uint64_t last) override;
   [[nodiscard]] std::vector<Leaver> who_left(std::uint64_t communicator) const override {
-    return roll_call_.who_left(communicator);
+    return peer_statuses_.who_left(communicator);
   }
-  [[nodiscard]] std::vector<Whereabouts> ask_where(std::uint64_t communicator, std::vector<int> const& ranks) override;
+  [[nodiscard]] std::vector<PeerStatus> ask_where(std::uint64_t communicator, std::vector<int> const& ranks) override;
   /// As MpiSession::describe_silent().
   [[nodiscard]] std::string describe_silent();
 
@@ -85,25 +85,26 @@ class TcpSession final : public HostJob {
     SharedFile file;     ///< For others to see whether they can open what this rank shares.
     bool shares_memory = false;
   };
-  [[nodiscard]] std::shared_ptr<MemoryLanes> try_to_share_lanes(Group const& group, std::chrono::milliseconds timeout);
+  [[nodiscard]] std::shared_ptr<SharedQueues> try_to_share_queues(Group const& group,
+                                                                  std::chrono::milliseconds timeout);
   void meet(TcpOptions const& options);
   void choose_ways(TcpOptions const& options, std::string problem);
   [[nodiscard]] std::string why_not_shared() const;
   void end_all_use(JobFailure const& failure) noexcept;
   void end_all_use_after(int origin, std::string const& reason) noexcept;
   void hear(int from, WireHead const& head, std::string const& words);
-  [[nodiscard]] std::vector<Whereabouts> ask(std::uint64_t communicator, std::vector<int> const& ranks,
-                                             std::chrono::milliseconds patience);
+  [[nodiscard]] std::vector<PeerStatus> ask(std::uint64_t communicator, std::vector<int> const& ranks,
+                                            std::chrono::milliseconds patience);
 
   int rank_, world_;
   std::shared_ptr<FlightRecorder> recorder_;
   std::atomic<std::uint64_t> job_count_{0};
-  RollCall roll_call_;
+  PeerStatusTracker peer_statuses_;
   std::vector<Neighbour> ranks_;  // [world]
 
   mutable std::mutex mutex_;
   std::optional<JobFailure> failure_;
-  std::vector<std::weak_ptr<MemoryLanes>> lanes_;
+  std::vector<std::weak_ptr<SharedQueues>> queues_;
   TcpLinks* linked_ = nullptr;  ///< Once there are links.
 
   std::optional<Rendezvous> rendezvous_;

@@ -33,10 +33,10 @@ std::uint32_t outline_of(Collective const& collective) noexcept {
 
 }  // namespace
 
-Transfers::Transfers(TcpSession& session, Group const& group, std::shared_ptr<MemoryLanes> lanes, Await await)
+Transfers::Transfers(TcpSession& session, Group const& group, std::shared_ptr<SharedQueues> queues, Await await)
     : session_{session},
       group_{group},
-      lanes_{std::move(lanes)},
+      queues_{std::move(queues)},
       await_{std::move(await)},
       member_of_(static_cast<std::size_t>(group.world()), -1),
       begun_(static_cast<std::size_t>(group.world() * tag_count)),
@@ -63,11 +63,11 @@ void Transfers::expect(Collective const* collective) noexcept {
 
 bool Transfers::show_if_room(int to, Tag tag, void const* data, std::int64_t bytes, std::uint32_t outline) {
   auto const shown =
-      is_here(to) ? lanes_->show(member_of(to), tag, data, bytes, outline) : MemoryLanes::Shown::by_network;
-  if (shown == MemoryLanes::Shown::by_network) {
+      is_here(to) ? queues_->show(member_of(to), tag, data, bytes, outline) : SharedQueues::Shown::by_network;
+  if (shown == SharedQueues::Shown::by_network) {
     send(to, tag, data, bytes, outline);
   }
-  return shown != MemoryLanes::Shown::full;
+  return shown != SharedQueues::Shown::full;
 }
 
 void Transfers::send(int to, Tag tag, void const* data, std::int64_t bytes, std::uint32_t outline) {
@@ -78,14 +78,15 @@ void Transfers::send(int to, Tag tag, void const* data, std::int64_t bytes, std:
   }
   (*free)->tag = tag;
   (*free)->done.store(false, std::memory_order_relaxed);
-  session_.links().show(group_.job_rank(to), {group_.id, tag}, data, bytes, outline, {&(*free)->done, &lanes_->bell()});
+  session_.links().show(group_.job_rank(to), {group_.id, tag}, data, bytes, outline,
+                        {&(*free)->done, &queues_->event_count()});
 }
 
 void Transfers::want(Part& part) {
   part.by_network = true;
   part.borrowed = false;
   session_.links().want(group_.job_rank(part.from), {group_.id, part.tag}, part.offset, part.bytes, part.to, part.last,
-                        part.outline, {&part.done, &lanes_->bell()});
+                        part.outline, {&part.done, &queues_->event_count()});
 }
 
 void Transfers::show(int to, Tag tag, void const* data, std::int64_t bytes) {
@@ -95,7 +96,7 @@ void Transfers::show(int to, Tag tag, void const* data, std::int64_t bytes) {
 
 bool Transfers::all_let_go(Tag tag) const {
   for (int rank = 0; rank < group_.world(); ++rank) {
-    if (is_here(rank) && !lanes_->has_taken(member_of(rank), tag)) {
+    if (is_here(rank) && !queues_->has_taken(member_of(rank), tag)) {
       return false;
     }
   }
@@ -148,7 +149,7 @@ bool Transfers::has_come(Part& part) {
   } else {
     device::copy_bytes(part.to, *at, part.bytes, part.bytes * (member_count_ - 1));  // in a gather, one of as many
   }
-  if (!part.borrowed && part.last && !lanes_->let_go(member, part.tag, part.number)) {
+  if (!part.borrowed && part.last && !queues_->release(member, part.tag, part.number)) {
     return false;  // who waits for it waits for the job's failure
   }
   if (is_here) {
@@ -159,30 +160,30 @@ bool Transfers::has_come(Part& part) {
 
 std::optional<std::byte const*> Transfers::borrow(Part const& part) {
   try {
-    return lanes_->borrow(member_of(part.from), part.tag, part.number, part.offset, part.bytes, part.last,
-                          part.outline);
-  } catch (MemoryLanes::WrongSize const& wrong) {
+    return queues_->borrow(member_of(part.from), part.tag, part.number, part.offset, part.bytes, part.last,
+                           part.outline);
+  } catch (SharedQueues::WrongSize const& wrong) {
     throw SystemError{
         fmt::format("{} sends {} bytes where this rank expects {}: do all ranks run the same program, at "
                     "the same counts?",
                     group_.describe_rank(part.from), wrong.shown, part.offset + part.bytes)};
-  } catch (MemoryLanes::WrongCollective const&) {
+  } catch (SharedQueues::WrongCollective const&) {
     throw SystemError{fmt::format("{} {}", group_.describe_rank(part.from), in_another_collective)};
   }
 }
 
 void Transfers::release(Part const& part) {
-  if (part.borrowed && part.last && !lanes_->let_go(member_of(part.from), part.tag, part.number)) {
+  if (part.borrowed && part.last && !queues_->release(member_of(part.from), part.tag, part.number)) {
     auto const never = [] { return false; };
     wait(std::ref(never));  // for the job's failure
   }
 }
 
 void Transfers::wait(Holds const& holds) {
-  auto& bell = lanes_->bell();
+  auto& event_count = queues_->event_count();
   auto const wait_until = [&](Clock::time_point until) {
     while (true) {
-      auto const seen = bell.value();
+      auto const seen = event_count.value();
       if (holds()) {
         return true;
       }
@@ -191,9 +192,9 @@ void Transfers::wait(Holds const& holds) {
       if (now >= until) {
         return false;
       }
-      for (auto const end = now + patience; spins_ && bell.value() == seen && Clock::now() < end;) {
+      for (auto const end = now + patience; spins_ && event_count.value() == seen && Clock::now() < end;) {
       }
-      bell.wait(seen, until);
+      event_count.wait(seen, until);
     }
   };
   await_(std::ref(wait_until));

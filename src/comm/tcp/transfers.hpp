@@ -12,7 +12,7 @@
 
 #include "comm/group.hpp"
 #include "comm/tcp/channel.hpp"
-#include "comm/tcp/memory_lanes.hpp"
+#include "comm/tcp/shared_queues.hpp"
 #include "comm/tcp/tcp_session.hpp"
 #include "zeroth/comm/communicator.hpp"
 
@@ -46,7 +46,7 @@ class Transfers {
     std::atomic<bool> done{true};
   };
 
-  Transfers(TcpSession& session, Group const& group, std::shared_ptr<MemoryLanes> lanes, Await await);
+  Transfers(TcpSession& session, Group const& group, std::shared_ptr<SharedQueues> queues, Await await);
 
   /// Are all ranks on this machine, and map each other's memory?
   [[nodiscard]] bool within_memory() const noexcept { return remote_.empty(); }
@@ -108,7 +108,7 @@ class Transfers {
 
   TcpSession& session_;
   Group const& group_;
-  std::shared_ptr<MemoryLanes> lanes_;
+  std::shared_ptr<SharedQueues> queues_;
   Await await_;
   std::vector<int> member_of_;                      // [world]: among those of this machine, or -1
   std::vector<int> remote_;                         // the others

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What ranks send each other over TCP, as bytes: a greeting in the store's frames, then heads of 32 bytes and what
+/// What ranks send each other over TCP, as bytes: a handshake in the store's frames, then heads of 32 bytes and what
 /// belongs to them. Numbers are little-endian.
 #pragma once
 #include <array>
@@ -40,14 +40,14 @@ struct WireHead {
 [[nodiscard]] WireHead decode_wire_head(std::array<char, wire_head_bytes> const& bytes);
 
 /// How rank `from` introduces itself to rank `to`, and how that one answers.
-struct Greeting {
+struct Handshake {
   std::uint64_t version = tcp_version;
   std::string token;
   int from = 0, to = 0, world = 1;
 };
-constexpr std::size_t most_greeting_bytes = 1024;
-[[nodiscard]] std::string encode(Greeting const& greeting);
+constexpr std::size_t most_handshake_bytes = 1024;
+[[nodiscard]] std::string encode(Handshake const& handshake);
 /// Throws BadFrame. Of another version nothing else is known.
-[[nodiscard]] Greeting decode_greeting(std::string_view body);
+[[nodiscard]] Handshake decode_handshake(std::string_view body);
 
 }  // namespace zeroth::comm

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/room.hpp"
+#include "engine/capacity.hpp"
 
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -162,11 +162,11 @@ struct Together {
 
 }  // namespace
 
-Room room(std::filesystem::path const& folder, std::filesystem::path const& of_parameters) {
+Capacity measure_capacity(std::filesystem::path const& folder, std::filesystem::path const& of_parameters) {
   constexpr std::uint64_t kibi = 1024;
   auto const available = number_in(text_of("/proc/meminfo"), "MemAvailable:");
   auto const status = text_of("/proc/self/status");
-  Room result;
+  Capacity result;
   result.memory_of_machine = std::min(available ? *available * kibi : unlimited, left_in_groups());
   result.memory_of_process = std::min(left_by_limit(RLIMIT_AS, number_in(status, "VmSize:").value_or(0) * kibi),
                                       left_by_limit(RLIMIT_DATA, number_in(status, "VmData:").value_or(0) * kibi));
@@ -236,7 +236,7 @@ Needs needs_of(shard::MemoryPlan const& plan, Settings const& settings) {
       .parameters_disk = static_cast<std::uint64_t>(plan.parameters_disk.bytes)};
 }
 
-std::string shortage(shard::MemoryPlan const& plan, Settings const& settings, std::span<RankRoom const> ranks,
+std::string shortage(shard::MemoryPlan const& plan, Settings const& settings, std::span<RankCapacity const> ranks,
                      bool in_one_process) {
   std::map<std::uint64_t, Together> on_machine;
   Together everywhere;
@@ -251,29 +251,29 @@ std::string shortage(shard::MemoryPlan const& plan, Settings const& settings, st
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     auto const& [machine, room, own] = ranks[i];
     auto const& here = on_machine[machine];
-    if (room.memory_of_process < (in_one_process ? everywhere.needs.memory : own.memory)) {
+    if (capacity.memory_of_process < (in_one_process ? everywhere.needs.memory : own.memory)) {
       bool const alone = !in_one_process || ranks.size() == 1;
       return shortage_of_memory(
           plan, settings, here, here.needs.memory, i,
-          fmt::format("{} are left by the limits of {} (ulimit -v, ulimit -d)", mebibytes(room.memory_of_process),
+          fmt::format("{} are left by the limits of {} (ulimit -v, ulimit -d)", mebibytes(capacity.memory_of_process),
                       alone ? "its process" : "the process of all"));
     }
-    if (room.memory_of_machine < here.needs.memory) {
+    if (capacity.memory_of_machine < here.needs.memory) {
       return shortage_of_memory(plan, settings, here, here.needs.memory, i,
                                 fmt::format("{} are left there (free memory, and control groups' limits)",
-                                            mebibytes(room.memory_of_machine)));
+                                            mebibytes(capacity.memory_of_machine)));
     }
     auto const& needs = here.needs;
-    if (room.one_disk && room.disk < needs.disk + needs.parameters_disk) {
-      return shortage_of_disk(here, needs.disk + needs.parameters_disk, room.disk,
+    if (capacity.one_disk && capacity.disk < needs.disk + needs.parameters_disk) {
+      return shortage_of_disk(here, needs.disk + needs.parameters_disk, capacity.disk,
                               fmt::format("{} and {}", of_states, of_parameters), i,
                               "a lower ratio or a higher max_in_cpu takes less");
     }
-    if (room.disk < needs.disk) {
-      return shortage_of_disk(here, needs.disk, room.disk, of_states, i, "a lower ratio takes less");
+    if (capacity.disk < needs.disk) {
+      return shortage_of_disk(here, needs.disk, capacity.disk, of_states, i, "a lower ratio takes less");
     }
-    if (room.parameters_disk < needs.parameters_disk) {
-      return shortage_of_disk(here, needs.parameters_disk, room.parameters_disk, of_parameters, i,
+    if (capacity.parameters_disk < needs.parameters_disk) {
+      return shortage_of_disk(here, needs.parameters_disk, capacity.parameters_disk, of_parameters, i,
                               "a higher max_in_cpu takes less");
     }
   }

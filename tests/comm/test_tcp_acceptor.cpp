@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "comm/store_ranks.hpp"
-#include "comm/tcp/door.hpp"
+#include "comm/tcp/acceptor.hpp"
 #include "comm/tcp/incoming.hpp"
 #include "support/catch.hpp"
 
@@ -16,25 +16,25 @@ namespace {
 
 using Catch::Contains;
 
-/// The door of rank 1 of 3, and who knocks.
-class Street {
+/// The acceptor of rank 1 of 3, and connections to it.
+class AcceptorOfRank1 {
  public:
-  explicit Street(std::chrono::milliseconds patience_with_strangers = std::chrono::minutes{5}) {
+  explicit AcceptorOfRank1(std::chrono::milliseconds patience_for_handshake = std::chrono::minutes{5}) {
     int error = 0;
     auto listener = listen_at("127.0.0.1", 0, error);
     port_ = port_of(listener);
-    door_.emplace(Door::Options{std::move(listener), "the token", 1, 3, patience_with_strangers});
+    acceptor_.emplace(Acceptor::Options{std::move(listener), "the token", 1, 3, patience_for_handshake});
   }
-  [[nodiscard]] Descriptor knock() const { return connect_to("127.0.0.1", port_, Clock::now() + patience).socket; }
+  [[nodiscard]] Descriptor connect() const { return connect_to("127.0.0.1", port_, Clock::now() + patience).socket; }
   /// Serves until `holds`, or for as long as patience lasts.
   template <class F>
   bool serve_until(F const& holds) {
     for (auto const end = Clock::now() + patience; Clock::now() < end;) {
       std::vector<pollfd> entries;
-      door_->watch(entries);
+      acceptor_->watch(entries);
       (void)::poll(entries.data(), entries.size(), 10);
-      for (auto& guest : door_->serve(entries, Clock::now())) {
-        guests.push_back(std::move(guest));
+      for (auto& rank_socket : acceptor_->serve(entries, Clock::now())) {
+        accepted.push_back(std::move(rank_socket));
       }
       if (holds()) {
         return true;
@@ -42,11 +42,11 @@ class Street {
     }
     return false;
   }
-  /// What a stranger hears who says `bytes`: the kind of the answer, or "closed".
+  /// What a connection hears who says `bytes`: the kind of the answer, or "closed".
   [[nodiscard]] std::string answer_to(std::string const& bytes) {
-    auto socket = knock();
+    auto socket = connect();
     (void)!::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    Connection connection{std::move(socket), most_greeting_bytes};
+    Connection connection{std::move(socket), most_handshake_bytes};
     std::string heard;
     CHECK(serve_until([&] {
       bool const open = connection.receive();
@@ -60,11 +60,11 @@ class Street {
     }));
     return heard;
   }
-  std::vector<Door::Guest> guests;
+  std::vector<Acceptor::Accepted> accepted;
 
  private:
   int port_ = 0;
-  std::optional<Door> door_;
+  std::optional<Acceptor> acceptor_;
 };
 
 std::string framed(std::string const& body, Kind kind = Kind::hello) {
@@ -73,8 +73,8 @@ std::string framed(std::string const& body, Kind kind = Kind::hello) {
 }
 
 TEST_CASE("a rank of the job is let in, and nobody else") {
-  Street street;
-  auto const said = [&](Greeting const& greeting) { return street.answer_to(framed(encode(greeting))); };
+  AcceptorOfRank1 acceptor;
+  auto const said = [&](Handshake const& handshake) { return acceptor.answer_to(framed(encode(handshake))); };
   CHECK_THAT(said({.token = "another token", .from = 0, .to = 1, .world = 3}), Contains("its job token is not"));
   CHECK_THAT(said({.token = "", .from = 0, .to = 1, .world = 3}), Contains("its job token is not"));
   CHECK_THAT(said({.token = "the token", .from = 0, .to = 2, .world = 3}),
@@ -82,44 +82,44 @@ TEST_CASE("a rank of the job is let in, and nobody else") {
   CHECK_THAT(said({.token = "the token", .from = 3, .to = 1, .world = 3}), Contains("rank 3 of 3"));
   CHECK_THAT(said({.token = "the token", .from = 0, .to = 1, .world = 4}), Contains("rank 0 of 4"));
   CHECK_THAT(said({.version = 99, .token = "the token", .from = 0, .to = 1, .world = 3}), Contains("version 99"));
-  CHECK(street.guests.empty());
+  CHECK(acceptor.accepted.empty());
   CHECK(said({.token = "the token", .from = 2, .to = 1, .world = 3}) == "welcome: the token");
-  REQUIRE(street.guests.size() == 1);
-  CHECK(street.guests[0].rank == 2);
+  REQUIRE(acceptor.accepted.size() == 1);
+  CHECK(acceptor.accepted[0].rank == 2);
 }
 
-TEST_CASE("what is no greeting closes the connection") {
-  Street street;
-  auto const whole = framed(encode(Greeting{.token = "the token", .from = 0, .to = 1, .world = 3}));
+TEST_CASE("what is no handshake closes the connection") {
+  AcceptorOfRank1 acceptor;
+  auto const whole = framed(encode(Handshake{.token = "the token", .from = 0, .to = 1, .world = 3}));
   auto const head = [](std::uint32_t bytes) {
     auto const some = encode(Head{bytes, static_cast<std::uint8_t>(Kind::hello), 0});
     return std::string{some.data(), some.size()};
   };
   for (auto const& bytes : {std::string{"GET / HTTP/1.1\r\nHost: somebody\r\n\r\n"}, std::string(4096, '\xff'),
-                            std::string(4096, '\0'), head(most_greeting_bytes + 1), head(0xffffffffU),
+                            std::string(4096, '\0'), head(most_handshake_bytes + 1), head(0xffffffffU),
                             framed(whole, Kind::beat), framed("zeroth store"), framed(std::string(1024, 'x')),
-                            framed(encode(Greeting{.token = "the token", .from = 0, .to = 1, .world = 3}) + "x")}) {
-    CHECK(street.answer_to(bytes) == "closed");
+                            framed(encode(Handshake{.token = "the token", .from = 0, .to = 1, .world = 3}) + "x")}) {
+    CHECK(acceptor.answer_to(bytes) == "closed");
   }
-  CHECK(street.guests.empty());
+  CHECK(acceptor.accepted.empty());
 }
 
-TEST_CASE("who does not finish its greeting, and a crowd that says nothing, keep nobody out") {
-  Street street{std::chrono::milliseconds{200}};
-  auto const whole = framed(encode(Greeting{.token = "the token", .from = 0, .to = 1, .world = 3}));
+TEST_CASE("who does not finish its handshake, and a crowd that says nothing, keep nobody out") {
+  AcceptorOfRank1 acceptor{std::chrono::milliseconds{200}};
+  auto const whole = framed(encode(Handshake{.token = "the token", .from = 0, .to = 1, .world = 3}));
   std::vector<Descriptor> crowd;
   for (int i = 0; i < 300; ++i) {
-    crowd.push_back(street.knock());
+    crowd.push_back(acceptor.connect());
     if (i % 2 == 0) {
       (void)!::send(crowd.back().get(), whole.data(), whole.size() / 2, MSG_NOSIGNAL);
     }
     if (i % 20 == 0) {
-      CHECK(street.serve_until([] { return true; }));
+      CHECK(acceptor.serve_until([] { return true; }));
     }
   }
-  CHECK(street.answer_to(whole) == "welcome: the token");
+  CHECK(acceptor.answer_to(whole) == "welcome: the token");
   // Each of the crowd is closed in the end.
-  CHECK(street.serve_until([&] {
+  CHECK(acceptor.serve_until([&] {
     return std::all_of(crowd.begin(), crowd.end(), [](Descriptor const& each) {
       char byte = 0;
       auto const bytes = ::recv(each.get(), &byte, 1, MSG_DONTWAIT);
@@ -154,16 +154,16 @@ std::string bytes_of(WireHead const& head) {
   return {bytes.data(), bytes.size()};
 }
 
-TEST_CASE("a rank that has greeted is let in, however many strangers come behind it") {
-  Street street;
-  auto const whole = framed(encode(Greeting{.token = "the token", .from = 0, .to = 1, .world = 3}));
+TEST_CASE("a rank that has greeted is let in, however many pending connections come behind it") {
+  AcceptorOfRank1 acceptor;
+  auto const whole = framed(encode(Handshake{.token = "the token", .from = 0, .to = 1, .world = 3}));
   std::vector<Descriptor> sockets;
-  sockets.push_back(street.knock());
+  sockets.push_back(acceptor.connect());
   REQUIRE(::send(sockets.back().get(), whole.data(), whole.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(whole.size()));
-  for (std::size_t i = 0; i < most_idle_strangers + 10; ++i) {
-    sockets.push_back(street.knock());
+  for (std::size_t i = 0; i < most_pending_connections + 10; ++i) {
+    sockets.push_back(acceptor.connect());
   }
-  CHECK(street.serve_until([&] { return !street.guests.empty(); }));
+  CHECK(acceptor.serve_until([&] { return !acceptor.accepted.empty(); }));
 }
 
 TEST_CASE("a rank takes nothing that it did not ask for, and no head that makes no sense") {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/tcp/memory_lanes.hpp"
+#include "comm/tcp/shared_queues.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -29,13 +29,13 @@ std::size_t queue_of(int to, Tag tag) noexcept {
 
 }  // namespace
 
-struct MemoryLanes::Row {
-  alignas(line) Bell bell;
+struct SharedQueues::Row {
+  alignas(line) EventCount event_count;
   std::atomic<bool> attached{false};
   std::atomic<std::uint32_t> withdrawn{0};  // 1: its rank lets nobody read its memory any more
 };
 
-struct MemoryLanes::Slot {
+struct SharedQueues::Slot {
   std::uint64_t address = 0;
   std::int64_t bytes = 0;
   std::uint32_t registration = 0;  // of PeerWindows; 0: none, so that more than `few` take the network
@@ -44,30 +44,30 @@ struct MemoryLanes::Slot {
 };
 
 /// Numbers count from 0, modulo 2^32.
-struct MemoryLanes::Lane {
+struct SharedQueues::Queue {
   alignas(line) std::atomic<std::uint32_t> shown{0};
   alignas(line) std::atomic<std::uint32_t> taken{0};
   std::array<Slot, most_shown> slots;
 };
 
-std::size_t MemoryLanes::bytes_of(int members) noexcept {
+std::size_t SharedQueues::bytes_of(int members) noexcept {
   auto const count = static_cast<std::size_t>(members);
-  return count * sizeof(Row) + count * count * tag_count * sizeof(Lane);
+  return count * sizeof(Row) + count * count * tag_count * sizeof(Queue);
 }
 
-// All bytes are zero at first, which is how an empty lane and a row begin.
-MemoryLanes::MemoryLanes(int members, int me) : members_{members}, me_{me} {
+// All bytes are zero at first, which is how an empty queue and a row begin.
+SharedQueues::SharedQueues(int members, int me) : members_{members}, me_{me} {
   if (members > 1) {
-    file_ = make_shared_file("zeroth lanes", static_cast<std::int64_t>(bytes_of(members)));
+    file_ = make_shared_file("zeroth queues", static_cast<std::int64_t>(bytes_of(members)));
   }
   map(file_);
 }
 
-MemoryLanes::MemoryLanes(SharedFile const& file, int members, int me) : members_{members}, me_{me} {
+SharedQueues::SharedQueues(SharedFile const& file, int members, int me) : members_{members}, me_{me} {
   map(open_shared(file, static_cast<std::int64_t>(bytes_of(members)), O_RDWR));
 }
 
-void MemoryLanes::map(Descriptor const& file) {
+void SharedQueues::map(Descriptor const& file) {
   void* const pages = ::mmap(nullptr, bytes_of(members_), PROT_READ | PROT_WRITE,
                              file ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, file.get(), 0);
   if (pages == MAP_FAILED) {
@@ -78,9 +78,9 @@ void MemoryLanes::map(Descriptor const& file) {
   row(me_).attached.store(true, std::memory_order_release);
 }
 
-MemoryLanes::~MemoryLanes() { ::munmap(base_, bytes_of(members_)); }
+SharedQueues::~SharedQueues() { ::munmap(base_, bytes_of(members_)); }
 
-bool MemoryLanes::all_attached() const noexcept {
+bool SharedQueues::all_attached() const noexcept {
   for (int member = 0; member < members_; ++member) {
     if (!row(member).attached.load(std::memory_order_acquire)) {
       return false;
@@ -89,23 +89,23 @@ bool MemoryLanes::all_attached() const noexcept {
   return true;
 }
 
-Bell& MemoryLanes::bell() noexcept { return row(me_).bell; }
+EventCount& SharedQueues::event_count() noexcept { return row(me_).event_count; }
 
-MemoryLanes::Row& MemoryLanes::row(int member) const noexcept {
+SharedQueues::Row& SharedQueues::row(int member) const noexcept {
   return *std::launder(reinterpret_cast<Row*>(base_ + static_cast<std::size_t>(member) * sizeof(Row)));
 }
 
-MemoryLanes::Lane& MemoryLanes::lane(int from, int to, Tag tag) const noexcept {
+SharedQueues::Queue& SharedQueues::queue(int from, int to, Tag tag) const noexcept {
   auto const index =
       (static_cast<std::size_t>(from) * static_cast<std::size_t>(members_) + static_cast<std::size_t>(to)) * tag_count +
       static_cast<std::size_t>(tag);
   return *std::launder(
-      reinterpret_cast<Lane*>(base_ + static_cast<std::size_t>(members_) * sizeof(Row) + index * sizeof(Lane)));
+      reinterpret_cast<Queue*>(base_ + static_cast<std::size_t>(members_) * sizeof(Row) + index * sizeof(Queue)));
 }
 
-MemoryLanes::Shown MemoryLanes::show(int to, Tag tag, void const* data, std::int64_t bytes,
-                                     std::uint32_t outline) noexcept {
-  auto& shown_here = lane(me_, to, tag);
+SharedQueues::Shown SharedQueues::show(int to, Tag tag, void const* data, std::int64_t bytes,
+                                       std::uint32_t outline) noexcept {
+  auto& shown_here = queue(me_, to, tag);
   auto const number = shown_here.shown.load(std::memory_order_relaxed);
   if (number - shown_here.taken.load(std::memory_order_acquire) >= most_shown) {
     return Shown::full;
@@ -128,21 +128,21 @@ MemoryLanes::Shown MemoryLanes::show(int to, Tag tag, void const* data, std::int
   }
   shown_here.shown.store(number + 1, std::memory_order_release);
   bool const by_network = is_by_network(slot);
-  row(to).bell.ring();
+  row(to).event_count.notify();
   return by_network ? Shown::by_network : Shown::here;
 }
 
-bool MemoryLanes::is_by_network(Slot const& slot) noexcept {
+bool SharedQueues::is_by_network(Slot const& slot) noexcept {
   return slot.bytes > most_inline_bytes && slot.registration == 0;
 }
 
-bool MemoryLanes::has_taken(int to, Tag tag) const noexcept {
-  return Counter::reached(lane(me_, to, tag).taken.load(std::memory_order_acquire), needed_[queue_of(to, tag)]);
+bool SharedQueues::has_taken(int to, Tag tag) const noexcept {
+  return Counter::reached(queue(me_, to, tag).taken.load(std::memory_order_acquire), needed_[queue_of(to, tag)]);
 }
 
-MemoryLanes::Slot const* MemoryLanes::find(int from, Tag tag, std::uint32_t number, std::int64_t offset,
-                                           std::int64_t bytes, bool last, std::uint32_t outline) const {
-  auto const& theirs = lane(from, me_, tag);
+SharedQueues::Slot const* SharedQueues::find(int from, Tag tag, std::uint32_t number, std::int64_t offset,
+                                             std::int64_t bytes, bool last, std::uint32_t outline) const {
+  auto const& theirs = queue(from, me_, tag);
   if (theirs.taken.load(std::memory_order_relaxed) != number ||
       !Counter::reached(theirs.shown.load(std::memory_order_acquire), number + 1)) {
     return nullptr;
@@ -157,8 +157,8 @@ MemoryLanes::Slot const* MemoryLanes::find(int from, Tag tag, std::uint32_t numb
   return &slot;
 }
 
-std::optional<std::byte const*> MemoryLanes::borrow(int from, Tag tag, std::uint32_t number, std::int64_t offset,
-                                                    std::int64_t bytes, bool last, std::uint32_t outline) {
+std::optional<std::byte const*> SharedQueues::borrow(int from, Tag tag, std::uint32_t number, std::int64_t offset,
+                                                     std::int64_t bytes, bool last, std::uint32_t outline) {
   auto const* const slot = find(from, tag, number, offset, bytes, last, outline);
   if (slot == nullptr) {
     return std::nullopt;
@@ -178,22 +178,22 @@ std::optional<std::byte const*> MemoryLanes::borrow(int from, Tag tag, std::uint
   return here;
 }
 
-bool MemoryLanes::let_go(int from, Tag tag, std::uint32_t number) noexcept {
-  auto& theirs = lane(from, me_, tag);
+bool SharedQueues::release(int from, Tag tag, std::uint32_t number) noexcept {
+  auto& theirs = queue(from, me_, tag);
   if (theirs.slots[number % most_shown].registration != 0 && has_withdrawn(from)) {
     return false;
   }
   theirs.taken.store(number + 1, std::memory_order_release);
-  row(from).bell.ring();
+  row(from).event_count.notify();
   return true;
 }
 
 /// Where the owner of memory has given it up since it was read, it said so first, and what was read may be anything.
-bool MemoryLanes::has_withdrawn(int from) const noexcept {
+bool SharedQueues::has_withdrawn(int from) const noexcept {
   // To add nothing keeps the look behind what was read, as a load would not.
   return row(from).withdrawn.fetch_add(0, std::memory_order_seq_cst) != 0;
 }
 
-void MemoryLanes::withdraw() noexcept { row(me_).withdrawn.store(1, std::memory_order_seq_cst); }
+void SharedQueues::withdraw() noexcept { row(me_).withdrawn.store(1, std::memory_order_seq_cst); }
 
 }  // namespace zeroth::comm

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What ranks say that have waited in vain, and what follows from all of it.
+/// What ranks report whose waits timed out, and the one reason for the job's failure that follows from all reports.
 #pragma once
 #include <map>
 #include <string>
@@ -19,7 +19,7 @@ enum class Contact : char {
 };
 using Contacts = std::vector<Contact>;  // [world]
 
-struct Complaint {
+struct TimeoutReport {
   std::string words;
   Contacts contacts;
 };
@@ -30,23 +30,25 @@ struct Complaint {
 [[nodiscard]] std::string describe_unheard(std::vector<int> const& by, std::vector<int> const& ranks,
                                            std::vector<std::string> const& hosts);
 
-/// A rank that waited in vain sees its own wait alone, and may wait for one that does the same. So rank 0's store asks
-/// all who wait, gives them a little time, and then lets one reason be the job's. One thread at a time.
-class Inquest {
+/// A rank whose wait timed out knows only its own wait, and may wait for a rank that waits itself. So rank 0's store
+/// asks all ranks that wait, collects their reports for a little while, and then picks one reason for the job. One
+/// thread at a time.
+class TimeoutReports {
  public:
-  /// `first` is the rank whose patience has ended; the others were asked.
-  Inquest(int world, int first, Clock::time_point deadline) : world_{world}, first_{first}, deadline_{deadline} {}
+  /// `first` is the rank that timed out first; the others were asked.
+  TimeoutReports(int world, int first, Clock::time_point deadline)
+      : world_{world}, first_{first}, deadline_{deadline} {}
 
-  void add(int rank, Complaint complaint);
-  [[nodiscard]] bool is_empty() const noexcept { return complaints_.empty(); }
-  [[nodiscard]] bool has(int rank) const { return complaints_.contains(rank); }
-  /// When it is over, if not all have complained before; max() until one has.
+  void add(int rank, TimeoutReport report);
+  [[nodiscard]] bool is_empty() const noexcept { return reports_.empty(); }
+  [[nodiscard]] bool has(int rank) const { return reports_.contains(rank); }
+  /// When it is over, if not all have reported before; max() until one has.
   [[nodiscard]] Clock::time_point deadline() const noexcept {
-    return complaints_.empty() ? Clock::time_point::max() : deadline_;
+    return reports_.empty() ? Clock::time_point::max() : deadline_;
   }
   /// The reason for the job. If ranks are not heard, it lists which ranks do not hear them, and quotes one rank that
   /// misses the rank that most do not hear. Otherwise it quotes the rank that waits for the fewest ranks that only wait
-  /// themselves; the lowest rank wins a tie. At least one complaint must have been added.
+  /// themselves; the lowest rank wins a tie. At least one report must have been added.
   [[nodiscard]] JobFailure find(std::vector<std::string> const& hosts) const;
 
  private:
@@ -58,8 +60,8 @@ class Inquest {
 
   int world_, first_;
   Clock::time_point deadline_;
-  std::vector<int> order_;               // in which ranks came
-  std::map<int, Complaint> complaints_;  // by rank
+  std::vector<int> order_;                // in which ranks came
+  std::map<int, TimeoutReport> reports_;  // by rank
 };
 
 }  // namespace zeroth::comm

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/finding.hpp"
+#include "engine/rank_result.hpp"
 
 #include <fmt/format.h>
 
@@ -12,24 +12,24 @@
 
 namespace zeroth::engine {
 
-Finding describe_failure() {
+RankResult describe_failure() {
   auto const text = comm::describe_current_exception().bare;
   try {
     throw;
   } catch (ContractError const&) {
-    return {.kind = Finding::Kind::contract_error, .text = text};
+    return {.kind = RankResult::Kind::contract_error, .text = text};
   } catch (DamagedError const&) {
-    return {.kind = Finding::Kind::damage, .text = text};
+    return {.kind = RankResult::Kind::damage, .text = text};
   } catch (...) {
-    return {.kind = Finding::Kind::system_error, .text = text};
+    return {.kind = RankResult::Kind::system_error, .text = text};
   }
 }
 
-std::vector<Finding> share(Finding const& mine, std::string_view purpose, Exchange const& exchange) {
-  bool const says_something = mine.kind != Finding::Kind::nothing;
+std::vector<RankResult> gather_results(RankResult const& mine, std::string_view purpose, Exchange const& exchange) {
+  bool const says_something = mine.kind != RankResult::Kind::nothing;
   std::int64_t const length = says_something ? static_cast<std::int64_t>(1 + mine.text.size()) : 0;
   auto const lengths = gather(std::span{&length, 1}, purpose, exchange);
-  std::vector<Finding> all(lengths.size());
+  std::vector<RankResult> all(lengths.size());
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     all[rank].job_rank = exchange.job_rank(rank);
   }
@@ -44,33 +44,33 @@ std::vector<Finding> share(Finding const& mine, std::string_view purpose, Exchan
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (lengths[rank] > 0) {
       auto const* const of_rank = &by_all[rank * longest];
-      all[rank].kind = static_cast<Finding::Kind>(*of_rank);
+      all[rank].kind = static_cast<RankResult::Kind>(*of_rank);
       all[rank].text.assign(of_rank + 1, static_cast<std::size_t>(lengths[rank]) - 1);
     }
   }
   return all;
 }
 
-void throw_if_failed(std::string_view what, std::vector<Finding> const& all) {
-  auto first =
-      std::ranges::find_if(all, [](auto const& each) { return each.failed() && each.kind != Finding::Kind::damage; });
+void throw_if_failed(std::string_view what, std::vector<RankResult> const& all) {
+  auto first = std::ranges::find_if(
+      all, [](auto const& each) { return each.failed() && each.kind != RankResult::Kind::damage; });
   if (first == all.end()) {
-    first = std::ranges::find_if(all, &Finding::failed);
+    first = std::ranges::find_if(all, &RankResult::failed);
   }
   if (first == all.end()) {
     return;
   }
-  auto const others = std::ranges::count_if(all, &Finding::failed) - 1;
+  auto const others = std::ranges::count_if(all, &RankResult::failed) - 1;
   bool const all_say_it =
       std::ranges::all_of(all, [&](auto const& each) { return each.kind == first->kind && each.text == first->text; });
   auto const who = all_say_it ? std::string{}
                               : fmt::format("rank {}{}: ", first->job_rank,
                                             others > 0 ? fmt::format(" (and {} more)", others) : std::string{});
   auto const text = fmt::format("{}: {}{}", what, who, first->text);
-  if (first->kind == Finding::Kind::contract_error) {
+  if (first->kind == RankResult::Kind::contract_error) {
     throw ContractError{text};
   }
-  if (first->kind == Finding::Kind::damage) {
+  if (first->kind == RankResult::Kind::damage) {
     throw DamagedError{text};
   }
   throw SystemError{text};

@@ -7,7 +7,7 @@
 namespace zeroth::comm {
 
 /// What a rank answered when it was asked where it is.
-struct Whereabouts {
+struct PeerStatus {
   int rank = 0;  ///< In the job.
   bool answered = false;
   std::uint64_t begun = 0;  ///< The last transaction of all ranks that it has come to on the communicator in question.

@@ -14,14 +14,14 @@
 
 #include "comm/leavers.hpp"
 #include "comm/memberships.hpp"
-#include "comm/whereabouts.hpp"
+#include "comm/peer_status.hpp"
 #include "core/counter.hpp"
 
 namespace zeroth::comm {
 
 /// What is the same in every HostJob whose ranks are processes; a transport carries the words. Any thread may call
 /// anything.
-class RollCall {
+class PeerStatusTracker {
  public:
   /// As HostJob::enter(), leave() and who_left(); `others` of the communicator hear from the transport.
   void enter(std::uint64_t communicator, std::atomic<std::uint64_t> const& begun);
@@ -34,15 +34,15 @@ class RollCall {
   [[nodiscard]] std::uint64_t begun(std::uint64_t communicator) const;
   /// Asks `ranks`: `send` carries the question with the number that it is given. Waits until all have answered, for
   /// `patience` at most, or until `is_vain`.
-  [[nodiscard]] std::vector<Whereabouts> ask(std::vector<int> const& ranks, std::chrono::milliseconds patience,
-                                             std::function<void(std::uint64_t number)> const& send,
-                                             std::function<bool()> const& is_vain);
+  [[nodiscard]] std::vector<PeerStatus> ask(std::vector<int> const& ranks, std::chrono::milliseconds patience,
+                                            std::function<void(std::uint64_t number)> const& send,
+                                            std::function<bool()> const& is_vain);
   /// The answer to question `number`. Passed over if it comes too late.
-  void note_answer(std::uint64_t number, Whereabouts const& place);
+  void note_answer(std::uint64_t number, PeerStatus const& place);
 
  private:
   struct Question {
-    std::vector<Whereabouts> places;
+    std::vector<PeerStatus> places;
     Counter answers;
   };
 
@@ -54,7 +54,7 @@ class RollCall {
 };
 
 /// "no answer from rank 3 (of 'gather-group': ranks 2 and 3) and 2 more"; empty if all answered.
-[[nodiscard]] std::string describe_silence(std::vector<Whereabouts> const& places, Memberships const& memberships);
+[[nodiscard]] std::string describe_silence(std::vector<PeerStatus> const& places, Memberships const& memberships);
 /// All ranks of `world` but `rank`.
 [[nodiscard]] std::vector<int> all_others(int rank, int world);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/store/inquest.hpp"
+#include "comm/store/timeout_reports.hpp"
 
 #include <fmt/format.h>
 
@@ -24,32 +24,32 @@ std::string describe_unheard(std::vector<int> const& by, std::vector<int> const&
                      name_ranks(ranks, hosts));
 }
 
-void Inquest::add(int rank, Complaint complaint) {
-  auto const [place, is_new] = complaints_.try_emplace(rank, std::move(complaint));
+void TimeoutReports::add(int rank, TimeoutReport report) {
+  auto const [place, is_new] = reports_.try_emplace(rank, std::move(report));
   if (is_new) {
     order_.push_back(rank);
     return;
   }
   auto& contacts = place->second.contacts;  // of a wait on another communicator
-  std::transform(contacts.begin(), contacts.end(), complaint.contacts.begin(), contacts.begin(),
+  std::transform(contacts.begin(), contacts.end(), report.contacts.begin(), contacts.begin(),
                  [](Contact before, Contact now) { return before == Contact::none ? now : before; });
 }
 
 /// Of those that have not come to where `rank` waits: how many complain too.
-int Inquest::waiting_themselves(int rank) const {
-  auto const& contacts = complaints_.at(rank).contacts;
+int TimeoutReports::waiting_themselves(int rank) const {
+  auto const& contacts = reports_.at(rank).contacts;
   return static_cast<int>(std::count_if(order_.begin(), order_.end(), [&](int other) {
     return contacts[static_cast<std::size_t>(other)] == Contact::late;
   }));
 }
 
 /// Groups the ranks that are not heard by the set of ranks that do not hear them. The largest such set comes first.
-std::vector<Inquest::Unheard> Inquest::unheard() const {
+std::vector<TimeoutReports::Unheard> TimeoutReports::unheard() const {
   std::vector<Unheard> all;
   for (int rank = 0; rank < world_; ++rank) {
     std::vector<int> by;
-    for (auto const& [other, complaint] : complaints_) {
-      if (complaint.contacts[static_cast<std::size_t>(rank)] == Contact::silent) {
+    for (auto const& [other, report] : reports_) {
+      if (report.contacts[static_cast<std::size_t>(rank)] == Contact::silent) {
         by.push_back(other);
       }
     }
@@ -65,19 +65,19 @@ std::vector<Inquest::Unheard> Inquest::unheard() const {
   return all;
 }
 
-JobFailure Inquest::find(std::vector<std::string> const& hosts) const {
+JobFailure TimeoutReports::find(std::vector<std::string> const& hosts) const {
   auto const list = unheard();
   if (list.empty()) {
     auto const distance = [this](int rank) { return std::pair{waiting_themselves(rank), rank != first_}; };
     int const nearest =
         *std::min_element(order_.begin(), order_.end(), [&](int a, int b) { return distance(a) < distance(b); });
-    return {nearest, complaints_.at(nearest).words};
+    return {nearest, reports_.at(nearest).words};
   }
   std::string words;
   for (auto const& each : list) {
     words += describe_unheard(each.by, each.ranks, hosts) + (&each == &list.back() ? ": " : "; ");
   }
-  return {list.front().ranks.front(), words + complaints_.at(list.front().by.front()).words};
+  return {list.front().ranks.front(), words + reports_.at(list.front().by.front()).words};
 }
 
 }  // namespace zeroth::comm

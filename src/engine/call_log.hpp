@@ -36,7 +36,7 @@ enum class Verb : std::uint8_t {
 
 /// Calls of one step, in order: all in a hash, and the first of those that ranks have not compared yet in a list that
 /// does not grow beyond 128 KiB. Keeps its memory when it is cleared.
-class History {
+class CallLog {
  public:
   /// `argument`: the unit, the parameter, the bits of the learning rate, a hash of the metric's name or of the folder.
   void add(Verb verb, std::uint32_t argument = 0);
@@ -62,9 +62,9 @@ class History {
   std::uint64_t transactions_ = 0;
 };
 
-/// Collective: compares the histories of all ranks. Throws PeerError that names the first call in which they differ,
+/// Collective: compares the call logs of all ranks. Throws PeerError that names the first call in which they differ,
 /// the units, and the ranks. Returns where none of those that are listed does.
-void compare_histories(History const& mine, std::int64_t step, model::Description const& model,
+void compare_call_logs(CallLog const& mine, std::int64_t step, model::Description const& model,
                        Exchange const& exchange);
 /// Likewise of what ranks communicated: names the first transaction in which they differ.
 void compare_transactions(std::span<shard::TransactionLog const> mine, std::int64_t step, shard::Layout const& layout,

@@ -8,22 +8,23 @@
 
 namespace zeroth::comm {
 
-/// One thread at a time waits; any may ring. What was written before ring() is visible after a wait that saw it.
+/// An eventcount: one thread at a time waits, and any thread may notify it. What was written before notify() is visible
+/// after a wait that saw it.
 ///
-///     auto const seen = bell.value();
+///     auto const seen = event_count.value();
 ///     if (!what_it_waits_for()) {
-///       bell.wait(seen, deadline);  // does not sleep if the bell was rung since
+///       event_count.wait(seen, deadline);  // does not sleep if it was notified since
 ///     }
-class Bell {
+class EventCount {
  public:
-  [[nodiscard]] std::uint32_t value() const noexcept { return rung_.load(std::memory_order_acquire); }
+  [[nodiscard]] std::uint32_t value() const noexcept { return count_.load(std::memory_order_acquire); }
   /// Costs a system call only if somebody sleeps.
-  void ring() noexcept;
-  /// Returns when it has been rung since `seen`, or at `deadline`, or for no reason.
+  void notify() noexcept;
+  /// Returns when it has been notified since `seen`, or at `deadline`, or for no reason.
   void wait(std::uint32_t seen, Clock::time_point deadline) noexcept;
 
  private:
-  std::atomic<std::uint32_t> rung_{0};
+  std::atomic<std::uint32_t> count_{0};
   std::atomic<std::uint32_t> sleepers_{0};
 };
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free, "it is shared between processes");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/roll_call.hpp"
+#include "comm/peer_status_tracker.hpp"
 
 #include <fmt/format.h>
 
@@ -14,39 +14,39 @@ constexpr std::chrono::milliseconds between_looks{10};
 
 }  // namespace
 
-void RollCall::enter(std::uint64_t communicator, std::atomic<std::uint64_t> const& begun) {
+void PeerStatusTracker::enter(std::uint64_t communicator, std::atomic<std::uint64_t> const& begun) {
   std::scoped_lock const lock{mutex_};
   begun_[communicator] = &begun;
 }
 
-void RollCall::leave(std::uint64_t communicator, std::size_t others) {
+void PeerStatusTracker::leave(std::uint64_t communicator, std::size_t others) {
   std::scoped_lock const lock{mutex_};
   begun_.erase(communicator);
   leavers_.leave(communicator, others);
 }
 
-std::vector<Leaver> RollCall::who_left(std::uint64_t communicator) const {
+std::vector<Leaver> PeerStatusTracker::who_left(std::uint64_t communicator) const {
   std::scoped_lock const lock{mutex_};
   return leavers_.of(communicator);
 }
 
-void RollCall::note_leaver(std::uint64_t communicator, Leaver const& leaver) {
+void PeerStatusTracker::note_leaver(std::uint64_t communicator, Leaver const& leaver) {
   std::scoped_lock const lock{mutex_};
   leavers_.add(communicator, leaver);
 }
 
-std::uint64_t RollCall::begun(std::uint64_t communicator) const {
+std::uint64_t PeerStatusTracker::begun(std::uint64_t communicator) const {
   std::scoped_lock const lock{mutex_};
   auto const found = begun_.find(communicator);
   return found == begun_.end() ? 0 : found->second->load(std::memory_order_acquire);
 }
 
-std::vector<Whereabouts> RollCall::ask(std::vector<int> const& ranks, std::chrono::milliseconds patience,
-                                       std::function<void(std::uint64_t number)> const& send,
-                                       std::function<bool()> const& is_vain) {
+std::vector<PeerStatus> PeerStatusTracker::ask(std::vector<int> const& ranks, std::chrono::milliseconds patience,
+                                               std::function<void(std::uint64_t number)> const& send,
+                                               std::function<bool()> const& is_vain) {
   auto const question = std::make_shared<Question>();
   std::transform(ranks.begin(), ranks.end(), std::back_inserter(question->places), [](int rank) {
-    return Whereabouts{rank, false, 0, {}};
+    return PeerStatus{rank, false, 0, {}};
   });
   std::uint64_t number = 0;
   {
@@ -65,7 +65,7 @@ std::vector<Whereabouts> RollCall::ask(std::vector<int> const& ranks, std::chron
   return question->places;
 }
 
-void RollCall::note_answer(std::uint64_t number, Whereabouts const& place) {
+void PeerStatusTracker::note_answer(std::uint64_t number, PeerStatus const& place) {
   std::scoped_lock const lock{mutex_};
   auto const question = questions_.find(number);
   if (question == questions_.end()) {
@@ -79,8 +79,8 @@ void RollCall::note_answer(std::uint64_t number, Whereabouts const& place) {
   }
 }
 
-std::string describe_silence(std::vector<Whereabouts> const& places, Memberships const& memberships) {
-  auto const is_silent = [](Whereabouts const& each) { return !each.answered; };
+std::string describe_silence(std::vector<PeerStatus> const& places, Memberships const& memberships) {
+  auto const is_silent = [](PeerStatus const& each) { return !each.answered; };
   auto const first = std::find_if(places.begin(), places.end(), is_silent);
   if (first == places.end()) {
     return {};

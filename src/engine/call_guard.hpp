@@ -11,13 +11,13 @@
 namespace zeroth::engine {
 
 /// What all calls on one engine pass through.
-class Doorway {
+class ThreadCheck {
  public:
   /// Of the calling thread, whose rank is the engine's. `watched`: two threads at the same time are told.
-  Doorway(bool watched, device::Device& device) : watched_{watched}, device_{&device} {}
+  ThreadCheck(bool watched, device::Device& device) : watched_{watched}, device_{&device} {}
 
  private:
-  friend class Entry;
+  friend class CallGuard;
   bool watched_;
   device::Device* device_;
   std::thread::id home_ = std::this_thread::get_id();
@@ -26,15 +26,15 @@ class Doorway {
 };
 
 /// A call, from its begin to its end; calls within it are part of it.
-class Entry {
+class CallGuard {
  public:
   /// Throws ContractError if another thread's call is under way.
-  Entry(Doorway& doorway, char const* call);
+  CallGuard(ThreadCheck& thread_check, char const* call);
   /// Of a call that cannot throw: waits until another thread's is over, which expect_alone() then tells.
-  explicit Entry(Doorway& doorway) noexcept;
-  Entry(Entry const&) = delete;
-  Entry& operator=(Entry const&) = delete;
-  ~Entry();
+  explicit CallGuard(ThreadCheck& thread_check) noexcept;
+  CallGuard(CallGuard const&) = delete;
+  CallGuard& operator=(CallGuard const&) = delete;
+  ~CallGuard();
   /// Throws ContractError if it had to wait.
   void expect_alone(char const* call) const;
 
@@ -43,7 +43,7 @@ class Entry {
   void act_as_rank();
   void speak_as_before() noexcept;
 
-  Doorway* doorway_;
+  ThreadCheck* thread_check_;
   bool entered_ = false, refused_ = false;
   std::optional<RankContext> before_;  // of another thread
 };

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/history.hpp"
+#include "engine/call_log.hpp"
 #include "shard/moved_bytes.hpp"
 #include "zeroth/device/timeline.hpp"
 #include "zeroth/engine/report.hpp"
@@ -17,7 +17,7 @@
 namespace zeroth::engine {
 
 /// What an engine has done since it was built.
-struct Meters {
+struct EngineCounters {
   Clock::time_point now;
   double waited_ms = 0;  ///< Of the compute stream, for communication.
   double io_ms = 0;      ///< Of updates and gathers, for what is offloaded by this rank.
@@ -29,9 +29,9 @@ struct Meters {
   int parameter_slots = 0, gradient_slots = 0;  ///< High-water marks.
 };
 
-class StepBook {
+class StepAccumulator {
  public:
-  explicit StepBook(Meters const& start) noexcept : before_{start} {}
+  explicit StepAccumulator(EngineCounters const& start) noexcept : before_{start} {}
 
   void add_loss(float mean, float weight) noexcept;
   void add_loss(float const* mean_on_device, float weight);
@@ -40,7 +40,7 @@ class StepBook {
     sums_.metrics[index].weight += weight;
   }
   /// Calls since the last step.
-  [[nodiscard]] History& history() noexcept { return histories_[parity_]; }
+  [[nodiscard]] CallLog& call_log() noexcept { return call_logs_[parity_]; }
   /// What this rank adds to the sums of all.
   [[nodiscard]] optim::StepSums sums(bool stop) const noexcept;
   /// Losses that the device knows, beside those in sums().
@@ -49,12 +49,12 @@ class StepBook {
   [[nodiscard]] std::size_t parity() const noexcept { return parity_; }
 
   /// Step `step` is done, and a report is owed for it.
-  void close(std::int64_t step, Meters const& now);
+  void close(std::int64_t step, EngineCounters const& now);
   /// What a report waits for.
   struct Owed {
     StepReport report;  ///< Without what the device knows.
     std::size_t parity = 0;
-    History const* history = nullptr;  ///< Until the next close().
+    CallLog const* call_log = nullptr;  ///< Until the next close().
   };
   [[nodiscard]] std::optional<Owed> take_owed() noexcept;
   [[nodiscard]] bool owes() const noexcept { return owed_.has_value(); }
@@ -62,9 +62,9 @@ class StepBook {
  private:
   optim::StepSums sums_;
   std::vector<optim::LossTerm> losses_;
-  std::array<History, 2> histories_;
+  std::array<CallLog, 2> call_logs_;
   std::size_t parity_ = 0;
-  Meters before_;
+  EngineCounters before_;
   std::optional<StepReport> owed_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/entry.hpp"
+#include "engine/call_guard.hpp"
 
 #include <fmt/format.h>
 
@@ -19,7 +19,7 @@ namespace {
 }
 }  // namespace
 
-Entry::Entry(Doorway& doorway, char const* call) : doorway_{&doorway} {
+CallGuard::CallGuard(ThreadCheck& thread_check, char const* call) : thread_check_{&thread_check} {
   bool const free = try_enter();
   act_as_rank();
   if (!free) {
@@ -28,7 +28,7 @@ Entry::Entry(Doorway& doorway, char const* call) : doorway_{&doorway} {
   }
 }
 
-Entry::Entry(Doorway& doorway) noexcept : doorway_{&doorway} {
+CallGuard::CallGuard(ThreadCheck& thread_check) noexcept : thread_check_{&thread_check} {
   while (!try_enter()) {
     refused_ = true;
     std::this_thread::yield();
@@ -36,41 +36,41 @@ Entry::Entry(Doorway& doorway) noexcept : doorway_{&doorway} {
   act_as_rank();
 }
 
-Entry::~Entry() {
+CallGuard::~CallGuard() {
   speak_as_before();
   if (entered_) {
-    doorway_->inside_.store(std::thread::id{}, std::memory_order_release);
+    thread_check_->inside_.store(std::thread::id{}, std::memory_order_release);
   }
 }
 
-void Entry::expect_alone(char const* call) const {
+void CallGuard::expect_alone(char const* call) const {
   if (refused_) {
     refuse(call);
   }
 }
 
 /// False if another thread is inside.
-bool Entry::try_enter() noexcept {
-  if (!doorway_->watched_) {
+bool CallGuard::try_enter() noexcept {
+  if (!thread_check_->watched_) {
     return true;
   }
   auto const self = std::this_thread::get_id();
   std::thread::id expected{};
-  if (doorway_->inside_.compare_exchange_strong(expected, self, std::memory_order_acquire)) {
+  if (thread_check_->inside_.compare_exchange_strong(expected, self, std::memory_order_acquire)) {
     entered_ = true;
     return true;
   }
   return expected == self;
 }
 
-void Entry::act_as_rank() {
-  if (std::this_thread::get_id() != doorway_->home_) {
-    before_ = std::exchange(this_rank(), doorway_->rank_);
-    doorway_->device_->make_current();
+void CallGuard::act_as_rank() {
+  if (std::this_thread::get_id() != thread_check_->home_) {
+    before_ = std::exchange(this_rank(), thread_check_->rank_);
+    thread_check_->device_->make_current();
   }
 }
 
-void Entry::speak_as_before() noexcept {
+void CallGuard::speak_as_before() noexcept {
   if (before_) {
     this_rank() = *std::exchange(before_, std::nullopt);
   }

@@ -26,9 +26,9 @@ using std::chrono::seconds;
 using zeroth::testing::Log;
 
 /// A program that is no rank.
-class Stranger {
+class ForeignConnection {
  public:
-  explicit Stranger(int port) : socket_{connect_to("127.0.0.1", port, Clock::now() + patience).socket} {
+  explicit ForeignConnection(int port) : socket_{connect_to("127.0.0.1", port, Clock::now() + patience).socket} {
     REQUIRE(static_cast<bool>(socket_));
   }
   void say(std::string_view bytes) {
@@ -76,7 +76,7 @@ class Stranger {
   Descriptor socket_;
 };
 
-/// The job that strangers must not disturb: it still works.
+/// The job that foreign connections must not disturb: it still works.
 void check_undisturbed(Store& rank0, Store& rank1) {
   static int round = 0;
   auto const key = "key " + std::to_string(++round);
@@ -86,7 +86,7 @@ void check_undisturbed(Store& rank0, Store& rank1) {
   CHECK_FALSE(rank1.failure().has_value());
 }
 
-TEST_CASE("a stranger with another token is told so, logged, and disturbs nobody") {
+TEST_CASE("a connection with another token is told so, logged, and disturbs nobody") {
   Log const log;
   Store rank0{rank_options(0, 3, 0)};
   Store rank1{rank_options(1, 3, rank0.port())};
@@ -120,14 +120,14 @@ TEST_CASE("another world, and a rank that is there already, are refused") {
 TEST_CASE("another version of the protocol is refused in words") {
   Log const log;
   Store rank0{rank_options(0, 2, 0)};
-  Stranger stranger{rank0.port()};
-  stranger.say(Kind::hello, encode(Hello{.version = 7, .token = "", .rank = 1, .world = 2, .host = "old"}));
-  auto const answer = stranger.next();
+  ForeignConnection connection{rank0.port()};
+  connection.say(Kind::hello, encode(Hello{.version = 7, .token = "", .rank = 1, .world = 2, .host = "old"}));
+  auto const answer = connection.next();
   CHECK(answer.kind == Kind::refusal);
   CHECK_THAT(answer.body, Contains(fmt::format("version {} of", protocol_version)) && Contains("version 7"));
 }
 
-TEST_CASE("garbage ends a stranger's connection, and nothing else") {
+TEST_CASE("garbage ends a foreign connection, and nothing else") {
   Log const log;
   Store rank0{rank_options(0, 2, 0)};
   Store rank1{rank_options(1, 2, rank0.port())};
@@ -145,103 +145,106 @@ TEST_CASE("garbage ends a stranger's connection, and nothing else") {
       {"a browser", "GET / HTTP/1.1\r\nHost: here\r\n\r\n", "a message of unknown kind"},
       {"an announcement of four gigabytes", head(0xffffffff, 1), "announces 4294967295 bytes, where 1024 are allowed"},
       {"one byte too many", head(most_hello_bytes + 1, 1), "announces 1025 bytes"},
-      {"no greeting", head(0, static_cast<std::uint8_t>(Kind::beat)), "something before its greeting"},
-      {"a call before the greeting", head(8, static_cast<std::uint8_t>(Kind::get)) + "12345678",
-       "something before its greeting"},
-      {"an empty greeting", head(0, 1), "ends 4 bytes too early"},
-      {"half a greeting", head(static_cast<std::uint32_t>(hello.size() - 9), 1) + hello.substr(0, hello.size() - 9),
+      {"no handshake", head(0, static_cast<std::uint8_t>(Kind::beat)), "something before its handshake"},
+      {"a call before the handshake", head(8, static_cast<std::uint8_t>(Kind::get)) + "12345678",
+       "something before its handshake"},
+      {"an empty handshake", head(0, 1), "ends 4 bytes too early"},
+      {"half a handshake", head(static_cast<std::uint32_t>(hello.size() - 9), 1) + hello.substr(0, hello.size() - 9),
        "too early"},
-      {"a greeting with a tail", head(static_cast<std::uint32_t>(hello.size() + 3), 1) + hello + "end",
+      {"a handshake with a tail", head(static_cast<std::uint32_t>(hello.size() + 3), 1) + hello + "end",
        "3 bytes too long"},
-      {"another program's greeting", head(20, 1) + std::string("\x0c\0\0\0another one.1234", 20),
-       "the greeting of another program"},
+      {"another program's handshake", head(20, 1) + std::string("\x0c\0\0\0another one.1234", 20),
+       "the handshake of another program"},
   };
   for (auto const& row : rows) {
     CAPTURE(row.what);
-    Stranger stranger{rank0.port()};
-    stranger.say(row.bytes);
-    CHECK(stranger.hear() == "");
+    ForeignConnection connection{rank0.port()};
+    connection.say(row.bytes);
+    CHECK(connection.hear() == "");
     CHECK(log.has(row.logged));
   }
   check_undisturbed(rank0, rank1);
 }
 
-TEST_CASE("random bytes end a stranger's connection, and nothing else") {
+TEST_CASE("random bytes end a connection's connection, and nothing else") {
   Log const log;
   Store rank0{rank_options(0, 2, 0)};
   Store rank1{rank_options(1, 2, rank0.port())};
   std::mt19937 random{12345};
   for (int round = 0; round < 50; ++round) {
-    Stranger stranger{rank0.port()};
+    ForeignConnection connection{rank0.port()};
     std::string bytes(1 + random() % 3000, '\0');
     std::generate(bytes.begin(), bytes.end(), [&random] { return static_cast<char>(random()); });
     bytes[3] = '\x7f';  // so that it is not a message that merely has not ended yet
     if (bytes.size() < head_bytes) {
       bytes.resize(head_bytes, '\x7f');
     }
-    stranger.say(bytes);
-    CHECK(stranger.hear() == "");
+    connection.say(bytes);
+    CHECK(connection.hear() == "");
   }
-  CHECK_THAT(log.all(), Contains("the store speaks of no further strangers"));
+  CHECK_THAT(log.all(), Contains("further refused connections are not logged"));
   check_undisturbed(rank0, rank1);
 }
 
-TEST_CASE("strangers who say nothing disturb nobody") {
+TEST_CASE("connections that say nothing disturb nobody") {
   Store rank0{rank_options(0, 2, 0)};
   Store rank1{rank_options(1, 2, rank0.port())};
   {
-    Stranger const probe{rank0.port()};  // connects and goes, as those do that only look whether somebody listens
+    ForeignConnection const probe{
+        rank0.port()};  // connects and goes, as those do that only look whether somebody listens
   }
-  std::vector<std::unique_ptr<Stranger>> crowd;
+  std::vector<std::unique_ptr<ForeignConnection>> crowd;
   for (int i = 0; i < 100; ++i) {
-    crowd.push_back(std::make_unique<Stranger>(rank0.port()));
+    crowd.push_back(std::make_unique<ForeignConnection>(rank0.port()));
   }
   check_undisturbed(rank0, rank1);
 }
 
 /// A rank that joins as it should, and then does what no Store does.
 struct FalseRank {
-  explicit FalseRank(int port) : stranger{port} {
-    stranger.say(Kind::hello, encode(Hello{.token = "the job of this test", .rank = 1, .world = 2, .host = "node7"}));
+  explicit FalseRank(int port) : connection{port} {
+    connection.say(Kind::hello, encode(Hello{.token = "the job of this test", .rank = 1, .world = 2, .host = "node7"}));
   }
-  Stranger stranger;
+  ForeignConnection connection;
 };
 
 TEST_CASE("what a rank does wrong fails the job, with its name") {
   Log const log;
   struct Row {
     char const* what;
-    std::function<void(Stranger&)> act;
+    std::function<void(ForeignConnection&)> act;
     std::string reason;
   };
   std::vector<Row> const rows{
       {"a message too long",
-       [](Stranger& rank) {
+       [](ForeignConnection& rank) {
          auto const head = encode(Head{1 << 30, static_cast<std::uint8_t>(Kind::set), 1});
          rank.say(std::string_view{head.data(), head.size()});
        },
        "sent a message that announces 1073741824 bytes, where 8192 are allowed"},
       {"a value too long",
-       [](Stranger& rank) { rank.say(Kind::set, Body{}.text("key").text(std::string(4097, 'v')).take()); },
+       [](ForeignConnection& rank) { rank.say(Kind::set, Body{}.text("key").text(std::string(4097, 'v')).take()); },
        "sent a message that announces a text of 4097 bytes, where 4096 are allowed"},
-      {"what only rank 0 says", [](Stranger& rank) { rank.say(Kind::welcome, ""); },
+      {"what only rank 0 says", [](ForeignConnection& rank) { rank.say(Kind::welcome, ""); },
        "sent what only rank 0's store says"},
-      {"a complaint about a rank that is not there",
-       [](Stranger& rank) { rank.say(Kind::complaint, Body{}.text("waited").text("-aa").take()); },
+      {"a report about a rank that is not there",
+       [](ForeignConnection& rank) { rank.say(Kind::timeout_report, Body{}.text("waited").text("-aa").take()); },
        "sent a message that announces a text of 3 bytes, where 2 are allowed"},
-      {"a complaint that says nothing of a rank",
-       [](Stranger& rank) { rank.say(Kind::complaint, Body{}.text("waited").text("-?").take()); },
-       "sent a complaint that is not about the ranks of the job"},
-      {"two greetings", [](Stranger& rank) { rank.say(Kind::hello, ""); }, "sent what only rank 0's store says"},
-      {"garbage", [](Stranger& rank) { rank.say("no message at all, but bytes"); }, "sent a message of unknown kind"},
-      {"an end without leave", [](Stranger& rank) { Stranger const ended{std::move(rank)}; },
+      {"a report that says nothing of a rank",
+       [](ForeignConnection& rank) { rank.say(Kind::timeout_report, Body{}.text("waited").text("-?").take()); },
+       "sent a report that is not about the ranks of the job"},
+      {"two handshakes", [](ForeignConnection& rank) { rank.say(Kind::hello, ""); },
+       "sent what only rank 0's store says"},
+      {"garbage", [](ForeignConnection& rank) { rank.say("no message at all, but bytes"); },
+       "sent a message of unknown kind"},
+      {"an end without leave", [](ForeignConnection& rank) { ForeignConnection const ended{std::move(rank)}; },
        "ended without leaving the job"},
   };
   for (auto const& row : rows) {
     CAPTURE(row.what);
     Store rank0{rank_options(0, 2, 0)};
     FalseRank rank1{rank0.port()};
-    row.act(rank1.stranger);
+    row.act(rank1.connection);
     auto const told = outcome_of([&] { return rank0.get("never", patience); });
     CHECK_THAT(told, StartsWith("PeerError: [rank") || StartsWith("PeerError: rank 1 on node7 "));
     CHECK_THAT(told, Contains(row.reason));

@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/step_book.hpp"
+#include "engine/step_accumulator.hpp"
 
 #include <chrono>
 #include <utility>
 
 namespace zeroth::engine {
 
-void StepBook::add_loss(float mean, float weight) noexcept {
+void StepAccumulator::add_loss(float mean, float weight) noexcept {
   if (weight > 0) {
     sums_.loss += static_cast<double>(weight) * static_cast<double>(mean);
     sums_.weight += static_cast<double>(weight);
   }
 }
 
-void StepBook::add_loss(float const* mean_on_device, float weight) {
+void StepAccumulator::add_loss(float const* mean_on_device, float weight) {
   if (weight > 0) {
     losses_.push_back({mean_on_device, static_cast<double>(weight)});
     sums_.weight += static_cast<double>(weight);
   }
 }
 
-optim::StepSums StepBook::sums(bool stop) const noexcept {
+optim::StepSums StepAccumulator::sums(bool stop) const noexcept {
   auto sums = sums_;
   sums.stop = stop ? 1 : 0;
-  sums.history = histories_[parity_].hash();
+  sums.call_hash = call_logs_[parity_].hash();
   return sums;
 }
 
-void StepBook::close(std::int64_t step, Meters const& now) {
+void StepAccumulator::close(std::int64_t step, EngineCounters const& now) {
   StepReport owed;
   owed.step = step;
   owed.step_ms = std::chrono::duration<double, std::milli>(now.now - before_.now).count();
@@ -49,15 +49,15 @@ void StepBook::close(std::int64_t step, Meters const& now) {
   sums_ = {};
   losses_.clear();
   parity_ = 1 - parity_;
-  histories_[parity_].clear();
+  call_logs_[parity_].clear();
 }
 
-std::optional<StepBook::Owed> StepBook::take_owed() noexcept {
+std::optional<StepAccumulator::Owed> StepAccumulator::take_owed() noexcept {
   if (!owed_) {
     return std::nullopt;
   }
   auto const parity = 1 - parity_;
-  return Owed{*std::exchange(owed_, std::nullopt), parity, &histories_[parity]};
+  return Owed{*std::exchange(owed_, std::nullopt), parity, &call_logs_[parity]};
 }
 
 }  // namespace zeroth::engine

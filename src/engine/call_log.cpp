@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/history.hpp"
+#include "engine/call_log.hpp"
 
 #include <fmt/format.h>
 
@@ -52,7 +52,7 @@ std::string describe(shard::TransactionLog::Entry const& entry, shard::Layout co
 
 }  // namespace
 
-void History::add(Verb verb, std::uint32_t argument) {
+void CallLog::add(Verb verb, std::uint32_t argument) {
   auto const call = (std::uint64_t{static_cast<std::uint8_t>(verb)} << 32U) | argument;
   ++count_;
   if (calls_.size() < most_calls) {
@@ -61,20 +61,20 @@ void History::add(Verb verb, std::uint32_t argument) {
   hash_.add(call);
 }
 
-void History::clear() noexcept {
+void CallLog::clear() noexcept {
   calls_.clear();
   count_ = settled_ = 0;
   hash_ = {};
 }
 
-void History::settle() noexcept {
+void CallLog::settle() noexcept {
   calls_.clear();
   settled_ = count_;
 }
 
-void compare_histories(History const& mine, std::int64_t step, model::Description const& model,
+void compare_call_logs(CallLog const& mine, std::int64_t step, model::Description const& model,
                        Exchange const& exchange) {
-  constexpr std::string_view purpose = "histories";
+  constexpr std::string_view purpose = "call logs";
   auto const count = std::ssize(mine.calls());
   auto const counts = gather(std::span{&count, 1}, purpose, exchange);
   auto const longest = static_cast<std::size_t>(std::ranges::max(counts)) + 1;

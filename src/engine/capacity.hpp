@@ -14,7 +14,7 @@
 namespace zeroth::engine {
 
 /// Bytes that are left: as a rank sees it, and sends it to the others. Where nothing is known, as many as can be.
-struct Room {
+struct Capacity {
   std::uint64_t memory_of_machine = 0;  ///< Of its memory, and of the control groups that this process is in.
   std::uint64_t memory_of_process = 0;  ///< By its limits (ulimit -v, ulimit -d).
   std::uint64_t disk = 0;               ///< Of the file system of the folder for the optimizer's states.
@@ -22,7 +22,8 @@ struct Room {
   bool one_disk = false;                ///< Is that the same?
 };
 /// Folders are empty where nothing is to be on a disk.
-[[nodiscard]] Room room(std::filesystem::path const& folder, std::filesystem::path const& of_parameters = {});
+[[nodiscard]] Capacity measure_capacity(std::filesystem::path const& folder,
+                                        std::filesystem::path const& of_parameters = {});
 
 /// Makes the folders of what is offloaded to disks where they are not there. Empty, or which key names a folder where
 /// no file can be made, and why.
@@ -39,25 +40,25 @@ struct Needs {
 [[nodiscard]] Needs needs_of(shard::MemoryPlan const& plan, Settings const& settings);
 
 /// A rank, as all know it.
-struct RankRoom {
+struct RankCapacity {
   std::uint64_t machine = 0;  ///< The same for ranks of one.
-  Room room;
+  Capacity capacity;
   Needs needs = {};
 
   static constexpr std::size_t count = 9;  ///< Of numbers().
   /// What ranks send each other.
   [[nodiscard]] std::array<std::uint64_t, count> numbers() const noexcept {
     return {machine,
-            room.memory_of_machine,
-            room.memory_of_process,
-            room.disk,
-            room.parameters_disk,
-            room.one_disk,
+            capacity.memory_of_machine,
+            capacity.memory_of_process,
+            capacity.disk,
+            capacity.parameters_disk,
+            capacity.one_disk,
             needs.memory,
             needs.disk,
             needs.parameters_disk};
   }
-  [[nodiscard]] static RankRoom of(std::span<std::uint64_t const, count> numbers) noexcept {
+  [[nodiscard]] static RankCapacity of(std::span<std::uint64_t const, count> numbers) noexcept {
     return {numbers[0],
             {numbers[1], numbers[2], numbers[3], numbers[4], numbers[5] != 0},
             {numbers[6], numbers[7], numbers[8]}};
@@ -67,6 +68,6 @@ struct RankRoom {
 /// and what to do, for one that holds `plan`. Empty if there is. The same on all ranks of one stage of a pipeline.
 /// `in_one_process` is whether all ranks are.
 [[nodiscard]] std::string shortage(shard::MemoryPlan const& plan, Settings const& settings,
-                                   std::span<RankRoom const> ranks, bool in_one_process);
+                                   std::span<RankCapacity const> ranks, bool in_one_process);
 
 }  // namespace zeroth::engine
