@@ -31,8 +31,8 @@
 #include "paired.hpp"
 #include "resident.hpp"
 #include "zeroth/checkpoint/folder.hpp"
-#include "zeroth/core/input_file.hpp"
 #include "zeroth/device/cpu.hpp"
+#include "zeroth/tool/core/input_file.hpp"
 #include "zeroth/zeroth.hpp"
 
 namespace {

@@ -14,7 +14,7 @@
 #include <string>
 #include <utility>
 
-#include <zeroth/core/standard_streams.hpp>
+#include <zeroth/tool/core/standard_streams.hpp>
 
 #include "checkpoints.hpp"
 #include "train_on.hpp"

@@ -10,10 +10,10 @@
 #include <utility>
 #include <variant>
 
-#include <zeroth/config/document.hpp>
 #include <zeroth/core/error.hpp>
-#include <zeroth/core/input_file.hpp>
-#include <zeroth/core/whole_file.hpp>
+#include <zeroth/tool/config/document.hpp>
+#include <zeroth/tool/core/input_file.hpp>
+#include <zeroth/tool/core/whole_file.hpp>
 
 namespace gpt {
 

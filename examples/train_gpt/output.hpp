@@ -5,9 +5,9 @@
 #include <optional>
 #include <string>
 #include <zeroth/comm/job.hpp>
-#include <zeroth/core/whole_file.hpp>
 #include <zeroth/engine/checkpoint.hpp>
 #include <zeroth/engine/progress_line.hpp>
+#include <zeroth/tool/core/whole_file.hpp>
 
 #include "math_library.hpp"
 #include "options.hpp"

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <variant>
 
-#include <zeroth/config/document.hpp>
+#include <zeroth/tool/config/document.hpp>
 
 namespace gpt {
 

@@ -5,9 +5,9 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
-#include <zeroth/config/assignments.hpp>
 #include <zeroth/core/error.hpp>
-#include <zeroth/core/input_file.hpp>
+#include <zeroth/tool/config/assignments.hpp>
+#include <zeroth/tool/core/input_file.hpp>
 
 namespace gpt {
 

@@ -6,8 +6,8 @@
 #include <optional>
 
 #include <zeroth/comm/job.hpp>
-#include <zeroth/core/whole_file.hpp>
 #include <zeroth/device/timeline.hpp>
+#include <zeroth/tool/core/whole_file.hpp>
 
 #include "options.hpp"
 

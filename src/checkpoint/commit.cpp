@@ -22,10 +22,10 @@
 #include "core/logger.hpp"
 #include "zeroth/checkpoint/contents.hpp"
 #include "zeroth/checkpoint/folder.hpp"
-#include "zeroth/config/document.hpp"
 #include "zeroth/core/error.hpp"
-#include "zeroth/core/input_file.hpp"
-#include "zeroth/core/whole_file.hpp"
+#include "zeroth/tool/config/document.hpp"
+#include "zeroth/tool/core/input_file.hpp"
+#include "zeroth/tool/core/whole_file.hpp"
 
 namespace zeroth::checkpoint {
 namespace {

@@ -18,9 +18,9 @@
 #include "checkpoint/use_lock.hpp"
 #include "core/block_file.hpp"
 #include "core/large_pages.hpp"
-#include "zeroth/config/document.hpp"
 #include "zeroth/core/error.hpp"
-#include "zeroth/core/utf8.hpp"
+#include "zeroth/tool/config/document.hpp"
+#include "zeroth/tool/core/utf8.hpp"
 
 namespace zeroth::checkpoint {
 namespace {

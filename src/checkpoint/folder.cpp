@@ -11,9 +11,9 @@
 #include <utility>
 
 #include "zeroth/checkpoint/record.hpp"
-#include "zeroth/config/document.hpp"
 #include "zeroth/core/error.hpp"
-#include "zeroth/core/input_file.hpp"
+#include "zeroth/tool/config/document.hpp"
+#include "zeroth/tool/core/input_file.hpp"
 
 namespace zeroth::checkpoint {
 namespace {

@@ -11,11 +11,11 @@
 #include "checkpoint/record_format.hpp"
 #include "checkpoint/unreadable.hpp"
 #include "zeroth/checkpoint/record.hpp"
-#include "zeroth/config/document.hpp"
 #include "zeroth/core/error.hpp"
-#include "zeroth/core/input_file.hpp"
 #include "zeroth/model/cut.hpp"
 #include "zeroth/model/description.hpp"
+#include "zeroth/tool/config/document.hpp"
+#include "zeroth/tool/core/input_file.hpp"
 
 namespace zeroth::checkpoint {
 namespace {

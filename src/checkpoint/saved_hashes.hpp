@@ -7,7 +7,7 @@
 #include <memory>
 #include <span>
 
-#include "zeroth/core/input_file.hpp"
+#include "zeroth/tool/core/input_file.hpp"
 
 namespace zeroth::checkpoint {
 

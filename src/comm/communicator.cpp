@@ -10,7 +10,7 @@
 #include "comm/operations.hpp"
 #include "comm/staging.hpp"
 #include "zeroth/core/error.hpp"
-#include "zeroth/core/utf8.hpp"
+#include "zeroth/tool/core/utf8.hpp"
 
 namespace zeroth::comm {
 namespace {

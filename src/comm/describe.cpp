@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "comm/operations.hpp"
-#include "zeroth/core/utf8.hpp"
+#include "zeroth/tool/core/utf8.hpp"
 
 namespace zeroth::comm {
 namespace {

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "comm/record.hpp"
-#include "zeroth/core/whole_file.hpp"
+#include "zeroth/tool/core/whole_file.hpp"
 
 namespace zeroth::comm {
 namespace {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "zeroth/config/assignments.hpp"
+#include "zeroth/tool/config/assignments.hpp"
 
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 
-#include "zeroth/config/document.hpp"
 #include "zeroth/core/error.hpp"
+#include "zeroth/tool/config/document.hpp"
 
 namespace zeroth::config {
 namespace {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "zeroth/config/changes.hpp"
+#include "zeroth/tool/config/changes.hpp"
 
 #include <fmt/format.h>
 
 #include <map>
 
-#include "zeroth/config/document.hpp"
-#include "zeroth/core/utf8.hpp"
+#include "zeroth/tool/config/document.hpp"
+#include "zeroth/tool/core/utf8.hpp"
 
 namespace zeroth::config {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "config/names.hpp"
-#include "zeroth/config/nearest.hpp"
+#include "zeroth/tool/config/nearest.hpp"
 
 namespace zeroth::config {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "config/keys.hpp"
-#include "zeroth/config/document.hpp"
+#include "zeroth/tool/config/document.hpp"
 
 namespace zeroth::config {
 

@@ -13,10 +13,10 @@
 #include "config/print.hpp"
 #include "config/read.hpp"
 #include "config/rules.hpp"
-#include "zeroth/config/document.hpp"
-#include "zeroth/config/problem.hpp"
 #include "zeroth/core/error.hpp"
-#include "zeroth/core/input_file.hpp"
+#include "zeroth/tool/config/document.hpp"
+#include "zeroth/tool/config/problem.hpp"
+#include "zeroth/tool/core/input_file.hpp"
 
 namespace zeroth {
 

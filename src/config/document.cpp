@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "zeroth/config/document.hpp"
+#include "zeroth/tool/config/document.hpp"
 
 #include <fmt/format.h>
 
@@ -12,7 +12,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "zeroth/core/utf8.hpp"
+#include "zeroth/tool/core/utf8.hpp"
 
 namespace zeroth::config {
 namespace {

@@ -6,7 +6,7 @@
 #include <span>
 #include <string_view>
 
-#include "zeroth/config/document.hpp"
+#include "zeroth/tool/config/document.hpp"
 
 namespace zeroth::config {
 

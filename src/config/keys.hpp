@@ -13,7 +13,7 @@
 #include <string_view>
 #include <variant>
 
-#include "zeroth/config/document.hpp"
+#include "zeroth/tool/config/document.hpp"
 
 namespace zeroth::config {
 

@@ -6,7 +6,7 @@
 
 #include "config/foreign_keys.hpp"
 #include "config/keys.hpp"
-#include "zeroth/config/nearest.hpp"
+#include "zeroth/tool/config/nearest.hpp"
 
 namespace zeroth::config {
 namespace {

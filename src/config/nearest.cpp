@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "zeroth/config/nearest.hpp"
+#include "zeroth/tool/config/nearest.hpp"
 
 #include <algorithm>
 #include <limits>

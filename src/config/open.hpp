@@ -6,7 +6,7 @@
 
 #include "config/values.hpp"
 #include "zeroth/config/note.hpp"
-#include "zeroth/config/problem.hpp"
+#include "zeroth/tool/config/problem.hpp"
 
 namespace zeroth::config {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// One document laid over another.
 #pragma once
-#include "zeroth/config/document.hpp"
+#include "zeroth/tool/config/document.hpp"
 
 namespace zeroth::config {
 

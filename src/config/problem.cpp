@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "zeroth/config/problem.hpp"
+#include "zeroth/tool/config/problem.hpp"
 
 #include <fmt/format.h>
 

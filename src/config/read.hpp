@@ -2,8 +2,8 @@
 /// From the tree of a stage file to its values.
 #pragma once
 #include "config/values.hpp"
-#include "zeroth/config/document.hpp"
 #include "zeroth/config/note.hpp"
+#include "zeroth/tool/config/document.hpp"
 
 namespace zeroth::config {
 

@@ -3,7 +3,7 @@
 #pragma once
 #include "config/values.hpp"
 #include "zeroth/config/note.hpp"
-#include "zeroth/config/problem.hpp"
+#include "zeroth/tool/config/problem.hpp"
 
 namespace zeroth::config {
 

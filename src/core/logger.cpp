@@ -10,7 +10,7 @@
 
 #include "zeroth/core/error.hpp"
 #include "zeroth/core/log.hpp"
-#include "zeroth/core/standard_streams.hpp"
+#include "zeroth/tool/core/standard_streams.hpp"
 
 namespace zeroth {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "zeroth/core/standard_streams.hpp"
+#include "zeroth/tool/core/standard_streams.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>

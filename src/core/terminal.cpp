@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "zeroth/core/terminal.hpp"
+#include "zeroth/tool/core/terminal.hpp"
 
 #include <sys/ioctl.h>
 #include <unistd.h>

@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "core/start_thread.hpp"
-#include "zeroth/core/standard_streams.hpp"
-#include "zeroth/core/terminal.hpp"
+#include "zeroth/tool/core/standard_streams.hpp"
+#include "zeroth/tool/core/terminal.hpp"
 
 namespace zeroth {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "zeroth/core/utf8.hpp"
+#include "zeroth/tool/core/utf8.hpp"
 
 #include <fmt/format.h>
 

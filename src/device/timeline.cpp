@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "zeroth/core/whole_file.hpp"
+#include "zeroth/tool/core/whole_file.hpp"
 
 namespace zeroth {
 namespace {

@@ -18,7 +18,7 @@
 #include <utility>
 
 #include "checkpoint/saver.hpp"
-#include "zeroth/core/input_file.hpp"
+#include "zeroth/tool/core/input_file.hpp"
 
 namespace zeroth::engine {
 namespace {

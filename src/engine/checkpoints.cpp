@@ -19,7 +19,7 @@
 #include "engine/whole_contents.hpp"
 #include "zeroth/checkpoint/folder.hpp"
 #include "zeroth/core/error.hpp"
-#include "zeroth/core/input_file.hpp"
+#include "zeroth/tool/core/input_file.hpp"
 #include "zeroth/version.hpp"
 
 namespace zeroth::engine {

@@ -15,8 +15,8 @@
 #include "engine/tensor_ranks.hpp"
 #include "stage/pipeline_check.hpp"
 #include "zeroth/core/error.hpp"
-#include "zeroth/core/standard_streams.hpp"
 #include "zeroth/model/description.hpp"
+#include "zeroth/tool/core/standard_streams.hpp"
 
 namespace zeroth::detail {
 

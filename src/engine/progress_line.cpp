@@ -11,7 +11,7 @@
 #include "core/unhurried_output.hpp"
 #include "engine/progress_text.hpp"
 #include "zeroth/core/clock.hpp"
-#include "zeroth/core/terminal.hpp"
+#include "zeroth/tool/core/terminal.hpp"
 
 namespace zeroth {
 namespace {

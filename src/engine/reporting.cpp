@@ -12,9 +12,9 @@
 
 #include "engine/communication.hpp"
 #include "engine/flops_profile.hpp"
-#include "zeroth/config/problem.hpp"
 #include "zeroth/core/error.hpp"
-#include "zeroth/core/whole_file.hpp"
+#include "zeroth/tool/config/problem.hpp"
+#include "zeroth/tool/core/whole_file.hpp"
 
 namespace zeroth::engine {
 namespace {

@@ -21,10 +21,10 @@
 #include "engine/saved_states.hpp"
 #include "zeroth/checkpoint/file_reader.hpp"
 #include "zeroth/checkpoint/folder.hpp"
-#include "zeroth/config/changes.hpp"
-#include "zeroth/config/document.hpp"
 #include "zeroth/core/error.hpp"
-#include "zeroth/core/utf8.hpp"
+#include "zeroth/tool/config/changes.hpp"
+#include "zeroth/tool/config/document.hpp"
+#include "zeroth/tool/core/utf8.hpp"
 
 namespace zeroth::engine {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "zeroth/engine/safetensors_header.hpp"
+#include "zeroth/tool/engine/safetensors_header.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "zeroth/core/dtype.hpp"
-#include "zeroth/core/input_file.hpp"
-#include "zeroth/engine/safetensors_header.hpp"
+#include "zeroth/tool/core/input_file.hpp"
+#include "zeroth/tool/engine/safetensors_header.hpp"
 
 namespace zeroth::engine {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "zeroth/engine/safetensors_writer.hpp"
+#include "zeroth/tool/engine/safetensors_writer.hpp"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

@@ -9,8 +9,8 @@
 #include <unordered_map>
 #include <utility>
 
-#include "zeroth/config/document.hpp"
-#include "zeroth/core/utf8.hpp"
+#include "zeroth/tool/config/document.hpp"
+#include "zeroth/tool/core/utf8.hpp"
 
 namespace zeroth::engine {
 namespace {

@@ -20,9 +20,9 @@
 #include "engine/pieces.hpp"
 #include "engine/replicas.hpp"
 #include "engine/safetensors_reader.hpp"
-#include "zeroth/config/document.hpp"
 #include "zeroth/core/error.hpp"
-#include "zeroth/engine/safetensors_writer.hpp"
+#include "zeroth/tool/config/document.hpp"
+#include "zeroth/tool/engine/safetensors_writer.hpp"
 
 namespace zeroth::engine {
 namespace {

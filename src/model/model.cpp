@@ -10,8 +10,8 @@
 #include <string_view>
 
 #include "zeroth/core/error.hpp"
-#include "zeroth/core/utf8.hpp"
 #include "zeroth/model/description.hpp"
+#include "zeroth/tool/core/utf8.hpp"
 
 namespace zeroth {
 namespace {

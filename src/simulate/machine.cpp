@@ -7,11 +7,11 @@
 #include <set>
 
 #include "simulate/machine_presets.hpp"
-#include "zeroth/config/document.hpp"
-#include "zeroth/config/nearest.hpp"
-#include "zeroth/config/problem.hpp"
 #include "zeroth/core/error.hpp"
-#include "zeroth/core/input_file.hpp"
+#include "zeroth/tool/config/document.hpp"
+#include "zeroth/tool/config/nearest.hpp"
+#include "zeroth/tool/config/problem.hpp"
+#include "zeroth/tool/core/input_file.hpp"
 
 namespace zeroth::simulate {
 namespace {

@@ -15,7 +15,7 @@
 #include "support/resident.hpp"
 #include "support/sanitized.hpp"
 #include "zeroth/checkpoint/folder.hpp"
-#include "zeroth/core/input_file.hpp"
+#include "zeroth/tool/core/input_file.hpp"
 
 namespace zeroth::testing {
 namespace {

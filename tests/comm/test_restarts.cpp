@@ -14,9 +14,9 @@
 #include "support/log.hpp"
 #include "zeroth/comm/exit_code.hpp"
 #include "zeroth/comm/job.hpp"
-#include "zeroth/comm/restart_budget.hpp"
 #include "zeroth/core/error.hpp"
 #include "zeroth/device/cpu.hpp"
+#include "zeroth/tool/comm/restart_budget.hpp"
 
 namespace zeroth {
 namespace {

@@ -13,7 +13,7 @@
 #include "support/folder.hpp"
 #include "support/sanitized.hpp"
 #include "support/thrown.hpp"
-#include "zeroth/config/document.hpp"
+#include "zeroth/tool/config/document.hpp"
 
 namespace zeroth {
 namespace {

@@ -4,7 +4,7 @@
 #include "config/keys.hpp"
 #include "config/names.hpp"
 #include "support/catch.hpp"
-#include "zeroth/config/nearest.hpp"
+#include "zeroth/tool/config/nearest.hpp"
 
 namespace zeroth::config {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "config/config_support.hpp"
 #include "support/catch.hpp"
-#include "zeroth/config/assignments.hpp"
+#include "zeroth/tool/config/assignments.hpp"
 
 namespace zeroth {
 namespace {

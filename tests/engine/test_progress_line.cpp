@@ -16,9 +16,9 @@
 #include "engine/progress_text.hpp"
 #include "support/catch.hpp"
 #include "zeroth/core/log.hpp"
-#include "zeroth/core/standard_streams.hpp"
-#include "zeroth/core/terminal.hpp"
 #include "zeroth/engine/progress_line.hpp"
+#include "zeroth/tool/core/standard_streams.hpp"
+#include "zeroth/tool/core/terminal.hpp"
 
 namespace zeroth::testing {
 namespace {

@@ -29,7 +29,7 @@ set(may_include_adapters core device model config comm comm_launch engine adapte
 # A public header of comm that belongs to one of its folders.
 set(layer_of_zeroth/version.hpp core)
 set(layer_of_zeroth/comm/job.hpp comm_launch)
-set(layer_of_zeroth/comm/restart_budget.hpp comm_launch)
+set(layer_of_zeroth/tool/comm/restart_budget.hpp comm_launch)
 set(layer_of_zeroth/comm/collectives.hpp comm_launch)
 
 # The layer of a file, given by what follows include/ or src/; empty if it is in none.
@@ -39,6 +39,8 @@ function(find_layer path result)
     set(layer ${layer_of_${path}})
   elseif(path MATCHES "^comm/([a-z]+)/")
     set(layer comm_${CMAKE_MATCH_1})
+  elseif(path MATCHES "^zeroth/tool/([a-z]+)/")
+    set(layer ${CMAKE_MATCH_1})
   elseif(path MATCHES "^(zeroth/)?([a-z]+)/")
     set(layer ${CMAKE_MATCH_2})
   endif()

@@ -21,7 +21,7 @@
 #include "jobs/stage_walk.hpp"
 #include "jobs/walk.hpp"
 #include "support/noise.hpp"
-#include "zeroth/core/input_file.hpp"
+#include "zeroth/tool/core/input_file.hpp"
 #include "zeroth/zeroth.hpp"
 
 namespace zeroth::testing::jobs {

@@ -10,9 +10,9 @@
 #include <utility>
 
 #include <zeroth/comm/exit_code.hpp>
-#include <zeroth/comm/restart_budget.hpp>
-#include <zeroth/core/standard_streams.hpp>
-#include <zeroth/core/terminal.hpp>
+#include <zeroth/tool/comm/restart_budget.hpp>
+#include <zeroth/tool/core/standard_streams.hpp>
+#include <zeroth/tool/core/terminal.hpp>
 
 #include "checkpoint_mark.hpp"
 #include "endings.hpp"

@@ -10,7 +10,7 @@
 
 #include <zeroth/checkpoint/folder.hpp>
 #include <zeroth/checkpoint/record.hpp>
-#include <zeroth/core/standard_streams.hpp>
+#include <zeroth/tool/core/standard_streams.hpp>
 
 #include "checkpoint_diff.hpp"
 #include "checkpoint_export.hpp"

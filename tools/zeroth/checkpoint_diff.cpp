@@ -11,8 +11,8 @@
 #include <optional>
 
 #include <zeroth/checkpoint/file_reader.hpp>
-#include <zeroth/config/changes.hpp>
-#include <zeroth/core/utf8.hpp>
+#include <zeroth/tool/config/changes.hpp>
+#include <zeroth/tool/core/utf8.hpp>
 
 #include "readable.hpp"
 #include "saved_elements.hpp"

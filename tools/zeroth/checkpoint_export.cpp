@@ -6,10 +6,10 @@
 #include <algorithm>
 
 #include <zeroth/checkpoint/file_reader.hpp>
-#include <zeroth/config/document.hpp>
 #include <zeroth/core/error.hpp>
-#include <zeroth/core/whole_file.hpp>
-#include <zeroth/engine/safetensors_writer.hpp>
+#include <zeroth/tool/config/document.hpp>
+#include <zeroth/tool/core/whole_file.hpp>
+#include <zeroth/tool/engine/safetensors_writer.hpp>
 
 #include "checkpoint_facts.hpp"
 #include "readable.hpp"

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include <zeroth/checkpoint/contents.hpp>
-#include <zeroth/config/document.hpp>
+#include <zeroth/tool/config/document.hpp>
 
 #include "checkpoint_inspect.hpp"
 #include "safe_json.hpp"

@@ -7,9 +7,9 @@
 #include <system_error>
 
 #include <zeroth/checkpoint/folder.hpp>
-#include <zeroth/config/document.hpp>
 #include <zeroth/core/error.hpp>
-#include <zeroth/core/utf8.hpp>
+#include <zeroth/tool/config/document.hpp>
+#include <zeroth/tool/core/utf8.hpp>
 
 #include "readable.hpp"
 #include "safe_json.hpp"

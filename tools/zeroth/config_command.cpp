@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include <zeroth/config/assignments.hpp>
 #include <zeroth/config/config.hpp>
 #include <zeroth/core/error.hpp>
+#include <zeroth/tool/config/assignments.hpp>
 
 #include "job_options.hpp"
 #include "option_values.hpp"

@@ -3,9 +3,9 @@
 
 #include <fmt/format.h>
 
-#include <zeroth/config/assignments.hpp>
 #include <zeroth/core/error.hpp>
-#include <zeroth/core/input_file.hpp>
+#include <zeroth/tool/config/assignments.hpp>
+#include <zeroth/tool/core/input_file.hpp>
 
 #include "option_values.hpp"
 #include "standard_input.hpp"

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include <zeroth/config/document.hpp>
+#include <zeroth/tool/config/document.hpp>
 
 namespace zeroth::tools {
 

@@ -16,8 +16,8 @@
 #include <new>
 #include <sstream>
 
-#include <zeroth/core/standard_streams.hpp>
-#include <zeroth/core/terminal.hpp>
+#include <zeroth/tool/core/standard_streams.hpp>
+#include <zeroth/tool/core/terminal.hpp>
 #include <zeroth/version.hpp>
 
 #include "checkpoint_command.hpp"

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include <zeroth/core/error.hpp>
-#include <zeroth/core/input_file.hpp>
+#include <zeroth/tool/core/input_file.hpp>
 
 #include "json_file.hpp"
 

@@ -5,10 +5,10 @@
 
 #include <utility>
 
-#include <zeroth/config/document.hpp>
 #include <zeroth/core/error.hpp>
-#include <zeroth/core/utf8.hpp>
 #include <zeroth/model/description.hpp>
+#include <zeroth/tool/config/document.hpp>
+#include <zeroth/tool/core/utf8.hpp>
 
 namespace zeroth::tools {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include <zeroth/core/terminal.hpp>
+#include <zeroth/tool/core/terminal.hpp>
 
 namespace zeroth::tools {
 

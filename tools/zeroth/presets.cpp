@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <vector>
 
-#include <zeroth/config/nearest.hpp>
+#include <zeroth/tool/config/nearest.hpp>
 
 #include "gpt.hpp"
 

@@ -11,7 +11,7 @@
 
 #include <zeroth/core/clock.hpp>
 #include <zeroth/core/error.hpp>
-#include <zeroth/core/standard_streams.hpp>
+#include <zeroth/tool/core/standard_streams.hpp>
 
 namespace zeroth::tools {
 namespace {

@@ -16,9 +16,9 @@
 #include <vector>
 
 #include <zeroth/core/error.hpp>
-#include <zeroth/core/input_file.hpp>
-#include <zeroth/core/utf8.hpp>
-#include <zeroth/engine/safetensors_header.hpp>
+#include <zeroth/tool/core/input_file.hpp>
+#include <zeroth/tool/core/utf8.hpp>
+#include <zeroth/tool/engine/safetensors_header.hpp>
 
 #include "model_builder.hpp"
 #include "tensor_shape.hpp"

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include <zeroth/core/error.hpp>
-#include <zeroth/core/whole_file.hpp>
+#include <zeroth/tool/core/whole_file.hpp>
 
 namespace zeroth::tools {
 namespace {

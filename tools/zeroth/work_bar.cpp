@@ -9,8 +9,8 @@
 #include <string_view>
 #include <utility>
 
-#include <zeroth/core/standard_streams.hpp>
-#include <zeroth/core/terminal.hpp>
+#include <zeroth/tool/core/standard_streams.hpp>
+#include <zeroth/tool/core/terminal.hpp>
 
 #include "readable.hpp"
 

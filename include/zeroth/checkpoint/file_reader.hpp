@@ -15,7 +15,7 @@
 
 #include "zeroth/checkpoint/record.hpp"
 #include "zeroth/core/export.hpp"
-#include "zeroth/core/input_file.hpp"
+#include "zeroth/tool/core/input_file.hpp"
 
 namespace zeroth::checkpoint {
 

@@ -13,8 +13,8 @@
 #include "comm/rank_error.hpp"
 #include "zeroth/comm/job.hpp"
 #include "zeroth/core/error.hpp"
-#include "zeroth/core/standard_streams.hpp"
 #include "zeroth/device/cuda.hpp"
+#include "zeroth/tool/core/standard_streams.hpp"
 #ifdef ZEROTH_HAS_MPI
 #include "comm/launch/mpi_job.hpp"
 #endif

@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <iostream>
 
-#include "zeroth/core/standard_streams.hpp"
+#include "zeroth/tool/core/standard_streams.hpp"
 
 namespace zeroth::comm {
 

@@ -19,7 +19,7 @@
 #include "core/counter.hpp"
 #include "core/start_thread.hpp"
 #include "zeroth/core/error.hpp"
-#include "zeroth/core/standard_streams.hpp"
+#include "zeroth/tool/core/standard_streams.hpp"
 
 namespace zeroth::comm {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "zeroth/comm/restart_budget.hpp"
+#include "zeroth/tool/comm/restart_budget.hpp"
 
 #include <algorithm>
 

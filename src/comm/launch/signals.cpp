@@ -16,7 +16,7 @@
 #include "comm/launch/process_end.hpp"
 #include "core/start_thread.hpp"
 #include "zeroth/core/error.hpp"
-#include "zeroth/core/standard_streams.hpp"
+#include "zeroth/tool/core/standard_streams.hpp"
 
 namespace zeroth::comm {
 namespace {

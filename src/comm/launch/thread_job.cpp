@@ -29,10 +29,10 @@
 #include "core/logger.hpp"
 #include "core/start_thread.hpp"
 #include "zeroth/comm/exit_code.hpp"
-#include "zeroth/comm/restart_budget.hpp"
 #include "zeroth/core/error.hpp"
-#include "zeroth/core/standard_streams.hpp"
 #include "zeroth/device/cuda.hpp"
+#include "zeroth/tool/comm/restart_budget.hpp"
+#include "zeroth/tool/core/standard_streams.hpp"
 
 namespace zeroth::comm {
 namespace {

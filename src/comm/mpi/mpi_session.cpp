@@ -10,7 +10,7 @@
 #include "comm/describe.hpp"
 #include "comm/mpi/mpi_call.hpp"
 #include "zeroth/core/error.hpp"
-#include "zeroth/core/standard_streams.hpp"
+#include "zeroth/tool/core/standard_streams.hpp"
 
 namespace zeroth::comm {
 namespace {

@@ -17,7 +17,7 @@
 #include "comm/store/frame.hpp"
 #include "core/logger.hpp"
 #include "zeroth/core/error.hpp"
-#include "zeroth/core/standard_streams.hpp"
+#include "zeroth/tool/core/standard_streams.hpp"
 
 namespace zeroth::comm {
 namespace {

@@ -8,10 +8,10 @@
 #include <stdexcept>
 #include <string>
 #include <vector>
-#include <zeroth/config/document.hpp>
-#include <zeroth/core/input_file.hpp>
-#include <zeroth/core/whole_file.hpp>
 #include <zeroth/simulate/simulate.hpp>
+#include <zeroth/tool/config/document.hpp>
+#include <zeroth/tool/core/input_file.hpp>
+#include <zeroth/tool/core/whole_file.hpp>
 #include <zeroth/zeroth.hpp>
 
 namespace {

@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "zeroth/adapters/torch/units.hpp"
-#include "zeroth/config/document.hpp"
 #include "zeroth/core/error.hpp"
-#include "zeroth/core/input_file.hpp"
-#include "zeroth/engine/safetensors_header.hpp"
+#include "zeroth/tool/config/document.hpp"
+#include "zeroth/tool/core/input_file.hpp"
+#include "zeroth/tool/engine/safetensors_header.hpp"
 
 namespace zeroth::torch_adapter::detail {
 

@@ -9,8 +9,8 @@
 #include <variant>
 #include <vector>
 
-#include "zeroth/config/problem.hpp"
 #include "zeroth/core/export.hpp"
+#include "zeroth/tool/config/problem.hpp"
 
 namespace zeroth::config {
 

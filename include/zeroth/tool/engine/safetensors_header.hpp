@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "zeroth/config/document.hpp"
 #include "zeroth/core/export.hpp"
-#include "zeroth/core/input_file.hpp"
+#include "zeroth/tool/config/document.hpp"
+#include "zeroth/tool/core/input_file.hpp"
 
 namespace zeroth::engine {
 

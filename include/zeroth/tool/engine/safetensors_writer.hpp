@@ -9,7 +9,7 @@
 
 #include "zeroth/core/dtype.hpp"
 #include "zeroth/core/export.hpp"
-#include "zeroth/core/whole_file.hpp"
+#include "zeroth/tool/core/whole_file.hpp"
 
 namespace zeroth::engine {
 
