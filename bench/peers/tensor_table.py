@@ -63,11 +63,11 @@ def summarise(runs):
         of = figures(run for run in runs if (run["load"], run["precision"]) == (load, precision))
         summary += [{**setting, "contender": name, **{figure: median(by_round, figure) for figure in (SPEED, MEMORY)}}
                     for name, by_round in of.items()]
-        for ratio, over, under, figure in RATIOS:
-            over, under = best_of(over, of, figure), best_of(under, of, figure)
-            both = sorted(of[over].keys() & of[under].keys()) if over and under else []
-            if both:
-                value = statistics.median(of[over][number][figure] / of[under][number][figure] for number in both)
+        for ratio, *both, figure in RATIOS:
+            over, under = (best_of(name, of, figure) for name in both)
+            rounds = of[over].keys() & of[under].keys() if over and under else ()
+            if rounds:
+                value = statistics.median(of[over][number][figure] / of[under][number][figure] for number in rounds)
                 summary.append({**setting, "ratio": ratio, "under": under, "value": value})
     return summary
 

@@ -27,8 +27,8 @@ import loads  # noqa: E402
 import pipeline  # noqa: E402
 import resident  # noqa: E402
 import run  # noqa: E402
-import simulated  # noqa: E402
 import silent  # noqa: E402
+import simulated  # noqa: E402
 import table  # noqa: E402
 import tensor  # noqa: E402
 import tensor_table  # noqa: E402
