@@ -120,9 +120,10 @@ class Published(Folder):
         tensor = self.block("tensor")
         self.assertIn("|  | load | Zeroth | Zeroth, sequence | Zeroth, MPI | Zeroth, stage 0 | DTensor | Megatron-Core |", tensor)
         self.assertIn("| fp32 | L1 | 2,640 | 2,530 | 2,420 | 2,970 | 1,650 (tuned) | 1,760 (tuned) |", tensor)
-        self.assertIn("| bf16 | L2 | 150 | 120 | 160 | 280 | 200 (lean) | 260 (tuned) |", tensor)
+        self.assertIn("| bf16 | L2 | 140 | 160 | 160 | 280 | 200 (lean) | 260 (tuned) |", tensor)
         for row in ("tokens/s over DTensor's fastest | at least L1 1.5 and L2 2 | 1.60 | 1.60 | 1.60, missed | 1.60, missed",
-                    "peak memory per rank over DTensor's leanest | at most 0.75 | 0.75 | 0.75 | 0.75 | 0.75",
+                    "peak memory per rank over DTensor's leanest | at most 0.75 | 0.70 | 0.70 | 0.70 | 0.70",
+                    "the same with sequence parallelism | at most 0.75 | 0.80, missed | 0.80, missed",
                     "tokens/s with sequence parallelism over without | at least 0.97 | 0.96, missed | 0.96, missed",
                     "tokens/s over stage 0 on the same two ranks | at least L1 0.85 | 0.89 | 0.89 | 0.89 | 0.89",
                     "10^9 values of masks per second and core, by AVX-512 | at least 1 | 1.75 |  |  |  |"):
