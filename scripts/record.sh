@@ -13,6 +13,8 @@
 #              docs/simulate.md
 #   peers      PyTorch DDP, FSDP2 and DeepSpeed beside Zeroth in fp32 and bf16 (two to three hours; installs PyTorch and
 #              DeepSpeed into .venv). Files of processors of other makers stay
+#   tensor     tensor ranks beside those of PyTorch's DTensor and of Megatron-Core (15 minutes; installs as peers). BEFORE=PROGRAM:
+#              also beside a train_gpt of before there were tensor ranks, dd91945
 #   checkpoints
 #              PyTorch DCP and DeepSpeed beside Zeroth: saves and loads (10 minutes, 4 GB of disk under out/; installs as peers)
 #   savings    what `zeroth plan` says of 1 to 1024 ranks (seconds; it is arithmetic)
@@ -26,7 +28,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/lib/packages.sh
 
-all=(demo stages gpu step_time peers checkpoints savings silent adamw collectives engine_overhead products pipeline)
+all=(demo stages gpu step_time peers tensor checkpoints savings silent adamw collectives engine_overhead products pipeline)
 parts=("$@")
 if [ $# -eq 0 ]; then
   parts=("${all[@]}")
@@ -113,6 +115,13 @@ pipeline() {
   peers_installed
   .venv/bin/python bench/peers/pipeline.py --out "$new/pipeline.json"
   mv "$new/pipeline.json" "$kept/"
+}
+
+tensor() {
+  built train_gpt bench_random
+  peers_installed
+  .venv/bin/python bench/peers/tensor.py ${BEFORE:+--before "$BEFORE"} --out "$new/tensor.json"
+  mv "$new/tensor.json" "$kept/"
 }
 
 checkpoints() {  # five minutes for each turn: DeepSpeed compiles its Adam in the first one

@@ -13,18 +13,18 @@ from loads import VOCABULARY
 
 
 class Attention(nn.Module):
+    """Of as many heads as c_attn makes: all, or where tensor ranks divide it, this rank's."""
+
     def __init__(self, load):
         super().__init__()
-        self.heads = load.heads
+        self.width = load.channels // load.heads
         self.c_attn = nn.Linear(load.channels, 3 * load.channels)
         self.c_proj = nn.Linear(load.channels, load.channels)
 
     def forward(self, x):
-        batch, context, channels = x.shape
-        q, k, v = (part.view(batch, context, self.heads, -1).transpose(1, 2)
-                   for part in self.c_attn(x).split(channels, dim=2))
+        q, k, v = (part.unflatten(2, (-1, self.width)).transpose(1, 2) for part in self.c_attn(x).chunk(3, dim=2))
         mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return self.c_proj(mixed.transpose(1, 2).reshape(batch, context, channels))
+        return self.c_proj(mixed.transpose(1, 2).flatten(2))
 
 
 class Mlp(nn.Module):
@@ -62,11 +62,15 @@ class Gpt(nn.Module):
         self.ln_f = nn.LayerNorm(load.channels)
 
     def forward(self, inputs, targets):
-        x = functional.embedding(inputs, self.wte) + self.wpe
+        x = self.layers(functional.embedding(inputs, self.wte) + self.wpe)
+        logits = functional.linear(x, self.wte).float()  # a loss in bf16 would have three digits
+        return functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+    def layers(self, x):
+        """What lies between the embeddings and the head."""
         for block in self.h:
             x = block(x)
-        logits = functional.linear(self.ln_f(x), self.wte).float()  # a loss in bf16 would have three digits
-        return functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+        return self.ln_f(x)
 
 
 class SavedWeights:

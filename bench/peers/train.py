@@ -40,8 +40,7 @@ def arguments(words):
     return parser.parse_args(words)
 
 
-def versions(peer):
-    names = ["torch"] + (["deepspeed"] if peer.startswith("deepspeed") else [])
+def versions(*names):
     return {"python": platform.python_version(), **{name: importlib.metadata.version(name) for name in names}}
 
 
@@ -72,7 +71,8 @@ def train(options, load, rank, world):
     step_ms, losses = timed_steps(step, batches, load, rank, world)
     return {"rank": rank, "world": world, "peer": options.peer, "variant": options.variant, "step_ms": step_ms,
             "losses": losses, "tokens_per_s": tokens_per_second(step_ms, load, world), "bare_bytes": bare.idle,
-            "idle_bytes": growth.idle, "peak_bytes": growth.peak(), "threads": torch.get_num_threads(), "versions": versions(options.peer)}
+            "idle_bytes": growth.idle, "peak_bytes": growth.peak(), "threads": torch.get_num_threads(),
+            "versions": versions("torch", *(["deepspeed"] if options.peer.startswith("deepspeed") else []))}
 
 
 def main(words=None):

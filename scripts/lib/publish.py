@@ -4,10 +4,10 @@
 import os
 from html import escape
 
-from lib import checkpoints, demo, gpu_figures, markdown, page, peers, peers_lead, savings, stages, step_time
+from lib import checkpoints, demo, gpu_figures, markdown, page, peers, peers_lead, savings, stages, step_time, tensor
 from lib.records import ReportError
 
-SECTIONS = (demo, stages, gpu_figures, step_time, peers, peers_lead, checkpoints, savings)
+SECTIONS = (demo, stages, gpu_figures, step_time, peers, peers_lead, tensor, checkpoints, savings)
 
 
 def part(section):

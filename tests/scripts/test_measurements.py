@@ -116,6 +116,21 @@ class BadFiles(unittest.TestCase):
             (lambda peers: peers["versions"].update(torch=2), r": versions: torch is 2; it must be text"),
         ])
 
+    def test_tensor(self):
+        self.check("tensor.json", sample_measurements.tensor(), [
+            (lambda kept: kept.update(benchmark="peers"), r": benchmark is \"peers\"; it must be \"tensor\""),
+            (lambda kept: kept.update(runs=[], summary=[]), r": runs is empty"),
+            (lambda kept: kept["runs"][3].update(load="L9"), r": runs\[3\]: load is \"L9\"; it must be \"L1\" or \"L2\""),
+            (lambda kept: kept["runs"][3].update(tokens_per_s=0), r": runs\[3\]: tokens_per_s is 0; it must be a number above 0"),
+            (lambda kept: kept["runs"][3].update(peak_bytes=[9, 0]), r": runs\[3\]: peak_bytes has 0; a peak is above 0"),
+            (lambda kept: kept["runs"][3].update(losses=["x"]), r": runs\[3\]: losses must be a list of one or more numbers"),
+            (lambda kept: kept["runs"][3].update(tokens_per_s=9999), r": summary is not what its runs make"),
+            (lambda kept: kept["masks"][1].pop("values_per_second"), r": masks\[1\]: values_per_second is missing"),
+            (lambda kept: kept["failures"][0].pop("error"), r": failures\[0\]: error is missing"),
+            (lambda kept: kept["loads"]["L1"].update(layers=0), r": loads: L1: layers is 0; "),
+            (lambda kept: kept["machine"].pop("cores"), r": machine: cores is missing"),
+        ])
+
     def test_checkpoints(self):
         self.check("checkpoints.json", sample_measurements.checkpoints(), [
             (lambda kept: kept.update(benchmark="peers"), r": benchmark is \"peers\"; it must be \"checkpoint_peers\""),

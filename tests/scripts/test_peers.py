@@ -27,9 +27,11 @@ import loads  # noqa: E402
 import pipeline  # noqa: E402
 import resident  # noqa: E402
 import run  # noqa: E402
-import simulated  # noqa: E402
 import silent  # noqa: E402
+import simulated  # noqa: E402
 import table  # noqa: E402
+import tensor  # noqa: E402
+import tensor_table  # noqa: E402
 
 MIB = 1024 * 1024
 
@@ -368,6 +370,58 @@ class Pipelines(unittest.TestCase):
                 self.run_of("torch zbv tuned", 1, [1], [2.0, 1.501]), self.run_of("zeroth gpipe", 1, [1], [math.nan, 1.5])]
         self.assertEqual(list(pipeline.wrong_losses(runs)), ["L1, fp32, torch zbv tuned: another loss in step 2",
                                                              "L1, fp32, zeroth gpipe: another loss in step 1"])
+
+
+class TensorRanks(unittest.TestCase):
+    def test_a_step_has_the_samples_of_two_ranks(self):
+        load = loads.LOADS["L1"]
+        divided = json.loads(tensor.config(load, "bf16", tensor_ranks=2, sequence=True))
+        self.assertEqual(divided["zeroth"], {"mesh": {"tensor": 2}, "sequence_parallel": True})
+        for file, data_ranks in ((divided, 1), (json.loads(tensor.config(load, "bf16")), 2)):
+            self.assertEqual(file["gradient_accumulation_steps"] * data_ranks, 2)
+            self.assertEqual(file["train_micro_batch_size_per_gpu"], load.micro_batch)
+            self.assertTrue(file["bf16"]["enabled"])
+            self.assertEqual(file["zero_optimization"]["stage"], 0)
+
+    @staticmethod
+    def run_of(contender, number, tokens_per_s, peak_bytes=(1,), losses=(2.0,)):
+        return {"contender": contender, "load": "L1", "precision": "fp32", "round": number, "tokens_per_s": tokens_per_s,
+                "peak_bytes": list(peak_bytes), "losses": list(losses)}
+
+    def test_ratios_are_of_a_round_and_over_the_best_variant(self):
+        runs = [self.run_of(tensor_table.BASE, number, speed, [30, 60]) for number, speed in enumerate((300, 100, 200))]
+        runs += [self.run_of("dtensor tuned", number, speed, [100, 90]) for number, speed in enumerate((100, 50, 160))]
+        runs += [self.run_of("dtensor sequence lean", 0, 40, [70, 80]), self.run_of("megatron tuned", 7, 40)]
+        found = {line["ratio"]: (line["under"], line["value"]) for line in tensor_table.summarise(runs) if "ratio" in line}
+        self.assertEqual(found, {"speed over DTensor": ("dtensor tuned", 2),  # of 3, 2 and 1.25, not 200 over 100
+                                 "memory over DTensor": ("dtensor sequence lean", 0.75)})
+
+    def test_aims_that_are_missed_or_not_measured_say_so(self):
+        summary = [{"load": "L1", "precision": "fp32", "ratio": "speed over DTensor", "under": "dtensor tuned", "value": 1.49},
+                   {"load": "L1", "precision": "fp32", "ratio": "memory over DTensor", "under": "dtensor lean", "value": 0.75}]
+        header, rows = tensor_table.aims(summary, [{"case": tensor_table.MASKS, "values_per_second": 0.9e9}])
+        told = {row[0]: row[1:] for row in rows}
+        self.assertEqual(header, ["", "aim", "L1 fp32"])
+        self.assertEqual(told["tokens/s over DTensor's fastest"], ["at least L1 1.5 and L2 2", "1.49, missed"])
+        self.assertEqual(told["peak memory per rank over DTensor's leanest"], ["at most 0.75", "0.75"])
+        self.assertEqual(told["tokens/s over stage 0 on the same two ranks"], ["at least L1 0.85", "not measured"])
+        self.assertEqual(told["10^9 values of masks per second and core, by AVX-512"], ["at least 1", "0.90, missed"])
+
+    def test_a_loss_that_is_another_is_told_with_its_step(self):
+        runs = [self.run_of(tensor_table.BASE, 0, 1, losses=[2.0, 1.5]), self.run_of("dtensor tuned", 0, 1, losses=[2.0, 1.5]),
+                self.run_of("dtensor lean", 0, 1, losses=[2.0, 1.501]), self.run_of("megatron lean", 0, 1, losses=[math.nan, 1.5]),
+                self.run_of("megatron tuned", 0, 1, losses=[2.0])]
+        self.assertEqual(tensor_table.wrong_losses(runs, table.LOSS_BOUNDS),
+                         ["L1, fp32, dtensor lean: another loss in step 2", "L1, fp32, megatron lean: another loss in step 1",
+                          "L1, fp32, megatron tuned: another loss in step 1"])
+
+    def test_what_is_asked_wrongly_is_refused(self):
+        for words, problem in (([], "--out"), (["--out", "x", "--peers", "fsdp2"], "'fsdp2' is none of dtensor"),
+                               (["--out", "x", "--loads", "state"], "'state' is none of L1, L2"), (["--out", "x", "--rounds", "0"], "--rounds")):
+            err = io.StringIO()
+            with self.subTest(words=words), contextlib.redirect_stderr(err), self.assertRaises(SystemExit):
+                tensor.arguments(words)
+            self.assertIn(problem, err.getvalue())
 
 
 if __name__ == "__main__":

@@ -117,6 +117,19 @@ class Published(Folder):
         self.assertIn("| DeepSpeed 3 | 4.00 (2 s) | - | 22.00 (11 s) | - | - | - |", self.block("checkpoints"))
         self.assertIn("AMD \\| EPYC", self.block("checkpoints"))
         self.assertIn("- DeepSpeed 3, round 1: no answer within 300 s\n", self.block("checkpoints"))
+        tensor = self.block("tensor")
+        self.assertIn("|  | load | Zeroth | Zeroth, sequence | Zeroth, MPI | Zeroth, stage 0 | DTensor | Megatron-Core |", tensor)
+        self.assertIn("| fp32 | L1 | 2,640 | 2,530 | 2,420 | 2,970 | 1,650 (tuned) | 1,760 (tuned) |", tensor)
+        self.assertIn("| bf16 | L2 | 140 | 160 | 160 | 280 | 200 (lean) | 260 (tuned) |", tensor)
+        for row in ("tokens/s over DTensor's fastest | at least L1 1.5 and L2 2 | 1.60 | 1.60 | 1.60, missed | 1.60, missed",
+                    "peak memory per rank over DTensor's leanest | at most 0.75 | 0.70 | 0.70 | 0.70 | 0.70",
+                    "the same with sequence parallelism | at most 0.75 | 0.80, missed | 0.80, missed",
+                    "tokens/s with sequence parallelism over without | at least 0.97 | 0.96, missed | 0.96, missed",
+                    "tokens/s over stage 0 on the same two ranks | at least L1 0.85 | 0.89 | 0.89 | 0.89 | 0.89",
+                    "10^9 values of masks per second and core, by AVX-512 | at least 1 | 1.75 |  |  |  |"):
+            self.assertIn(f"| {row}", tensor)
+        self.assertIn("- L2, bf16, round 1: megatron tuned did not run: RuntimeError: gloo \\| broke\n", tensor)
+        self.assertIn("The losses of all contenders agree, within 1e-05 in fp32, 0.002 in bf16.\n", tensor)
         peers = self.block("peers")
         amd, intel = peers.split("### Intel\n")
         self.assertIn("### AMD\n", amd)
@@ -192,7 +205,7 @@ class Published(Folder):
         self.assertEqual(self.publish("--check")[0], 1)
         self.assertEqual(self.publish()[0], 0)
         self.assertNotIn("Intel", self.block("peers") + self.block("lead"))
-        for name, file in (("peers", "peers_*.json"), ("checkpoints", "checkpoints.json"), ("step_time", "step_time.jsonl"),
+        for name, file in (("peers", "peers_*.json"), ("tensor", "tensor.json"), ("checkpoints", "checkpoints.json"), ("step_time", "step_time.jsonl"),
                            ("gpu", "gpu.json"), ("demo", "demo/stage2.jsonl")):
             for path in self.measured.glob(file):
                 path.unlink()
@@ -248,8 +261,10 @@ class Published(Folder):
         self.change("savings.jsonl", lambda lines: lines[6]["stages"][3].update(
             parameters=10**9, total=10**9 + sum(lines[6]["stages"][3][key] for key in (
                 "gradients", "optimizer", "slots", "scratch", "padding"))))
+        self.change("tensor.json", lambda kept: kept["runs"][-1]["losses"].__setitem__(1, 4.3))
         status, out, _ = self.publish()
         self.assertEqual(status, 1)
+        self.assertIn("FAILED: L2, bf16, megatron tuned: another loss in step 2", out)
         self.assertIn("FAILED: Intel: fp32, state, 4 ranks, round 2, deepspeed3 lean: the loss of step 2 is", out)
         self.assertNotIn("In fp32 all losses", out)
         self.assertIn("In bf16 all losses", out)
@@ -338,7 +353,7 @@ class Record(unittest.TestCase):
                                check=False)
         self.assertEqual((ended.returncode, ended.stdout), (2, ""))
         self.assertEqual(ended.stderr, 'error: "speed" is no part; parts are demo stages gpu step_time peers '
-                                       'checkpoints savings silent adamw collectives engine_overhead products '
+                                       'tensor checkpoints savings silent adamw collectives engine_overhead products '
                                        'pipeline\n')
 
     def test_every_section_is_a_part_and_every_part_a_function(self):

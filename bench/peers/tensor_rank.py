@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One tensor rank of a peer over gloo, started by tensor.py. Writes what train.py writes.
+
+Ranks divide the heads of attention and the hidden channels of the MLP, as Zeroth's do; embeddings and head are whole on
+each. `--peer dtensor` is torch's ColwiseParallel and RowwiseParallel, `dtensor_sequence` the same with SequenceParallel
+between them, `megatron` Megatron-Core's ColumnParallelLinear and RowParallelLinear.
+
+As it comes, a model of DTensors has a norm and an update for each tensor, and in bf16 autocast. Tuned, AdamW is fused and
+updates this rank's parts, the gradients of what is whole are summed together, the norm is one sum, and in bf16 parameters are
+bf16 with masters in fp32.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import pathlib
+
+import torch
+from torch import distributed as dist
+from torch import nn
+from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    PrepareModuleInput,
+    RowwiseParallel,
+    SequenceParallel,
+    parallelize_module,
+)
+
+import frameworks
+import gpt
+from loads import CLIPPING, IDLE, LOADS, PRECISIONS, VARIANTS, tokens_per_second
+from resident import Growth, return_what_is_freed
+from train import timed_steps, versions
+
+PEERS = ("dtensor", "dtensor_sequence", "megatron")
+# The dimension that ranks divide, by the end of a parameter's name, as torch has matrices: [out, in].
+CUTS = {"c_attn.weight": 0, "c_attn.bias": 0, "c_fc.weight": 0, "c_fc.bias": 0, "c_proj.weight": 1}
+
+
+def cut_of(name):
+    return next((dim for end, dim in CUTS.items() if name.endswith(end)), None)
+
+
+def part_of(name, whole, rank, world):
+    """This rank's part of a parameter; of queries, keys and values its heads of each."""
+    dim = cut_of(name)
+    if dim is None or whole.dim() == 0:  # the idle model's are one number
+        return whole
+    sections = whole.chunk(3) if "c_attn" in name else [whole]
+    return torch.cat([section.chunk(world, dim)[rank] for section in sections], dim)
+
+
+def local(tensor):
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+class SequenceGpt(gpt.Gpt):
+    """Each rank has a part of the context between products."""
+
+    def layers(self, x):
+        mesh = self.ln_f.weight.device_mesh
+        mine = DTensor.from_local(x, mesh, [Replicate()], run_check=False).redistribute(placements=[Shard(1)])
+        return super().layers(mine.to_local()).full_tensor()
+
+
+def dtensor(load, sequence):
+    mesh = dist.init_device_mesh("cpu", (dist.get_world_size(),))
+    with torch.device("meta"):
+        model = SequenceGpt(load) if sequence else gpt.Gpt(load)
+    plan = {}
+    for first, second in (("attn.c_attn", "attn.c_proj"), ("mlp.c_fc", "mlp.c_proj")):
+        plan[first] = ColwiseParallel()
+        plan[second] = RowwiseParallel(output_layouts=Shard(1) if sequence else Replicate())
+    if sequence:
+        plan |= {name: SequenceParallel() for name in ("ln_1", "ln_2")}
+        plan |= {name: PrepareModuleInput(input_layouts=Shard(1), desired_input_layouts=Replicate()) for name in ("attn", "mlp")}
+    for block in model.h:
+        parallelize_module(block, mesh, plan, src_data_rank=None)
+    if sequence:
+        parallelize_module(model.ln_f, mesh, SequenceParallel(), src_data_rank=None)
+    return model
+
+
+def megatron(load):
+    from megatron.core import ModelParallelConfig
+    from megatron.core.tensor_parallel import layers
+
+    class Column(layers.ColumnParallelLinear):
+        def forward(self, x):
+            return super().forward(x)[0]
+
+    class Row(layers.RowParallelLinear):
+        def forward(self, x):
+            return super().forward(x)[0]
+
+    config = ModelParallelConfig(tensor_model_parallel_size=dist.get_world_size(), use_cpu_initialization=True,
+                                 perform_initialization=False)
+    common = {"config": config, "init_method": None, "bias": True, "skip_bias_add": False, "tp_group": dist.group.WORLD}
+    channels = load.channels
+    with torch.device("meta"):
+        model = gpt.Gpt(load)
+        for block in model.h:
+            block.attn.c_attn = Column(channels, 3 * channels, gather_output=False, **common)
+            block.attn.c_proj = Row(channels, channels, input_is_parallel=True, **common)
+            block.mlp.c_fc = Column(channels, 4 * channels, gather_output=False, **common)
+            block.mlp.c_proj = Row(4 * channels, channels, input_is_parallel=True, **common)
+    return model
+
+
+@torch.no_grad()
+def materialise(model, weights):
+    model.to_empty(device="cpu")
+    for name, parameter in model.named_parameters():
+        local(parameter).copy_(part_of(name, weights[name], dist.get_rank(), dist.get_world_size()))
+
+
+class ByTensor:
+    """AdamW and clipping as torch has them, of DTensors and of plain ones apart."""
+
+    def __init__(self, model):
+        self.parameters = list(model.parameters())
+        self.optimizer = frameworks.adamw(model, fused=None)
+
+    def step(self):
+        kinds = [[p for p in self.parameters if isinstance(p, DTensor) is kind] for kind in (True, False)]
+        norms = [nn.utils.get_total_norm([p.grad for p in kind]) for kind in kinds if kind]
+        norm = torch.stack([norm.full_tensor() if isinstance(norm, DTensor) else norm for norm in norms]).norm()
+        for kind in kinds:
+            nn.utils.clip_grads_with_norm_(kind, CLIPPING, norm)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+
+class OfParts:
+    """Fused AdamW of this rank's parts in fp32, with one sum for gradients that are parts of a sum, and one for the norm."""
+
+    def __init__(self, model, precision):
+        names = [name for name, _ in model.named_parameters()]
+        self.is_cut = [cut_of(name) is not None for name in names]
+        self.masters = nn.ParameterList(nn.Parameter(local(p.detach())) for p in model.parameters())
+        if precision == "bf16":
+            model.to(torch.bfloat16)
+        self.parameters = list(model.parameters())
+        self.optimizer = frameworks.adamw(self.masters, fused=True)
+
+    @torch.no_grad()
+    def step(self):
+        partial = []
+        for master, parameter in zip(self.masters, self.parameters):
+            gradient, parameter.grad = parameter.grad, None
+            master.grad = local(gradient).float()
+            if isinstance(gradient, DTensor) and any(placement.is_partial() for placement in gradient.placements):
+                partial.append(master.grad)
+        if partial:
+            flat = torch.cat([gradient.flatten() for gradient in partial])
+            dist.all_reduce(flat)
+            for gradient, total in zip(partial, flat.split([gradient.numel() for gradient in partial])):
+                gradient.copy_(total.view_as(gradient))
+        gradients = [master.grad for master in self.masters]
+        cut, whole = (sum(g.square().sum() for g, is_cut in zip(gradients, self.is_cut) if is_cut is kind) for kind in (True, False))
+        dist.all_reduce(cut)
+        factor = (CLIPPING / ((cut + whole).sqrt() + 1e-6)).clamp(max=1.0)
+        for gradient in gradients:
+            gradient.mul_(factor)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        for master, parameter in zip(self.masters, self.parameters):
+            if parameter.dtype != master.dtype:
+                local(parameter).copy_(master)
+
+
+def tensor_step(load, weights, options, micro_steps):
+    model = megatron(load) if options.peer == "megatron" else dtensor(load, options.peer == "dtensor_sequence")
+    materialise(model, weights)
+    by_tensor = options.variant == "default"
+    update = ByTensor(model) if by_tensor else OfParts(model, options.precision)
+    autocast = by_tensor and options.precision == "bf16"
+
+    def step(inputs, targets):
+        total = 0.0
+        for micro_inputs, micro_targets in zip(inputs.chunk(micro_steps), targets.chunk(micro_steps)):
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
+                loss = model(micro_inputs, micro_targets) / micro_steps
+            loss.backward()
+            total += loss.item()
+        update.step()
+        return total
+
+    return step
+
+
+def arguments(words):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--peer", choices=PEERS, required=True)
+    parser.add_argument("--variant", choices=VARIANTS, default="default")
+    parser.add_argument("--load", choices=LOADS, required=True)
+    parser.add_argument("--micro-steps", type=int, required=True)
+    parser.add_argument("--precision", choices=PRECISIONS, default="fp32")
+    parser.add_argument("--initial", type=pathlib.Path, required=True)
+    parser.add_argument("--data", type=pathlib.Path, required=True)
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--steps", type=int, help="measured, after the warm-up")
+    return parser.parse_args(words)
+
+
+def main(words=None):
+    options = arguments(words)
+    load = LOADS[options.load]
+    load = dataclasses.replace(load, steps=options.steps or load.steps, micro_batch=load.micro_batch * options.micro_steps)
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    torch.set_num_threads(1)
+    if options.variant == "lean":
+        return_what_is_freed()
+    with frameworks.process_group("torch"):
+        bare = Growth()
+        idle = dataclasses.replace(IDLE, heads=world, channels=8 * world, micro_batch=options.micro_steps)
+        tensor_step(idle, gpt.ConstantWeights(), options, options.micro_steps)(*gpt.Batches(options.data, idle).of_step(0, 0, 1))
+        growth = Growth()
+        step = tensor_step(load, gpt.SavedWeights(options.initial), options, options.micro_steps)
+        step_ms, losses = timed_steps(step, gpt.Batches(options.data, load), load, 0, 1)
+        names = ("torch", "megatron-core") if options.peer == "megatron" else ("torch",)
+        record = {"rank": rank, "world": world, "step_ms": step_ms, "losses": losses,
+                  "tokens_per_s": tokens_per_second(step_ms, load, 1), "bare_bytes": bare.idle, "idle_bytes": growth.idle,
+                  "peak_bytes": growth.peak(), "versions": versions(*names)}
+    pathlib.Path(f"{options.out}.{rank}.json").write_text(json.dumps(record), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
