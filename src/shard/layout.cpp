@@ -228,6 +228,7 @@ void Layout::divide(model::Description const& description, FlatId flat, Placed p
     FlatUnit use;
     use.name = fmt::format("{} ({})", flats_[flat].name, description.units[unit].name);
     use.users = use.writers = {unit};
+    use.tensor_kind = flats_[flat].tensor_kind;
     place(use.apart, placed);
     flats_.push_back(std::move(use));
   }

@@ -151,7 +151,7 @@ void Reducer::sum_over_tensor(std::span<Unreduced const> gradients) {
   for (auto const& each : gradients) {
     if (is_partial(each.flat)) {
       auto const read = read_by_optimizer(each.flat);
-      auto const slice = memory_->flat(each.flat).trainable.slice(memory_->place());
+      auto const slice = memory_->flat(each.flat).gradients().slice(memory_->place());
       memory_->kernels().reduce_epilogue(memory_->stream(Lane::reduce),
                                          {.source = read.at(slice),
                                           .source_dtype = read.dtype,

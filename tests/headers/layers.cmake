@@ -22,7 +22,7 @@ set(may_include_shard core optim device comm config model shard)
 set(may_include_checkpoint core optim device comm config model data shard checkpoint)
 set(may_include_stage core optim device comm config model shard stage)
 set(may_include_engine core optim device comm config model data shard checkpoint stage engine monitor comm_launch)
-set(may_include_parallel core optim device comm comm_launch parallel)
+set(may_include_parallel core optim device comm model comm_launch parallel)
 set(may_include_simulate core optim device comm config model data shard checkpoint stage engine simulate monitor comm_launch)
 set(may_include_adapters core device model config comm comm_launch engine adapters)
 

@@ -29,7 +29,7 @@ void add_second(ModelBuilder& build, std::string const& name, std::int64_t input
 void add_gpt(ModelBuilder& build, GptShape const& shape) {
   auto const channels = shape.channels;
   build.unit("transformer.embedding");
-  auto const of_vocabulary = cut_along(0, {}, vocabulary_multiple);
+  ParamOptions const of_vocabulary{.cut = cut_of_vocabulary({0, build.tensor_ranks()})};
   auto const tokens = build.table("transformer.wte.weight", shape.vocabulary, channels, of_vocabulary);
   build.table("transformer.wpe.weight", shape.context, channels);
   for (std::int64_t layer = 0; layer < shape.layers; ++layer) {

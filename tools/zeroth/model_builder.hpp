@@ -15,12 +15,9 @@
 namespace zeroth::tools {
 
 /// Of a parameter that tensor ranks divide.
-[[nodiscard]] inline ParamOptions cut_along(int dim, std::vector<std::int64_t> sections = {},
-                                            std::int64_t multiple = 0) {
-  return {.cut = Cut{.dim = dim, .sections = std::move(sections), .multiple = multiple}};
+[[nodiscard]] inline ParamOptions cut_along(int dim, std::vector<std::int64_t> sections = {}) {
+  return {.cut = Cut{.dim = dim, .sections = std::move(sections)}};
 }
-/// Rows of an embedding, and of the head, that a tensor rank has are a multiple of it, as in Megatron-LM.
-inline constexpr std::int64_t vocabulary_multiple = 128;
 
 /// Everything goes to the unit that was opened last. Throws ConfigError, naming `source`, for what no model can have.
 class ModelBuilder {

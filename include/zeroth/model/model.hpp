@@ -39,6 +39,7 @@ class AnyWeights;
 class AnyEngine;
 class AnyParams;
 class Model;
+class TensorParallel;
 template <Element T>
 class Params;
 template <Element T, GradientOf<T> G>
@@ -101,17 +102,19 @@ class Param {
  private:
   friend class AnyParam;
   friend class Model;
+  friend class TensorParallel;
   template <Element T>
   friend class Params;
   template <Element T, GradientOf<T> G>
   friend class Backward;
   template <Element G>
   friend class Weights;
-  Param(ModelId model, ParamId id, Shape<D> const& shape, Shape<D> const& global_shape) noexcept
-      : model_{model}, id_{id}, shape_{shape}, global_shape_{global_shape} {}
+  Param(ModelId model, ParamId id, Shape<D> const& shape, Shape<D> const& global_shape, std::int64_t first_row) noexcept
+      : model_{model}, id_{id}, shape_{shape}, global_shape_{global_shape}, first_row_{first_row} {}
   ModelId model_;
   ParamId id_;
   Shape<D> shape_, global_shape_;
+  std::int64_t first_row_;  // that this rank has; below 0: tensor ranks do not divide rows, or not in one section
 };
 
 /// One parameter of as many dimensions as it has at run time, none included. What a program uses that does not know its
@@ -196,7 +199,7 @@ class ZEROTH_EXPORT Model {
     auto const id = add(unit, std::move(name), shape, init, options);
     Shape<D> of_rank{};
     std::ranges::copy(shape_of(id), of_rank.begin());
-    return {unit.model_, id, of_rank, std::to_array(shape)};
+    return {unit.model_, id, of_rank, std::to_array(shape), first_row_of(id)};
   }
   /// The same with a shape that is known at run time: `{}` is a single number.
   [[nodiscard]] AnyParam param(Unit unit, std::string name, std::span<std::int64_t const> shape, Init const& init,
@@ -222,6 +225,7 @@ class ZEROTH_EXPORT Model {
               ParamOptions const& options);
   void add_use(Unit unit, ModelId model, ParamId param);
   [[nodiscard]] std::span<std::int64_t const> shape_of(ParamId param) const noexcept;
+  [[nodiscard]] std::int64_t first_row_of(ParamId param) const noexcept;
   std::shared_ptr<model::Description> state_;
 };
 
