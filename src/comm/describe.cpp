@@ -28,7 +28,9 @@ std::string_view peer_word(Operation operation) noexcept {
 }  // namespace
 
 std::string purpose_and_unit(std::string_view purpose, std::string_view unit) {
-  return unit.empty() ? escaped(purpose) : fmt::format("{} of unit '{}'", escaped(purpose), escaped(unit));
+  return unit.empty()      ? escaped(purpose)
+         : purpose.empty() ? escaped(unit)
+                           : fmt::format("{} of unit '{}'", escaped(purpose), escaped(unit));
 }
 
 std::string describe(Label const& label, Collective const& collective, std::span<int const> job_ranks) {

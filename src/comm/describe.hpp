@@ -12,7 +12,8 @@
 
 namespace zeroth::comm {
 
-/// "forward of unit 'block 3'", "step": what a program calls it, without anything that a terminal would obey.
+/// "forward of unit 'block 3'", "step", or of what has no purpose its unit alone: what a program calls it, without
+/// anything that a terminal would obey.
 [[nodiscard]] std::string purpose_and_unit(std::string_view purpose, std::string_view unit);
 
 /// "all_gather (forward of unit 'block 3', 4096 bf16)", "broadcast (step, 1 fp32, root 2)": the root and the partner of

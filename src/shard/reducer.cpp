@@ -147,7 +147,7 @@ void Reducer::sum_over_tensor(std::span<Unreduced const> gradients) {
   if (over_tensor_.empty()) {
     return;
   }
-  carrier_.submit_over_tensor({"partial", "backward"}, first, over_tensor_);
+  carrier_.submit_over_tensor({"add parts", "add parts"}, first, over_tensor_);
   for (auto const& each : gradients) {
     if (is_partial(each.flat)) {
       auto const read = read_by_optimizer(each.flat);

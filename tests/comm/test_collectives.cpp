@@ -123,7 +123,7 @@ TEST_CASE("ranks that start different things are told which") {
   });
   for (auto const& error : outcome) {
     CHECK_THAT(message_of(error),
-               Contains("by maximum") && Contains("by minimum") && Contains("program of unit 'value'"));
+               Contains("by maximum") && Contains("by minimum") && Contains("(value, 1 fp32"));
   }
 }
 

@@ -270,6 +270,25 @@ TEST_CASE("a process that throws, freezes or is killed before sums of shared par
   check_failed(killed.wait());
 }
 
+TEST_CASE("a process of a tensor rank that throws, freezes or is killed before a verb or a sum of gradients ends all") {
+  for (auto const& [place, words] :
+       {std::pair{"leave", "reduce_scatter (leave(), 8 fp32)"},
+        std::pair{"parts", "all_reduce (add parts of unit 'block (partial)', 128 fp32)"}}) {
+    INFO(place);
+    auto const scenario = [where = place](char const* fault) { return fmt::format("{}_before_{}", fault, where); };
+    Folder const folder;
+    auto options = fault_program_under_mpi(world, {scenario("die")}, folder);
+    options.environment = {{"OMPI_MCA_odls_base_sigkill_timeout", "2"}};
+    Child killed{options};  // they wait at the same time
+    Run thrown{{scenario("throw")}};
+    Run frozen{{scenario("freeze"), "--grace", "1000"}};
+    CHECK_THAT(thrown.failed(), Contains("zeroth: [rank 1/3] the data are gone\n"));
+    CHECK_THAT(frozen.failed(), Contains(" waited ") && Contains(words) && Contains("missing: rank 1"));
+    check_failed(killed.wait());
+    CHECK(problem_of_flights(folder.path(), {0, 2}, world, "no answer from rank 1") == "");
+  }
+}
+
 TEST_CASE("a process that is stopped before MPI starts is missed in time, and ended") {
   Folder const folder;
   Child child{fault_program_under_mpi(2, {"fine", "--stopped", "1", "--join-timeout", "500"}, folder)};

@@ -3,6 +3,8 @@
 #include <csignal>
 #include <deque>
 #include <fstream>
+#include <map>
+#include <string>
 
 #include "faults/fault_run.hpp"
 #include "support/catch.hpp"
@@ -223,6 +225,42 @@ TEST_CASE("what befalls a stage before sums of shared parameters are exchanged e
   CAPTURE(freezes.child.output());
   CHECK_THAT(freezes.child.output(),
              Contains(" waited ") && Contains("(add ties of unit 'layer0.w") && Contains("missing: rank 0"));
+}
+
+TEST_CASE("what befalls a tensor rank before a verb, or a sum of gradients, ends all with its name and the rank") {
+  struct Run {
+    explicit Run(std::string const& scenario)
+        : child{fault_program({scenario, "--ranks", "3", "--grace", "1000"}, folder)} {}
+    Folder folder;
+    Child child;
+  };
+  std::map<std::string, std::string> const places{
+      {"enter", "all_gather (enter(), 8 fp32)"},
+      {"leave", "reduce_scatter (leave(), 8 fp32)"},
+      {"leave_backward", "all_gather (leave_backward(), 8 fp32)"},
+      {"enter_backward", "reduce_scatter (enter_backward(), 8 fp32)"},
+      {"parts", "all_reduce (add parts of unit 'block (partial)', 128 fp32)"}};
+  std::deque<Run> throwing, freezing;
+  for (auto const& [place, words] : places) {  // they wait at the same time
+    throwing.emplace_back("throw_before_" + place);
+    freezing.emplace_back("freeze_before_" + place);
+  }
+  auto throws = throwing.begin();
+  auto freezes = freezing.begin();
+  for (auto const& [place, words] : places) {
+    INFO(place);
+    check_failed(throws->child.wait());
+    CHECK(count_of(throws->child.output(), "zeroth: [rank 1/3] the data are gone\n") == 1);
+    CHECK_THAT(throws->child.output(), Contains("launch has returned."));
+    check_failed(freezes->child.wait());
+    CAPTURE(freezes->child.output());
+    CHECK_THAT(freezes->child.output(),
+               Contains(" waited ") && Contains(words) &&
+                   Contains(place == "parts" ? "of communicator 'tensor-sums'" : "of communicator 'tensor-verbs'") &&
+                   Contains("missing: rank 1") && Contains("rank 1 did not end within 1.00 s"));
+    ++throws;
+    ++freezes;
+  }
 }
 
 TEST_CASE("ranks that do different things are told so, once") {

@@ -28,10 +28,10 @@ Init init_of(int kind) {
 
 }  // namespace
 
-BuiltModel::BuiltModel(Drawn const& drawn) : model{drawn.seed} {
+BuiltModel::BuiltModel(Drawn const& drawn, TensorPart part, bool again) : model{drawn.seed, part} {
   struct Made {
     AnyParam param;
-    bool is_trained;
+    bool is_trained, is_in_parts;
   };
   std::map<std::string, Made> made;
   for (std::size_t u = 0; u < drawn.units.size(); ++u) {
@@ -45,18 +45,24 @@ BuiltModel::BuiltModel(Drawn const& drawn) : model{drawn.seed} {
     BuiltUnit built{model.unit(fmt::format("u{}", u), options), {}, {}};
     auto const use = [&](Made const& what) {
       built.read.push_back(what.param);
-      if (what.is_trained) {
+      if (what.is_trained && what.is_in_parts) {
+        built.trained.insert(built.trained.begin() + static_cast<std::ptrdiff_t>(built.in_parts++), what.param);
+      } else if (what.is_trained) {
         built.trained.push_back(what.param);
       }
     };
     for (auto const& param : from.params) {
+      auto const& division = again ? param.division_that_goes_on : param.division;
       auto const added =
           model.param(built.unit, param.name, std::span<std::int64_t const>{param.shape}, init_of(param.init),
                       {.trainable = param.trainable,
                        .learning_rate_factor = param.learning_rate_factor,
-                       .weight_decay_factor = param.weight_decay_factor});
+                       .weight_decay_factor = param.weight_decay_factor,
+                       .cut = division.cut,
+                       .partial = division.partial});
       params.emplace_back(param.name, added);
-      use(made.insert_or_assign(param.name, Made{added, param.trainable && param.has_gradient}).first->second);
+      Made const what{added, param.trainable && param.has_gradient, division.cut || division.partial};
+      use(made.insert_or_assign(param.name, what).first->second);
     }
     for (auto const& name : from.tied) {
       model.tie(built.unit, made.at(name).param);

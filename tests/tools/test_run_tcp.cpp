@@ -127,6 +127,21 @@ TEST_CASE("what befalls a process before sums of shared parameters are exchanged
   CHECK_THAT(failed(dead.child), Contains("] rank 0 ") && Contains("ended without leaving the job"));
 }
 
+TEST_CASE("what befalls a process of a tensor rank before a verb or a sum of gradients over tcp ends all") {
+  for (auto const& [place, words] :
+       {std::pair{"enter_backward", "reduce_scatter (enter_backward(), 8 fp32)"},
+        std::pair{"parts", "all_reduce (add parts of unit 'block (partial)', 128 fp32)"}}) {
+    INFO(place);
+    auto const scenario = [where = place](char const* fault) { return fmt::format("{}_before_{}", fault, where); };
+    Run thrown{{scenario("throw")}, "memory"};
+    Run frozen{{scenario("freeze")}, "memory"};
+    Run dead{{scenario("die")}, "memory"};
+    CHECK_THAT(failed(thrown.child), Contains("zeroth: [rank 1/3] the data are gone\n"));
+    CHECK_THAT(failed(frozen.child), Contains(" waited ") && Contains(words) && Contains("missing: rank 1"));
+    CHECK_THAT(failed(dead.child), Contains("] rank 1 ") && Contains("ended without leaving the job"));
+  }
+}
+
 TEST_CASE("variables that make no sense are refused on all ranks over tcp") {
   Folder const folder;
   for (auto const& [name, value, words] :

@@ -12,8 +12,8 @@
 namespace zeroth {
 namespace {
 
-/// Of messages: what a program does of its own.
-constexpr std::string_view purpose = "program";
+/// Of messages, which know what a program does of its own by its name alone.
+constexpr std::string_view purpose;
 
 std::unique_ptr<device::Device> make_device(detail::JobState const& job) {
   auto device = job.make_device();
