@@ -107,6 +107,7 @@ class FieldReader {
     number("attention_efficiency", rates.attention_efficiency, fraction, false);
     number("activation_passes", rates.activation_passes, passes, false);
     number("parameter_passes", rates.parameter_passes, passes, false);
+    boolean("tensor_overlap", rates.tensor_overlap);
   }
   void codes(char const* name, CodeRates const& otherwise, std::map<std::string, CodeRates, std::less<>>& field) {
     auto const* const member = find(name, false);

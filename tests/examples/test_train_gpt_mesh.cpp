@@ -210,11 +210,13 @@ TEST_CASE("train_gpt says why tensor ranks cannot be") {
              Contains("zeroth.mesh.tensor is 2, which does not divide 3 ranks; allowed: 1, 3"));
 }
 
-TEST_CASE("the file of a pipeline in configs/ trains") {
+TEST_CASE("the files of meshes in configs/ train") {
+  auto const three_axes = GENERATE(false, true);
   Place const place;
-  auto const file = std::filesystem::path{ZEROTH_SOURCE_DIR} / "configs/pipeline.json";
+  auto const file = std::filesystem::path{ZEROTH_SOURCE_DIR} / "configs" / (three_axes ? "3d.json" : "pipeline.json");
   place.write("stage.json", read_all(file));
-  auto const result = run(place.command(small + "--ranks 4 --steps 30 --report report"));
+  auto const result =
+      run(place.command(small + fmt::format("--ranks {} --steps 30 --report report", three_axes ? 8 : 4)));
   INFO(result.output);
   REQUIRE(result.ending.status == 0);
   auto const steps = steps_of(place.report());

@@ -12,6 +12,7 @@
 #include "pipeline.hpp"
 #include "support/catch.hpp"
 #include "support/job.hpp"
+#include "tensor.hpp"
 #include "train.hpp"
 
 namespace zeroth::testing {
@@ -51,7 +52,7 @@ TEST_CASE("every file of configs/ and the README's trains the same at every stag
   std::vector<std::pair<std::string, Config>> files{{"README.md", shown()}};
   for (auto const& entry : std::filesystem::directory_iterator{root / "configs"}) {
     if (entry.is_regular_file()) {
-      if (auto const config = Config::from_file(entry.path()); config.pipeline().stages == 1) {
+      if (auto const config = Config::from_file(entry.path()); config.pipeline().stages * config.tensor_ranks() == 1) {
         files.emplace_back(entry.path().filename().string(), config);
       }
     }
@@ -89,6 +90,26 @@ TEST_CASE("configs/pipeline.json trains on a mesh what it trains without one, at
       INFO("stage " << stage << ", " << world << " ranks a stage of the pipeline");
       CHECK(bits(at_stage(config, stage), world * stages, true) == base);
     }
+  }
+}
+
+TEST_CASE("configs/3d.json trains on three axes what it trains on two, at every stage of ZeRO") {
+  auto const config = Config::from_file(root / "configs/3d.json");
+  REQUIRE(config.pipeline().stages == 2);
+  REQUIRE(config.tensor_ranks() == 2);
+  REQUIRE(config.sequence_parallel());
+  auto const bits = [](Config const& file, int world) {
+    std::vector<std::vector<std::uint32_t>> all(static_cast<std::size_t>(world));
+    REQUIRE(messages_of(run_job(world, [&](Job& job) {
+              all[static_cast<std::size_t>(job.rank())] = bits_of(train_divided(job, file, {.sequence = true}));
+            })) == "");
+    REQUIRE(std::ranges::count(all, all.front()) == world);
+    return all.front();
+  };
+  auto const base = bits(at_stage(config, 0).with(R"({"zeroth": {"mesh": {"pipeline": 1}}})"), 4);
+  for (int stage = 0; stage <= 3; ++stage) {
+    INFO("stage " << stage);
+    CHECK(bits(at_stage(config, stage), 8) == base);
   }
 }
 

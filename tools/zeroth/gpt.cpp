@@ -15,6 +15,7 @@ void add_norm(ModelBuilder& build, std::string const& name, std::int64_t channel
 void add_first(ModelBuilder& build, std::string const& name, std::int64_t inputs, std::int64_t outputs,
                std::vector<std::int64_t> const& sections = {}) {
   build.matrix(name + ".weight", inputs, outputs, cut_along(1, sections));
+  build.first_product();
   build.vector(name + ".bias", outputs, cut_along(0, sections));
 }
 
@@ -51,6 +52,7 @@ void add_gpt(ModelBuilder& build, GptShape const& shape) {
   } else {
     build.matrix("lm_head.weight", shape.vocabulary, channels, of_vocabulary);
   }
+  build.first_product();
   build.last_product();
 }
 

@@ -73,8 +73,9 @@ std::string lane_of(Timeline const& timeline, std::string_view stream, std::stri
 std::string lanes_of(Timeline const& timeline, double end_us, int columns) {
   auto const spans = timeline.spans();
   std::string text;
-  constexpr std::pair<char const*, bool> streams[] = {{"compute", true}, {"gather", true},  {"reduce", true},
-                                                      {"read", false},   {"update", false}, {"write", false}};
+  constexpr std::pair<char const*, bool> streams[] = {{"compute", true}, {"gather", true}, {"reduce", true},
+                                                      {"tensor", false}, {"read", false},  {"update", false},
+                                                      {"write", false}};
   for (auto const& [stream, always] : streams) {
     if (!always && std::ranges::find(spans, stream, &Span::stream) == spans.end()) {
       continue;

@@ -10,6 +10,7 @@ namespace {
 void add_first(ModelBuilder& build, std::string const& name, std::int64_t inputs, std::int64_t outputs, bool bias,
                ParamOptions const& options = cut_along(0)) {
   build.matrix(name + ".weight", outputs, inputs, options);
+  build.first_product();
   if (bias) {
     build.vector(name + ".bias", outputs, options);
   }
@@ -68,6 +69,7 @@ void add_llama(ModelBuilder& build, LlamaShape const& s) {
   } else {
     build.matrix("lm_head.weight", s.vocabulary, s.channels, of_vocabulary);
   }
+  build.first_product();
   build.last_product();
 }
 

@@ -42,6 +42,8 @@ class ModelBuilder {
   void vector(std::string const& name, std::int64_t count, ParamOptions const& options = {});
   /// The unit multiplies with an earlier unit's parameter, too.
   void tie(Param<2> const& param);
+  /// The matrix that came last begins a pair of layers: tensor ranks add up the gradient of its input.
+  void first_product() { facts_.back().first_matmul_count += last_matrix_count_; }
   /// The matrix that came last is that of the unit's last product.
   void last_product() { facts_.back().last_matmul_count = last_matrix_count_; }
   /// Heads are divided, too.

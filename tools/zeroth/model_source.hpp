@@ -13,6 +13,7 @@ namespace zeroth::tools {
 /// What a unit computes. Counts only what is multiplied; lookups, norms and activations cost little beside it.
 struct UnitFacts {
   std::int64_t matmul_count = 0;        ///< Elements of matrices that a token is multiplied with, tied ones included.
+  std::int64_t first_matmul_count = 0;  ///< Of them, those that begin a pair of layers, which tensor ranks divide.
   std::int64_t last_matmul_count = 0;   ///< Of them, those of the last product, if it is known which that is.
   std::int64_t attention_channels = 0;  ///< Heads x channels of a head. 0: no attention, or none that is known of.
 

@@ -3,6 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <limits>
+#include <map>
+
 #include <zeroth/core/error.hpp>
 
 #include "plan.hpp"
@@ -37,6 +41,7 @@ std::vector<simulate::UnitWork> work_of(SourcedModel const& model, SimulationReq
          .attention_flops = tokens * facts.attention_flops_per_token(request.context),
          .activation_elements = tokens * channels_of_all * static_cast<double>(facts.attention_channels),
          .matrix_elements = static_cast<double>(facts.matmul_count),
+         .overlapped_flops = 2 * tokens * static_cast<double>(facts.first_matmul_count),
          .recompute_sums = request.recompute ? recomputed_sums(facts) : 0});
   }
   return work;
@@ -78,6 +83,7 @@ SimulatedStage simulate_stage(SourcedModel const& model, SimulationRequest const
     auto const& batch = planned.settings.batch;
     auto options = request.options;
     options.timelines = simulated.asked_for;
+    options.nearness = simulated.nearness.value_or(options.nearness);
     simulated.result = simulate::run(model.model, config, request.world, work_of(model, request, batch.micro),
                                      request.machine, options);
     simulated.tokens_per_s = static_cast<double>(batch.train * request.context) / (1e-3 * simulated.result->step_ms);
@@ -92,9 +98,46 @@ SimulatedStage simulate_stage(SourcedModel const& model, SimulationRequest const
   return simulated;
 }
 
+/// The mesh with its axes in all orders. Ranks along an axis of one rank are nowhere else than without it, so that such
+/// axes keep the place that they have in Mesh's order.
+std::vector<SimulatedStage> simulate_orders(SourcedModel const& model, SimulationRequest const& request,
+                                            Plan const& planned) {
+  using simulate::MeshAxis;
+  auto const own = simulate::Options{}.nearness;
+  std::map<MeshAxis, int> const sizes{{MeshAxis::tensor, request.config.tensor_ranks()},
+                                      {MeshAxis::data, planned.data_ranks},
+                                      {MeshAxis::pipeline, request.config.pipeline().stages}};
+  if (std::ranges::count_if(sizes, [](auto const& size) { return size.second > 1; }) < 2) {
+    throw ConfigError{
+        fmt::format("--permute: a mesh of {} tensor, {} data and {} pipeline ranks has one order; allowed are meshes "
+                    "with several ranks along two axes or more",
+                    sizes.at(MeshAxis::tensor), sizes.at(MeshAxis::data), sizes.at(MeshAxis::pipeline))};
+  }
+  std::vector<SimulatedStage> orders;
+  auto nearness = own;
+  do {
+    bool const is_new = std::ranges::all_of(own, [&](MeshAxis axis) {
+      auto const place = [axis](auto const& order) { return std::ranges::find(order, axis) - order.begin(); };
+      return sizes.at(axis) > 1 || place(nearness) == place(own);
+    });
+    if (is_new) {
+      orders.push_back(simulate_stage(
+          model, request, {.stage = planned.settings.stage, .nearness = nearness, .asked_for = nearness == own}));
+    }
+  } while (std::ranges::next_permutation(nearness).found);
+  std::ranges::stable_sort(orders, {}, [](SimulatedStage const& order) {
+    return order.result ? order.result->step_ms : std::numeric_limits<double>::infinity();
+  });
+  return orders;
+}
+
 }  // namespace
 
 std::string name_of(SimulatedStage const& stage) {
+  if (stage.nearness) {
+    auto const& [nearest, next, farthest] = *stage.nearness;
+    return fmt::format("{}, {}, {}", name_of(nearest), name_of(next), name_of(farthest));
+  }
   return stage.schedule ? std::string{name_of(*stage.schedule)} : fmt::format("stage {}", stage.stage);
 }
 
@@ -103,6 +146,10 @@ Simulations simulate_stages(SourcedModel const& model, SimulationRequest const& 
   auto const settings = own.settings;
   auto const tokens = settings.batch.train * request.context;
   Simulations simulations{model, std::move(own), tokens, {}};
+  if (request.permute) {
+    simulations.stages = simulate_orders(model, request, simulations.plan);
+    return simulations;
+  }
   if (!request.schedules) {
     for (int const stage : {0, 1, 2, 3}) {
       simulations.stages.push_back(

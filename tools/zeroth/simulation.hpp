@@ -26,13 +26,15 @@ struct SimulationRequest {
   std::int64_t context = 0;  ///< Tokens of a sequence.
   bool recompute = false;    ///< Forward of every unit again in backward, but its last product.
   bool schedules = false;    ///< Of pipelines, in place of stages of ZeRO.
+  bool permute = false;      ///< The mesh, with its axes in all orders, in place of stages of ZeRO.
   simulate::Options options;
 };
 
-/// A stage in place of the file's, or a schedule, everything else as the file says.
+/// A stage in place of the file's, or a schedule, or another order of the mesh's axes; all else as the file says.
 struct SimulatedStage {
   int stage = 0;
   std::optional<PipelineSchedule> schedule = {};    ///< In place of the file's.
+  std::optional<simulate::Nearness> nearness = {};  ///< In place of Mesh's own.
   bool asked_for = false;                           ///< Is it the file's own?
   std::optional<simulate::Simulation> result = {};  ///< With timelines at the stage asked for.
   double tokens_per_s = 0;                          ///< Of all ranks.
@@ -45,7 +47,7 @@ struct Simulations {
   SourcedModel model;
   Plan plan;  ///< The file's, at its own stage.
   std::int64_t tokens_per_step = 0;
-  std::vector<SimulatedStage> stages;  ///< 0 to 3, or one for each schedule.
+  std::vector<SimulatedStage> stages;  ///< 0 to 3, or one for each schedule, or for each order of axes, fastest first.
   [[nodiscard]] simulate::Simulation const& asked_for() const {
     return std::ranges::find(stages, true, &SimulatedStage::asked_for)->result.value();
   }
@@ -55,11 +57,11 @@ struct Simulations {
   }
 };
 
-/// "stage 2", or "1f1b".
+/// "stage 2", "1f1b", or "tensor, data, pipeline".
 [[nodiscard]] std::string name_of(SimulatedStage const& stage);
 
 /// Throws ConfigError if the file does not suit the world at its own stage; at another one that is written down. Also
-/// for schedules where there is no pipeline.
+/// for schedules where there is no pipeline, and for orders of axes where only one has several ranks.
 [[nodiscard]] Simulations simulate_stages(SourcedModel const& model, SimulationRequest const& request);
 
 [[nodiscard]] std::string as_text(Simulations const& simulations, SimulationRequest const& request,

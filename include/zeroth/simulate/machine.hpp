@@ -34,6 +34,8 @@ struct CodeRates {
   /// How often the matrices of a unit do so in a micro-step, in units of one element of the compute dtype for each of
   /// theirs: products read them and write their gradients, gathers and reductions may copy both; 0: never.
   double parameter_passes = 0;
+  /// Tensor ranks add up the gradient of a product's input while they compute that of its matrix.
+  bool tensor_overlap = false;
   friend bool operator==(CodeRates const&, CodeRates const&) = default;
 };
 
