@@ -24,7 +24,7 @@ struct SavedCut {
 
 /// A parameter in a space, or a part of one.
 struct ZEROTH_EXPORT SavedParam {
-  std::string name;                 ///< The same in all spaces that hold a part.
+  std::string name;                 ///< Unique in the model.
   std::vector<std::int64_t> shape;  ///< The shape of the whole parameter, outermost extent first.
   std::int64_t count = 0;           ///< Elements in the space, including a part's padding, which is zero.
   std::int64_t at = 0;              ///< Index of its first element in the space.

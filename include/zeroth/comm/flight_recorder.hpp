@@ -25,8 +25,8 @@ struct Record {
   std::int64_t count = 0;        ///< Elements: Collective::count.
   Dtype dtype = Dtype::byte;     ///< Their dtype.
   std::int64_t enqueued_ns = 0;  ///< Nanoseconds since the recorder was made.
-  std::int64_t started_ns = 0;   ///< Likewise; 0 if it has not started.
-  std::int64_t finished_ns = 0;  ///< Likewise; 0 if it has not finished.
+  std::int64_t started_ns = 0;   ///< Nanoseconds since then; 0 if it has not started.
+  std::int64_t finished_ns = 0;  ///< Nanoseconds since then; 0 if it has not finished.
 };
 
 /// One rank's ring of records. All calls are thread-safe. Does not allocate after construction.

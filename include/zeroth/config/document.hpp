@@ -40,7 +40,7 @@ struct Member {
 /// Whether a file may contain comments.
 enum class Comments : std::uint8_t {
   refused,  ///< Standard JSON.
-  allowed,  ///<  // Allows // and /* */, and commas before } and ].
+  allowed,  ///< Allows // and /* */, and commas before } and ].
 };
 
 /// Parses one JSON object, in time linear in the text. Adds a problem for each duplicate key. If the text is anything

@@ -189,7 +189,7 @@ class ZEROTH_EXPORT AnyEngine {
   /// For programs compiled for these dtypes. Throws ConfigError, naming both, if the file has other ones.
   AnyEngine(Job& job, Model const& model, Config const& config, Dtype compute, Dtype gradient);
   AnyEngine(Mesh& mesh, Model const& model, Config const& config, Dtype compute,
-            Dtype gradient);  ///< Likewise, on a mesh.
+            Dtype gradient);  ///< Does the same on a mesh.
   /// The step's micro-steps as P: AnyMicroStep, or MicroStep with the engine's types.
   template <class P>
   [[nodiscard]] Passes<P> passes() {

@@ -19,8 +19,7 @@ namespace zeroth {
 /// What a plan needs to know besides model and file.
 struct PlanOptions {
   comm::Transport transport = comm::Transport::local;  ///< mpi and tcp reduce in scratch memory of their own.
-  DeviceKind device =
-      DeviceKind::cpu;  ///< The memory of a CPU is the host's; beside a GPU's that is a tier of its own.
+  DeviceKind device = DeviceKind::cpu;                 ///< Host memory is a tier besides a GPU's own memory.
 };
 
 /// Buffers of one size, which units of up to that size take turns in.
@@ -90,8 +89,8 @@ struct Plan {
   int tensor_ranks = 1;                 ///< Ranks that divide parameters among themselves.
   DeviceKind device = DeviceKind::cpu;  ///< The device of each rank.
 
-  std::int64_t parameter_count =
-      0;  ///< Elements, those of tied parameters once, and those that tensor ranks divide all.
+  /// Elements. Tied parameters count once, and those that tensor ranks divide count in full.
+  std::int64_t parameter_count = 0;
   /// Elements that one tensor rank holds, including the padding of Cut::multiple; with one tensor rank, all elements.
   std::int64_t tensor_rank_count = 0;
   std::int64_t padded_count = 0;             ///< tensor_rank_count plus the padding for alignment and equal shares.

@@ -62,8 +62,8 @@ struct Uniform {
 };
 /// Initialises each element with a function of the program.
 struct PerElement {
-  std::function<float(std::int64_t)>
-      value_at;  ///< Pure function of the row-major index, called from any rank's thread.
+  /// A pure function of the row-major index, called from any rank's thread.
+  std::function<float(std::int64_t)> value_at;
 };
 /// Initialises from the program's values, with one call for many elements. The engine drops its copy of the function
 /// once it is built; the function and what it captures are freed with the Model.

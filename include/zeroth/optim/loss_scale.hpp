@@ -12,8 +12,8 @@ struct LossScaleRules {
   bool dynamic = false;                 ///< If false, the scale stays at its initial value.
   float initial = 1;                    ///< Also the static scale.
   float minimum = 1;                    ///< The scale does not go below this.
-  std::int64_t window = 1000;           ///< Steps without overflow before it doubles.
-  int hysteresis = 2;                   ///< Overflows before it halves.
+  std::int64_t window = 1000;           ///< Steps without overflow until it doubles.
+  int hysteresis = 2;                   ///< Overflows until it halves.
   bool consecutive_hysteresis = false;  ///< A step without overflow resets the count of overflows.
 };
 

@@ -48,7 +48,7 @@ struct LossTerm {
 struct StepRules {
   /// Decay rates of moving averages that start at zero, for the bias corrections in StepScalars; 0: none.
   std::array<double, 2> betas{0.9, 0.999};
-  Schedule schedule;               ///< Of the learning rate.
+  Schedule schedule;               ///< Learning-rate schedule.
   LossScaleRules loss_scale;       ///< Loss scaling for fp16.
   float clip = 0;                  ///< Max global norm of the gradient; 0: no clipping.
   float gradient_prescale = 1;     ///< The part of the loss factor besides weight and loss scale; undone here.
@@ -74,7 +74,7 @@ struct StepScalars {
   bool nonfinite = false;     ///< The sum of squares is not finite: an element is not, or the squares exceed fp32.
   float loss = 0;             ///< Mean loss.
   float gradient_norm = 0;    ///< Norm before clipping.
-  float loss_scale_used = 1;  ///< The factor of the losses.
+  float loss_scale_used = 1;  ///< Loss scale of this step.
 };
 
 /// Computes the scalars of this step from the sums of all ranks. A skipped update does not advance `applied`. Clips as

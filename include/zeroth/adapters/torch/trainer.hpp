@@ -110,9 +110,9 @@ class Trainer {
   Trainer& operator=(Trainer const&) = delete;
   ~Trainer() { --detail::trainers(); }
 
-  /// A step's micro-steps: gradient_accumulation_steps of the stage file. Call step() afterwards. The engine
-  /// accumulates over them as DDP and FSDP do under no_sync; zeroth.reduce_gradients decides when ranks communicate.
-  /// Throws ContractError if the module's parameters have changed since the Trainer was made.
+  /// A step's micro-steps: gradient_accumulation_steps of the stage file. Call step() afterwards. DDP and
+  /// FSDP accumulate by no_sync() over all but the last one; here zeroth.reduce_gradients decides when ranks
+  /// communicate. Throws ContractError if the module's parameters have changed since the Trainer was made.
   [[nodiscard]] MicroSteps micro_steps() {
     registered_.check();
     return {runtime_.get(), engine_->micro_steps()};
