@@ -102,6 +102,7 @@ struct Label {
 struct CommOptions {
   std::chrono::milliseconds timeout{600'000};  ///< Time limit of one collective; then abort, naming the missing ranks.
   bool check = false;  ///< Compare every transaction between ranks before it runs. `local` always does.
+
   /// For communicators split from now on: all-gathers within one machine use copy engines, if NCCL can. Other backends
   /// ignore it.
   bool copy_engine = false;
@@ -127,14 +128,12 @@ class ZEROTH_EXPORT Communicator {
   Communicator(Communicator const&) = delete;
   Communicator& operator=(Communicator const&) = delete;
   virtual ~Communicator() = default;
-  [[nodiscard]] virtual int rank() const noexcept = 0;   ///< This rank, in [0, world()).
-  [[nodiscard]] virtual int world() const noexcept = 0;  ///< Ranks of this group.
-  /// The job's rank of rank `rank`, used in messages.
-  [[nodiscard]] virtual int job_rank(int rank) const noexcept = 0;
-  [[nodiscard]] virtual Transport transport() const noexcept = 0;  ///< The backend.
-  /// The name in messages: "world", or the name given to split().
-  [[nodiscard]] virtual std::string const& name() const noexcept = 0;
-  [[nodiscard]] virtual FlightRecorder& recorder() noexcept = 0;  ///< This rank's last transactions.
+  [[nodiscard]] virtual int rank() const noexcept = 0;                 ///< This rank, in [0, world()).
+  [[nodiscard]] virtual int world() const noexcept = 0;                ///< Ranks of this group.
+  [[nodiscard]] virtual int job_rank(int rank) const noexcept = 0;     ///< Rank of `rank` in the job, for messages.
+  [[nodiscard]] virtual Transport transport() const noexcept = 0;      ///< The backend.
+  [[nodiscard]] virtual std::string const& name() const noexcept = 0;  ///< In messages: "world", or split()'s name.
+  [[nodiscard]] virtual FlightRecorder& recorder() noexcept = 0;       ///< This rank's last transactions.
 
   /// Enqueues `collectives` on `stream` as one transaction. It starts when `stream` reaches it; `stream` continues once
   /// no rank needs this rank's buffers. Copies the list. Allocates only if the list is the longest so far. Empty lists

@@ -208,6 +208,7 @@ struct Settings {
   bool register_memory = true;                 ///< Register buffers with communicators.
   bool poison = false;                         ///< Fill invalid memory with NaN, and let guards hand out copies.
   std::filesystem::path flight_recorder;       ///< Folder for the flight records; empty: the working directory.
+
   /// Dtype of files that AnyEngine::save_weights() writes: this, or the compute dtype.
   Dtype saved_weights = Dtype::fp32;
   ReportSettings reports;         ///< Logging and monitoring.
