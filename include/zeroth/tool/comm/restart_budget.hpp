@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How often what failed is started again, and how soon.
+/// How many times a failed job is restarted, and after which delays.
 #pragma once
 #include <chrono>
 #include <optional>
@@ -8,16 +8,17 @@
 
 namespace zeroth {
 
-/// Restarts in a row that brought no progress are counted, and each waits twice as long as the one before: 1 s, 2 s,
-/// 4 s, up to 30 s. Progress begins anew. launch() and `zeroth run` have one each.
+/// Counts consecutive restarts without progress. Each delay is twice the one before: 1 s, 2 s, 4 s, up to 30 s.
+/// Progress resets the count. launch() and `zeroth run` have one each.
 class ZEROTH_EXPORT RestartBudget {
  public:
-  explicit RestartBudget(int most) noexcept : most_{most} {}  ///< Restarts without progress; 0: none at all.
-  /// After a failure: how long to wait before the next start; empty if there is none left. `progress`: some was made
-  /// since the last start.
+  explicit RestartBudget(int most) noexcept : most_{most} {}  ///< Limit on restarts without progress; 0 for none.
+  /// Call it after a failure: returns the delay before the next start, or nullopt if no restart is left. `progress`:
+  /// whether there was any since the last start.
   [[nodiscard]] std::optional<std::chrono::seconds> next(bool progress) noexcept;
-  [[nodiscard]] int used() const noexcept { return used_; }  ///< Of `most`, the one that next() gave with them.
-  [[nodiscard]] int most() const noexcept { return most_; }  ///< As it was made.
+  /// Restarts used since the last progress, including the one that next() just granted.
+  [[nodiscard]] int used() const noexcept { return used_; }
+  [[nodiscard]] int most() const noexcept { return most_; }  ///< The limit passed to the constructor.
 
  private:
   int most_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What is set on a command line: "zero_optimization.stage=2".
+/// Settings given on a command line: "zero_optimization.stage=2".
 #pragma once
 #include <span>
 #include <string>
@@ -9,9 +9,9 @@
 
 namespace zeroth::config {
 
-/// One JSON object of assignments KEY=VALUE, for ConfigInputs::changes: a KEY is a path with dots, a VALUE is JSON, or
-/// else the text that it is. Of several to one KEY the last counts. Throws ConfigError for one without a KEY or a "=",
-/// or whose KEY goes on below another one's value; `option` is what messages call them.
+/// Merges assignments KEY=VALUE into one JSON object for ConfigInputs::changes. A KEY is a dotted path. A VALUE is
+/// JSON, or else taken as a string. The last assignment to a KEY counts. Throws ConfigError if the KEY or the "=" is
+/// missing, or if a KEY continues below another one's value. `option` is the option's name in messages.
 [[nodiscard]] ZEROTH_EXPORT std::string changes_from(std::span<std::string const> assignments,
                                                      std::string_view option = "--set");
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How two resolved stage files differ.
+/// Differences of two resolved stage files.
 #pragma once
 #include <string>
 #include <string_view>
@@ -9,8 +9,9 @@
 
 namespace zeroth::config {
 
-/// Of two Config::to_json(), a line for each value of `now` that was another one: "zero_optimization.stage: 3, was 1".
-/// None if one is nothing of the kind. Safe for a terminal, wherever they are from.
+/// Compares two results of Config::to_json(). Returns a line for each value of `now` that differs from `before`:
+/// "zero_optimization.stage: 3, was 1". Empty if either text is not such a result. Safe to print on a terminal,
+/// whatever the texts contain.
 [[nodiscard]] ZEROTH_EXPORT std::vector<std::string> changes(std::string_view before, std::string_view now);
 
 }  // namespace zeroth::config

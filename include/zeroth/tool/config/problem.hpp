@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What is wrong with a JSON file, collected so that all of it is said at once.
+/// Problems of a JSON file, collected so that all are reported at once.
 #pragma once
 #include <cstddef>
 #include <initializer_list>
@@ -11,33 +11,33 @@
 
 namespace zeroth::config {
 
-/// One of them.
+/// One problem.
 struct Problem {
   std::string path;  ///< "zero_optimization.stage"; empty for the text as a whole.
-  int line = 0;      ///< From 1; 0 where the file has no such key.
+  int line = 0;      ///< From 1; 0 if the key is not in the file.
   std::string text;  ///< What is wrong, and what is allowed.
 };
 
-/// Of more than `most` only the first are told; the others are counted.
+/// A list of problems. Keeps the text of the first `most`, and counts the others.
 class ZEROTH_EXPORT Problems {
  public:
-  static constexpr std::size_t most = 20;  ///< As above.
+  static constexpr std::size_t most = 20;  ///< Number of problems kept with their text.
 
-  Problems() = default;  ///< None.
-  /// These.
+  Problems() = default;  ///< An empty list.
+  /// A list of these.
   Problems(std::initializer_list<Problem> problems) : told_{problems}, count_{problems.size()} {}
 
-  void push_back(Problem problem);  ///< One more.
-  /// What a text would be made for in vain.
+  void push_back(Problem problem);  ///< Adds one.
+  /// Counts a problem without making its text, which would not be kept.
   void count_one() noexcept { ++count_; }
-  /// Are as many known as are told?
+  /// Whether no further text would be kept.
   [[nodiscard]] bool full() const noexcept { return count_ >= most; }
-  /// Is nothing wrong?
+  /// Whether there is no problem.
   [[nodiscard]] bool empty() const noexcept { return count_ == 0; }
-  /// Whether one is about the text as a whole: then nothing was read.
+  /// Whether one is about the text as a whole; then nothing was read.
   [[nodiscard]] bool about_the_whole() const noexcept;
 
-  /// "SOURCE: 2 problems" and a line for each, in the order of the file; what it lacks comes last.
+  /// "SOURCE: 2 problems" and a line for each, in file order; missing keys come last.
   [[nodiscard]] std::string text(std::string_view source) const;
 
  private:
@@ -45,7 +45,7 @@ class ZEROTH_EXPORT Problems {
   std::size_t count_ = 0;
 };
 
-/// Throws one ConfigError with all of them; returns if there are none.
+/// Throws one ConfigError with all problems; returns if there are none.
 ZEROTH_EXPORT void throw_if_any(std::string_view source, Problems const& problems);
 
 }  // namespace zeroth::config

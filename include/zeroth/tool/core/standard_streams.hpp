@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Standard output and standard error of programs that nobody may read, or not any more.
+/// Robust standard output and standard error, for programs whose reader may be slow or gone.
 #pragma once
 #include <string>
 #include <string_view>
@@ -9,25 +9,26 @@
 
 namespace zeroth {
 
-/// The first thing in main(): a pipe that nobody reads any more is an error of the call from now on, and not the end of
-/// the process; and what was closed of the three leads nowhere, so that no file that is opened later is written to as
-/// one of them.
+/// Call it first in main(). From then on a write to a pipe without a reader returns an error instead of killing the
+/// process. Descriptors 0 to 2 that are closed are opened on /dev/null, so that no file that is opened later gets one
+/// of them.
 ZEROTH_EXPORT void keep_standard_streams() noexcept;
 
-/// All of `text`, however long its reader takes. After an error that end_output() tells nothing is written any more.
-/// Any thread.
+/// Writes all of `text` to standard output, however long its reader takes. After an error, which end_output() reports,
+/// writes nothing more. Any thread.
 ZEROTH_EXPORT void write_output(std::string_view text) noexcept;
-/// The last thing in main(), which returns this: `status`, but at least 1 if not all output could be written, which is
-/// then said on standard error.
+/// Call it last in main(), and return its result: `status`, but at least 1 if some output could not be written; then it
+/// also reports that on standard error.
 [[nodiscard]] ZEROTH_EXPORT int end_output(std::string_view program, int status) noexcept;
 
-/// On standard error, at once, and up to 4096 bytes whole. Given up after a second in which nobody reads, so that what
-/// ends a program can always be said and never holds it up. Any thread.
+/// Writes to standard error at once; up to 4096 bytes stay contiguous. Gives up after one second without a reader, so
+/// that the reason for an exit can be printed without delaying the exit. Any thread.
 ZEROTH_EXPORT void write_error(std::string_view text) noexcept;
-/// One line of the library's, "zeroth: " and `text`, as write_error() writes.
+/// Prints one line of the library, "zeroth: " and `text`, with write_error().
 ZEROTH_EXPORT void print_error(std::string const& text) noexcept;
 
-/// Whether a write to `descriptor` would not wait, or is seen not to before `deadline`.
+/// Waits until a write to `descriptor` would not block, but no longer than `deadline`. Returns whether it would not
+/// block.
 [[nodiscard]] ZEROTH_EXPORT bool takes_more(int descriptor, Clock::time_point deadline) noexcept;
 
 }  // namespace zeroth

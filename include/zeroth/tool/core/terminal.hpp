@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Whether a person looks at what a program writes, and how much of a line they see.
+/// Whether output goes to a terminal, and how wide that is.
 #pragma once
 #include <string_view>
 
@@ -7,20 +7,21 @@
 
 namespace zeroth {
 
-/// What a descriptor of this process leads to.
+/// The terminal that a descriptor of this process is connected to.
 struct Terminal {
-  bool is_there = false;     ///< What is written is looked at while it comes, and a line can be written over.
-  bool has_colours = false;  ///< Never where NO_COLOR is set to anything (no-color.org).
-  int columns = 0;           ///< Letters of a line; 0 where it is no terminal, or does not know.
+  bool is_there = false;     ///< A person sees output as it is written, and a line can be overwritten.
+  bool has_colours = false;  ///< Never if NO_COLOR is set, to any value (no-color.org).
+  int columns = 0;           ///< Characters per line; 0 if it is not a terminal, or unknown.
 };
 
-/// How it is now: a window's width changes. There is none where TERM is "dumb", and none for a process that Open MPI,
-/// which makes a terminal for every rank, or a launcher of several processes on one terminal has started. Any thread.
+/// The current state; a window's width can change. Reports no terminal if TERM is "dumb", if Open MPI started the
+/// process (it makes a terminal for every rank), or if a launcher started several processes on one terminal. Any
+/// thread.
 [[nodiscard]] ZEROTH_EXPORT Terminal terminal_at(int descriptor) noexcept;
 
-/// Writes `line`, which has no line break, over the last line of the terminal that standard output is, and leaves it
-/// open: what write_output(), write_error() or the library's log write next begins a line of its own below it. Any
-/// thread.
+/// Writes `line`, which must not contain a line break, over the last line of the terminal on standard output, and
+/// leaves that line open. The next output of write_output(), write_error() or the library's log begins a new line below
+/// it. Any thread.
 ZEROTH_EXPORT void write_over(std::string_view line) noexcept;
 
 }  // namespace zeroth

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Files that are there as a whole or not at all.
+/// Atomically written files.
 #pragma once
 #include <cstddef>
 #include <filesystem>
@@ -11,28 +11,28 @@
 
 namespace zeroth {
 
-/// What a file that was published is safe from: the end of this process, or that of the machine too, which takes as
-/// long as its disk does.
+/// What a published file survives: the exit of this process, or also a crash of the machine, which takes as long as its
+/// disk needs.
 enum class Outlives : bool { process, machine };
 
-/// A file in the making, beside its place under a name that nobody can guess, so that nobody ever reads half of it
-/// under its own name, nor loses what was there before, nor meets another job that writes to the same place. A symbolic
-/// link is followed, and its target replaced. What is no file, say /dev/stdout or a pipe, is opened and written as it
-/// is: it is never replaced.
+/// Writes a file under a unique temporary name next to its path, and renames it. Readers never see a partial file, a
+/// failed write keeps the old one, and concurrent jobs do not collide. Follows symbolic links, and replaces their
+/// target. A path that is not a regular file, such as /dev/stdout or a pipe, is written directly and never replaced.
 ///
-/// Everything throws SystemError: `what` the file is, its path, and the reason. For one thread at a time.
+/// All functions throw SystemError with `what` the file is, its path, and the reason. Use it on one thread at a time.
 class ZEROTH_EXPORT WholeFile {
  public:
-  /// Opens it; nothing is at `path` yet.
+  /// Opens the temporary file. Nothing is at `path` yet.
   WholeFile(std::string_view what, std::filesystem::path path);
   WholeFile(WholeFile const&) = delete;
   WholeFile& operator=(WholeFile const&) = delete;
-  ~WholeFile();  ///< Removes what was not published.
-  /// Handed to the system when this returns, all of it: who reads along sees whole pieces.
+  ~WholeFile();  ///< Removes the file if it was not published.
+  /// Passes all of `bytes` to the system before it returns. A concurrent reader sees complete pieces.
   void write(std::span<std::byte const> bytes);
-  /// The same of a text.
+  /// Writes a text.
   void write(std::string_view text) { write(std::as_bytes(std::span{text})); }
-  /// To the disk, unless this process is all that it has to outlive, and to its name. The last call.
+  /// Syncs the file to disk, unless it needs to outlive only this process, and gives it its name. Must be the last
+  /// call.
   void publish(Outlives outlives = Outlives::machine);
 
  private:
@@ -47,15 +47,15 @@ class ZEROTH_EXPORT WholeFile {
   int descriptor_ = -1;
 };
 
-/// One that is known already.
+/// Writes a file whose whole text is known.
 ZEROTH_EXPORT void write_whole_file(std::string_view what, std::filesystem::path const& path, std::string_view text,
                                     Outlives outlives = Outlives::machine);
 
-/// What `path` leads to: itself, or the end of a chain of symbolic links, whether anything is there or not.
+/// What `path` resolves to: itself, or the end of a chain of symbolic links, whether or not it exists.
 [[nodiscard]] ZEROTH_EXPORT std::filesystem::path followed(std::filesystem::path path);
-/// A name beside `path` that nobody else uses or can guess: "model.<16 digits>.partial".
+/// A unique, unpredictable name next to `path`: "model.<16 digits>.partial".
 [[nodiscard]] ZEROTH_EXPORT std::filesystem::path partial_beside(std::filesystem::path const& path);
-/// Names in `folder` are on the disk when this returns. 0, or the errno that says why not.
+/// Syncs the names in `folder` to disk. Returns 0, or errno on failure.
 [[nodiscard]] ZEROTH_EXPORT int sync_folder(std::filesystem::path const& folder) noexcept;
 
 }  // namespace zeroth

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The headers of safetensors files: an 8-byte length, then JSON that says where the bytes behind it belong.
+/// Headers of safetensors files: an 8-byte length, then JSON that describes the bytes after it.
 /// (https://github.com/huggingface/safetensors, "Format")
 #pragma once
 #include <cstdint>
@@ -17,26 +17,26 @@ namespace zeroth::engine {
 /// One tensor.
 struct Tensor {
   std::string name;                 ///< As in the file.
-  std::string dtype;                ///< As the format spells it: "F32".
-  std::vector<std::int64_t> shape;  ///< Extents, the slowest first.
-  std::int64_t offset = 0;          ///< From the start of the file's data.
-  std::int64_t bytes = 0;           ///< Of its elements.
+  std::string dtype;                ///< The dtype as the format spells it: "F32".
+  std::vector<std::int64_t> shape;  ///< Extents, slowest first.
+  std::int64_t offset = 0;          ///< Byte offset from the start of the file's data.
+  std::int64_t bytes = 0;           ///< Bytes of its elements.
 };
 
-/// What a file has.
+/// A file's header.
 struct TensorHeader {
-  std::vector<Tensor> tensors;  ///< In the order of the header.
-  std::int64_t data_bytes = 0;  ///< Of all.
+  std::vector<Tensor> tensors;  ///< In header order.
+  std::int64_t data_bytes = 0;  ///< Bytes of all tensors.
 };
 
-/// The text of the header, or nothing if the file's first bytes are no length that can be one. Throws Unreadable if the
-/// file ends before its header does.
+/// The header's text, or nullopt if the file does not begin with a valid length. Throws Unreadable if the file ends
+/// before its header does.
 [[nodiscard]] ZEROTH_EXPORT std::optional<std::string> header_text(InputFile const& file);
-/// Where the data begins, behind a header of `text`.
+/// Offset of the data in a file with a header of `text`.
 [[nodiscard]] ZEROTH_EXPORT std::int64_t data_begin(std::string_view text) noexcept;
 
-/// Adds a problem for everything that the format does not allow: unknown dtypes, shapes and places that cannot be,
-/// names given twice, bytes that two tensors claim or none. The result is then not to be used.
+/// Parses a header. Adds a problem for everything that the format does not allow: unknown dtypes, invalid shapes and
+/// offsets, duplicate names, and bytes of two tensors or of none. If it does, the result must not be used.
 [[nodiscard]] ZEROTH_EXPORT TensorHeader read_header(config::Object const& header, config::Problems& problems);
 
 }  // namespace zeroth::engine

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Safetensors files as Hugging Face writes them: the tensors' bytes one after another, behind a header.
+/// Writes safetensors files as Hugging Face does: a header, then the tensors' bytes.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -13,21 +13,21 @@
 
 namespace zeroth::engine {
 
-/// A tensor that is to be written.
+/// A tensor to write.
 struct NamedShape {
-  std::string name;                 ///< As it is to be in the file.
-  std::vector<std::int64_t> shape;  ///< Extents, the slowest first.
+  std::string name;                 ///< Its name in the file.
+  std::vector<std::int64_t> shape;  ///< Extents, slowest first.
 };
 
-/// Writes tensors of one dtype, fp32, bf16 or fp16, in the order given, as a WholeFile: it is there once commit()
-/// returns, or not at all. Throws SystemError naming the file and the reason. For one thread at a time.
+/// Writes tensors of one dtype, fp32, bf16 or fp16, in the given order, as a WholeFile: the file appears when commit()
+/// returns, or not at all. Throws SystemError naming the file and the reason. Use it on one thread at a time.
 class ZEROTH_EXPORT SafetensorsWriter {
  public:
-  /// Opens it, and writes its header.
+  /// Opens the file and writes its header.
   SafetensorsWriter(std::filesystem::path const& file, std::span<NamedShape const> tensors, Dtype dtype);
-  /// The next elements, of however many tensors, rounded to the dtype.
+  /// Appends the next elements, rounded to the dtype. They may span tensors.
   void append(std::span<float const> values);
-  /// Behind the last element: gives the file its name. The last call.
+  /// Gives the file its name, after the last element. Must be the last call.
   void commit() { file_.publish(); }
 
  private:
