@@ -77,7 +77,7 @@ struct OwnFactors {
                                .learning_rate = scalars.learning_rate * segment.learning_rate_factor,
                                .weight_decay_factor = segment.weight_decay_factor,
                                .applied = scalars.applied};
-      for (std::size_t k = 0; k < rule.kept.size(); ++k) {
+      for (std::size_t k = 0; k < rule.kept_states.size(); ++k) {
         given.states[k] = {elements.states[k] + first, count};
       }
       rule.update(given);
@@ -224,7 +224,7 @@ void update(UpdateArgs const& args) {
         for (auto const& segment : args.segments) {
           if constexpr (std::is_same_v<R, CustomRule>) {
             OwnFactors const factors{rule, *args.scalars, segment};
-            update_segment(args, {&OwnFactors::run, &factors, static_cast<int>(rule.kept.size())}, segment);
+            update_segment(args, {&OwnFactors::run, &factors, static_cast<int>(rule.kept_states.size())}, segment);
           } else {
             auto const factors = factors_of(rule, *args.scalars, segment);
             update_segment(args, {&Loop<R>::run, &factors, R::state_count}, segment);
@@ -246,7 +246,7 @@ int state_count(Rule const& rule) noexcept {
   return std::visit(
       []<class R>(R const& each) {
         if constexpr (std::is_same_v<R, CustomRule>) {
-          return static_cast<int>(each.kept.size());
+          return static_cast<int>(each.kept_states.size());
         } else {
           return R::state_count;
         }

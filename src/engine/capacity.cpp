@@ -249,7 +249,7 @@ std::string shortage(shard::MemoryPlan const& plan, Settings const& settings, st
   auto const of_parameters =
       fmt::format("{} (zero_optimization.offload_param.nvme_path)", offload.parameter_folder.string());
   for (std::size_t i = 0; i < ranks.size(); ++i) {
-    auto const& [machine, room, own] = ranks[i];
+    auto const& [machine, capacity, own] = ranks[i];
     auto const& here = on_machine[machine];
     if (capacity.memory_of_process < (in_one_process ? everywhere.needs.memory : own.memory)) {
       bool const alone = !in_one_process || ranks.size() == 1;

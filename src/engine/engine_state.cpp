@@ -180,7 +180,7 @@ void EngineState::tell_user(Config const& config, std::string const& of_start) c
 }
 
 EngineState::~EngineState() {
-  engine::CallGuard const entry{session.thread_check};
+  engine::CallGuard const call_guard{session.thread_check};
   if (session.protocol->pass()) {  // which will use this engine when it ends
     auto const why = fmt::format("{}the engine ended while {}: it must outlive its passes and guards", rank_prefix(),
                                  session.protocol->state());

@@ -12,7 +12,7 @@ namespace zeroth {
 namespace detail {
 
 void Contribution::clear(std::int64_t bytes) const {
-  engine::CallGuard const entry{engine->session.thread_check, "accumulator()"};
+  engine::CallGuard const call_guard{engine->session.thread_check, "accumulator()"};
   engine->runtime.device->kernels().fill(engine->runtime.device->compute(), data, bytes, 0);
 }
 
@@ -29,7 +29,7 @@ Guard::~Guard() {
   if (engine_ == nullptr) {
     return;
   }
-  engine::CallGuard const entry{engine_->session.thread_check};
+  engine::CallGuard const call_guard{engine_->session.thread_check};
   auto const turn = engine_->session.protocol->closed(id_);
   if (!turn) {
     return;
@@ -59,7 +59,7 @@ EngineState& Guard::engine() const {
 
 AnyView Guard::parameter(ModelId model, ParamId of_model) const {
   auto& state = engine();
-  engine::CallGuard const entry{state.session.thread_check, "operator[]"};
+  engine::CallGuard const call_guard{state.session.thread_check, "operator[]"};
   auto const param = state.runtime.share.local(model, of_model, "operator[]");
   state.session.protocol->check_parameter(id_, model, param);
   auto const& described = state.sharded.model->params[param];
@@ -69,7 +69,7 @@ AnyView Guard::parameter(ModelId model, ParamId of_model) const {
 
 Contribution Guard::contribute(ModelId model, ParamId of_model) const {
   auto& state = engine();
-  engine::CallGuard const entry{state.session.thread_check, "grad"};
+  engine::CallGuard const call_guard{state.session.thread_check, "grad"};
   auto const param = state.runtime.share.local(model, of_model, "grad");
   auto const unit = state.session.protocol->check_gradient(id_, model, param);
   auto const [data, beta] = state.sharded.manager->gradients.contribute(unit, param);

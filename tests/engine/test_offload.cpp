@@ -406,7 +406,7 @@ TEST_CASE("what there is not enough of is said before anything is allocated") {
                                   {1, {mib(200), unlimited, unlimited}},
                                   {2, {mib(100), unlimited, unlimited}}};
   CHECK(shortage(ranks, false, OffloadDevice::none).empty());
-  ranks[1].room.memory_of_machine -= 1;
+  ranks[1].capacity.memory_of_machine -= 1;
   CHECK_THAT(
       shortage(ranks, false, OffloadDevice::none),
       Contains("100.0 MiB of memory for each of 2 ranks on the machine of rank 1, and 200.0 MiB are left there") &&
@@ -417,7 +417,7 @@ TEST_CASE("what there is not enough of is said before anything is allocated") {
   CHECK_THAT(shortage(limited, true, OffloadDevice::none), Contains("by the limits of the process of all (ulimit -v"));
   std::vector<RankCapacity> exact{{1, {unlimited, mib(200), unlimited}}, {1, {unlimited, mib(200), unlimited}}};
   CHECK(shortage(exact, true, OffloadDevice::none).empty());
-  exact[1].room.memory_of_process -= 1;
+  exact[1].capacity.memory_of_process -= 1;
   CHECK_THAT(shortage(exact, true, OffloadDevice::none), Contains("by the limits of the process of all (ulimit -v"));
   // Disks are a machine's.
   std::vector<RankCapacity> const full{{1, {unlimited, unlimited, mib(399)}}, {1, {unlimited, unlimited, mib(399)}}};
@@ -445,20 +445,20 @@ TEST_CASE("ranks of all stages of a pipeline that share a machine count, each wi
   // Ranks 0 and 2 share a machine, and 1 and 3.
   std::vector ranks{rank(1, mib(300), 100), rank(2, mib(250), 100), rank(1, mib(300), 150), rank(2, mib(250), 150)};
   CHECK(engine::shortage(plan, settings, ranks, false).empty());
-  ranks[3].room.memory_of_machine -= 1;
+  ranks[3].capacity.memory_of_machine -= 1;
   CHECK_THAT(engine::shortage(plan, settings, ranks, false),
              Contains("the plans of 2 ranks on the machine of rank 3, of several stages of a pipeline, ask for 250.0 "
                       "MiB of memory together, and 250.0 MiB are left there"));
-  ranks[3].room = {mib(250), mib(499), unlimited, unlimited};
+  ranks[3].capacity = {mib(250), mib(499), unlimited, unlimited};
   CHECK(engine::shortage(plan, settings, ranks, false).empty());
   CHECK_THAT(engine::shortage(plan, settings, ranks, true),
              Contains("and 499.0 MiB are left by the limits of the process of all"));
   std::vector disks{rank(1, unlimited, 0), rank(1, unlimited, 0)};
   disks[0].needs.disk = mib(10);
   disks[1].needs.disk = mib(30);
-  disks[0].room.disk = disks[1].room.disk = mib(40);
+  disks[0].capacity.disk = disks[1].capacity.disk = mib(40);
   CHECK(engine::shortage(plan, settings, disks, false).empty());
-  disks[1].room.disk -= 1;
+  disks[1].capacity.disk -= 1;
   CHECK_THAT(engine::shortage(plan, settings, disks, false), Contains("ask for 40.0 MiB on the disk of"));
   for (auto const& each : ranks) {
     CHECK(engine::RankCapacity::of(each.numbers()).numbers() == each.numbers());
@@ -476,7 +476,7 @@ TEST_CASE("beside a GPU the host's memory has to hold what is offloaded, and no 
   settings.offload.optimizer = OffloadDevice::cpu;
   std::vector<engine::RankCapacity> ranks{{1, {mib(200), unlimited, 0}}, {1, {mib(200), unlimited, 0}}};
   CHECK(shortage_of(plan, settings, ranks, false).empty());
-  ranks[1].room.memory_of_machine -= 1;
+  ranks[1].capacity.memory_of_machine -= 1;
   CHECK_THAT(shortage_of(plan, settings, ranks, false),
              Contains("the plan asks for 100.0 MiB of pinned memory of the host for each of 2 ranks on the machine of "
                       "rank 1, and 200.0 MiB are left there") &&

@@ -12,18 +12,18 @@
 namespace zeroth::testing {
 namespace {
 
-using engine::Finding;
-using Kind = Finding::Kind;
+using engine::RankResult;
+using Kind = RankResult::Kind;
 
 /// What all ranks hear, which is the same for each.
-std::vector<Finding> heard(std::vector<Finding> const& said) {
+std::vector<RankResult> heard(std::vector<RankResult> const& said) {
   auto const world = static_cast<int>(said.size());
-  std::vector<std::vector<Finding>> by_rank(said.size());
+  std::vector<std::vector<RankResult>> by_rank(said.size());
   auto const outcome = run_job(world, [&](Job& job) {
     auto const rank = static_cast<std::size_t>(job.rank());
     auto const device = device::make_cpu_device();
     auto const stream = device->make_stream("test", device::Overlap::off);
-    by_rank[rank] = engine::share(said[rank], "test", {&job.communicator(), device.get(), stream.get()});
+    by_rank[rank] = engine::gather_results(said[rank], "test", {&job.communicator(), device.get(), stream.get()});
   });
   REQUIRE(messages_of(outcome) == "");
   for (auto const& each : by_rank) {
@@ -38,7 +38,7 @@ std::vector<Finding> heard(std::vector<Finding> const& said) {
 }
 
 template <class Error>
-std::string thrown(std::vector<Finding> const& said) {
+std::string thrown(std::vector<RankResult> const& said) {
   try {
     engine::throw_if_failed("it failed", heard(said));
   } catch (Error const& error) {
@@ -57,7 +57,7 @@ TEST_CASE("all ranks hear what each of them has found, also where it has no word
 }
 
 TEST_CASE("damage is what ranks throw only where none has failed for another reason") {
-  Finding const damage{.kind = Kind::damage, .text = "a hash"};
+  RankResult const damage{.kind = Kind::damage, .text = "a hash"};
   CHECK(thrown<DamagedError>({damage, {}, damage}) == "it failed: rank 0 (and 1 more): a hash");
   CHECK(thrown<SystemError>({damage, {.kind = Kind::system_error, .text = "no disk"}}) ==
         "it failed: rank 1 (and 1 more): no disk");
