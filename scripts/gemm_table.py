@@ -17,10 +17,10 @@ import pathlib
 import re
 import sys
 
-REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(REPOSITORY / "scripts"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from lib import markdown
 
+REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 # The package's name of a GPU, and the machine file that has it.
 GPUS = {"H100_SXM": "8xH100", "H200_SXM": "8xH200", "A100_SXM_80GB": "8xA100"}
 MEASURED_ON, MEASURED_CHANNELS, MEASURED_TOKENS = "H100_SXM", 1600, 16384
@@ -35,8 +35,8 @@ class NoEstimates(Exception):
 
 def products_of(channels, tokens):
     """(name, m, n, k, layout) of every product of a block; y = x W, dx = dy W^T, dW = x^T dy, of matrices by rows."""
-    for name, (inputs, outputs) in MATRICES.items():
-        inputs, outputs = inputs * channels, outputs * channels
+    for name, extents in MATRICES.items():
+        inputs, outputs = (extent * channels for extent in extents)
         yield name, tokens, outputs, inputs, "NN_ROW_MAJOR"
         yield f"{name}, by its input", tokens, inputs, outputs, "NT_ROW_MAJOR"
         yield f"{name}, by its matrix", inputs, outputs, tokens, "TN_ROW_MAJOR"

@@ -37,7 +37,8 @@ def arguments(words=None):
     parser.add_argument("--precisions", type=words_of(PRECISIONS), default=list(PRECISIONS), help="[both]")
     parser.add_argument("--peers", type=words_of(PEERS), default=list(PEERS), help=f"of {', '.join(PEERS)} [all]")
     parser.add_argument("--variants", type=words_of(VARIANTS), default=list(VARIANTS), help="of the peers [all]")
-    parser.add_argument("--rounds", type=positive, default=3)
+    parser.add_argument("--rounds", type=positive, default=5)
+    parser.add_argument("--peer-rounds", type=positive, default=2, help="of --rounds, those in which peers have turns [2]")
     parser.add_argument("--steps", type=positive, help="measured per turn [3 of L1, 8 of L2]")
     parser.add_argument("--data", type=pathlib.Path, default=DEFAULT_TEXT, help="file, or folder of files [%(default)s]")
     parser.add_argument("--train-gpt", type=pathlib.Path, default=REPOSITORY / "build/release/bin/train_gpt")
@@ -65,6 +66,7 @@ class Benchmark:
         self.zeroth = launch.Zeroth(options.train_gpt.resolve(), data, folder, options.limit)
         self.peers = launch.Peers("fork", data, folder, options.limit)
         self.record = {"benchmark": "tensor", "machine": machine(), "zeroth": commit(), "versions": {}, "rounds": options.rounds,
+                       "peer_rounds": min(options.rounds, options.peer_rounds),
                        "ranks": RANKS, "loads": {name: dataclasses.asdict(self.load(name)) for name in options.loads},
                        "loss_bounds": {precision: table.LOSS_BOUNDS[precision] for precision in options.precisions},
                        "runs": [], "failures": [], "summary": [], "masks": []}
@@ -96,12 +98,12 @@ class Benchmark:
         return turn
 
     def run(self):
-        names = list(self.turns)
         for load_name in self.options.loads:
             load = self.load(load_name)
             self.zeroth.save_initial(load, self.folder / "initial")
             for precision in self.options.precisions:
                 for number in range(self.options.rounds):
+                    names = [name for name in self.turns if number < self.options.peer_rounds or name.startswith(tensor_table.BASE)]
                     for name in names[number % len(names):] + names[:number % len(names)]:
                         self.turn(name, load_name, load, precision, number)
                 self.write()

@@ -64,11 +64,15 @@ def _where(document, loads):
     machine, versions = document.record("machine"), document.record("versions")
     memory = re.sub(r"^(\d+) kB$", lambda found: f"{int(found[1]) / 2**20:.0f} GiB", machine.text("memory"))
     told = ", ".join(f"{name} {versions.text(name)}" for name in sorted(versions.fields))
-    rounds = document.count("rounds", 1)
+    rounds, of_peers = document.count("rounds", 1), document.count("peer_rounds", 1)
     return (f"{machine.text('processor')} ({machine.text('instructions')}), {machine.count('cores', 1)} cores, {memory}, "
             f"{machine.text('system')}; Zeroth {document.text('zeroth')}, {told}; "
-            f"{'one round' if rounds == 1 else f'median of {rounds} rounds'}. "
+            f"{_rounds(rounds)}{'' if of_peers == rounds else f', of peers {_rounds(of_peers)}'}. "
             f"{'; '.join(description(name, loads.record(name)) for name in loads.fields)}; two micro-batches a step.")
+
+
+def _rounds(count):
+    return "one round" if count == 1 else f"median of {count} rounds"
 
 
 def claims(kept):

@@ -23,7 +23,7 @@ class Products(unittest.TestCase):
         products = [product[1:4] for product in gemm_table.products_of(64, 10)]
         self.assertEqual(len(products), 12)
         self.assertEqual(sum(gemm_table.operations(*product) for product in products), 72 * 10 * 64**2)
-        self.assertEqual(dict(list((name, product) for name, *product in gemm_table.products_of(64, 10))[3:6]), {
+        self.assertEqual(dict([(name, product) for name, *product in gemm_table.products_of(64, 10)][3:6]), {
             "c_proj": [10, 64, 64, "NN_ROW_MAJOR"], "c_proj, by its input": [10, 64, 64, "NT_ROW_MAJOR"],
             "c_proj, by its matrix": [64, 64, 10, "TN_ROW_MAJOR"]})
 

@@ -119,8 +119,9 @@ class Published(Folder):
         self.assertIn("- DeepSpeed 3, round 1: no answer within 300 s\n", self.block("checkpoints"))
         tensor = self.block("tensor")
         self.assertIn("|  | load | Zeroth | Zeroth, sequence | Zeroth, MPI | Zeroth, stage 0 | DTensor | Megatron-Core |", tensor)
-        self.assertIn("| fp32 | L1 | 2,640 | 2,530 | 2,420 | 2,970 | 1,650 (tuned) | 1,760 (tuned) |", tensor)
+        self.assertIn("| fp32 | L1 | 2,640 | 2,530 | 2,420 | 2,970 | 1,575 (tuned) | 1,680 (tuned) |", tensor)
         self.assertIn("| bf16 | L2 | 140 | 160 | 160 | 280 | 200 (lean) | 260 (tuned) |", tensor)
+        self.assertIn("torch 2.15.0; median of 3 rounds, of peers median of 2 rounds. L1: 6 layers", tensor)
         for row in ("tokens/s over DTensor's fastest | at least L1 1.5 and L2 2 | 1.60 | 1.60 | 1.60, missed | 1.60, missed",
                     "peak memory per rank over DTensor's leanest | at most 0.75 | 0.70 | 0.70 | 0.70 | 0.70",
                     "the same with sequence parallelism | at most 0.75 | 0.80, missed | 0.80, missed",
@@ -264,7 +265,7 @@ class Published(Folder):
         self.change("tensor.json", lambda kept: kept["runs"][-1]["losses"].__setitem__(1, 4.3))
         status, out, _ = self.publish()
         self.assertEqual(status, 1)
-        self.assertIn("FAILED: L2, bf16, megatron tuned: another loss in step 2", out)
+        self.assertIn("FAILED: L2, bf16, zeroth stage 0, before: another loss in step 2", out)
         self.assertIn("FAILED: Intel: fp32, state, 4 ranks, round 2, deepspeed3 lean: the loss of step 2 is", out)
         self.assertNotIn("In fp32 all losses", out)
         self.assertIn("In bf16 all losses", out)
