@@ -261,7 +261,7 @@ void HostCommunicator::fail(int origin, std::string const& reason) {
   throw PeerError{reason};
 }
 
-// ---- in words -------------------------------------------------------------------------------------------------------
+// ---- descriptions ---------------------------------------------------------------------------------------------------
 
 std::string HostCommunicator::describe_current() const {
   if (current_->label.purpose == split_purpose) {

@@ -47,7 +47,7 @@ void MpiCollectives::start(Blocks const& blocks, Chunk const& chunk) {
   thread_.start(operation);
 }
 
-// ---- what folds nothing ---------------------------------------------------------------------------------------------
+// ---- collectives without a fold -------------------------------------------------------------------------------------
 
 void MpiCollectives::move(Collective const& collective) {
   switch (collective.operation) {

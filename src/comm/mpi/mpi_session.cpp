@@ -257,7 +257,7 @@ void MpiSession::answer(ControlMessage const& question) {
   send(question.sender, reply);
 }
 
-// ---- who is where ---------------------------------------------------------------------------------------------------
+// ---- status of ranks ------------------------------------------------------------------------------------------------
 
 void MpiSession::leave(std::uint64_t communicator, std::vector<int> const& ranks, std::uint64_t last) {
   peer_statuses_.leave(communicator, ranks.size() - 1);

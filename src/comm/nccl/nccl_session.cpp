@@ -160,7 +160,7 @@ void NcclSession::fail_and_throw(std::string const& reason) {
   throw PeerError{failure().value_or(reason)};
 }
 
-// ---- beside NCCL ----------------------------------------------------------------------------------------------------
+// ---- communication through the store --------------------------------------------------------------------------------
 
 std::vector<std::string> NcclSession::gather(std::string const& name, std::vector<int> const& ranks,
                                              std::string const& value, milliseconds timeout) {
@@ -242,7 +242,7 @@ std::vector<PeerStatus> NcclSession::ask_where(std::uint64_t communicator, std::
   return all;
 }
 
-// ---- in words -------------------------------------------------------------------------------------------------------
+// ---- descriptions ---------------------------------------------------------------------------------------------------
 
 std::string NcclSession::explain_late(NcclLink const& link, Transaction const& transaction, Clock::time_point begun) {
   auto const waited = Clock::now() - begun;

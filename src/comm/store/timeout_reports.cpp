@@ -35,7 +35,7 @@ void TimeoutReports::add(int rank, TimeoutReport report) {
                  [](Contact before, Contact now) { return before == Contact::none ? now : before; });
 }
 
-/// Of those that have not come to where `rank` waits: how many complain too.
+/// Counts the ranks that rank `rank` waits for and that reported a timeout themselves.
 int TimeoutReports::waiting_themselves(int rank) const {
   auto const& contacts = reports_.at(rank).contacts;
   return static_cast<int>(std::count_if(order_.begin(), order_.end(), [&](int other) {
