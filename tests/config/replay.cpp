@@ -83,11 +83,10 @@ Json answer(zeroth::Job& job, Json const& asked) {
 int main() {
   for (std::string line; std::getline(std::cin, line);) {
     bool answered = false;
-    int const status =
-        zeroth::launch({.thread_ranks = 1}, [&](zeroth::Job& job) {  // one launch per line: an error ends it
-          std::cout << answer(job, Json::parse(line)).dump() << '\n';
-          answered = true;
-        });
+    int const status = zeroth::launch({.thread_ranks = 1}, [&](zeroth::Job& job) {  // per line: an error ends it
+      std::cout << answer(job, Json::parse(line)).dump() << '\n';
+      answered = true;
+    });
     if (!answered) {
       return status;
     }
