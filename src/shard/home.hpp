@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Where states live, as updates and gathers see it. The two classes here are for states in memory of the device, which
 /// need no transfer; those for offloaded states derive from them.
-/// already; what is offloaded derives from them.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -13,7 +13,7 @@ namespace zeroth::comm {
 ///
 ///     auto const seen = event_count.value();
 ///     if (!what_it_waits_for()) {
-/// returns at once if it was notified since
+///       event_count.wait(seen, deadline);  // returns at once if it was notified since
 ///     }
 class EventCount {
  public:

@@ -9,7 +9,6 @@
 /// It also rejects reduction schemes other than the one that adds split sums in order, in the compute type, though
 /// cuBLASLt has algorithms for them; and mistakes that cuBLASLt does not notice: a thread, a stream or memory of
 /// another GPU than the handle's, matrices that exceed their memory, and a result that overlaps a factor.
-/// GPU than the handle's, matrices that reach beyond their memory, a result that lies over a factor.
 #pragma once
 #include <cstdint>
 
