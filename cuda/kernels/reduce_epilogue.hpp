@@ -22,8 +22,7 @@ struct MoveAndSum {
   static constexpr int tile_count = sums_at_once * static_cast<int>(device::sum_block_count);
   static_assert(device::square_lanes == warp_threads);
   struct Shared {
-    float
-        values[(tile_count + pack) / 32 * 33 + 33];  // of a tile, from the start of its first pack, indexed by place()
+    float values[(tile_count + pack) / 32 * 33 + 33];  // a tile, from the start of its first pack, indexed by place()
   };
 
   Move<To, From> move;

@@ -41,8 +41,7 @@ class CudaTimes {
   [[nodiscard]] double milliseconds();
 
  private:
-  static constexpr std::size_t first_capacity =
-      1024;  // enough for a step of hundreds of units, one step behind the host
+  static constexpr std::size_t first_capacity = 1024;  // for a step of hundreds of units, one step ahead
   /// The next free interval. All before it in the ring, from first_ on, are pending.
   [[nodiscard]] CudaInterval& next();
   void grow();

@@ -317,8 +317,7 @@ bool folds(PlanRequest const& request) noexcept {
 }
 
 Range held(Part const& part, Placement placement, Places const& places, int place) noexcept {
-  if (placement == Placement::whole ||
-      placement == Placement::shard) {  // called for every address, so it avoids divisions
+  if (placement == Placement::whole || placement == Placement::shard) {  // called for every address: no divisions
     return placement == Placement::whole ? Range{0, part.padded_count} : part.slice(place);
   }
   auto const count = part.padded_count / places.size(placement.cut);

@@ -19,11 +19,10 @@ namespace zeroth::shard {
 struct PlanRequest {
   Settings settings{};  ///< The stage file. The other members follow from it, the layout and the transport.
   Placements placements;
-  Places places{1, 1};          ///< The ranks that the layout is cut for.
-  TensorPart tensor;            ///< The part of cut parameters in the layout.
-  bool sums_by_groups = false;  ///< Gradients are summed within groups, then over groups.
-  bool several_reductions =
-      false;  ///< A step has several, so their results are accumulated beside what backward writes.
+  Places places{1, 1};              ///< The ranks that the layout is cut for.
+  TensorPart tensor;                ///< The part of cut parameters in the layout.
+  bool sums_by_groups = false;      ///< Gradients are summed within groups, then over groups.
+  bool several_reductions = false;  ///< In a step: their results are accumulated beside what backward writes.
   /// The reduction itself adds ranks' micro-steps to the sum one after another, in fp32. See Collective::sums.
   bool folds_into_sums = false;
   SlotCounts parameter_slots;  ///< No slots if parameters are whole.

@@ -8,8 +8,7 @@ namespace zeroth::shard {
 /// Bytes of the whole data of collectives, all ranks' pieces together.
 struct MovedBytes {
   std::int64_t all = 0;
-  std::int64_t across_groups =
-      0;  ///< The part of `all` that moved between different groups; zero if there is only one group.
+  std::int64_t across_groups = 0;  ///< The part of `all` that moved between groups; zero if there is only one.
 
   void add(std::int64_t bytes, bool moves_across_groups) noexcept {
     all += bytes;

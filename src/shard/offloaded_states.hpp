@@ -55,10 +55,9 @@ class OffloadedStates : public StateHome {
     DiskPlan const* plan;
     Offload const* offload;
     ById<FlatId, StoredStates> states;
-    std::function<void()> check;  ///< For the storage: see device::StorageOptions.
-    char const* section;          ///< The section of the stage file.
-    char const *reads = "read",
-               *writes = "write";  ///< Stream names in traces, where a rank's streams have distinct names.
+    std::function<void()> check;                    ///< For the storage: see device::StorageOptions.
+    char const* section;                            ///< The section of the stage file.
+    char const *reads = "read", *writes = "write";  ///< Stream names in traces, distinct for each rank.
   };
   ~OffloadedStates() override;
 

@@ -100,8 +100,7 @@ void TiedSums::exchange(Tie const& tie, Range piece, comm::Communicator& among) 
       tell(sum_of(flat, piece.begin), piece.count(), dtype);
     }
   }
-  while (std::ssize(transaction_) <
-         rounds_of(tie)) {  // other stages have more uses: send a dummy, which no stage reads
+  while (std::ssize(transaction_) < rounds_of(tie)) {  // others have more uses: send a dummy that none reads
     tell(sum_of(tie.flat, piece.begin), piece.count(), dtype);
   }
   for (auto& each : transaction_) {

@@ -33,8 +33,7 @@ struct Offload {
   int tiles_in_memory = 1;      ///< Maximum at the same time.
   bool reads_ahead = false;     ///< During the update of earlier tiles; otherwise when the tile is needed.
   bool writes_behind = false;   ///< During the update of later tiles; otherwise before it.
-  int host_threads =
-      0;  ///< Threads that update in the host's memory: see HostStates. 0: tiles come into the device's memory.
+  int host_threads = 0;         ///< Threads that update in the host's memory: see HostStates. 0: the device updates.
   std::filesystem::path folder;
   std::int64_t piece_bytes = std::int64_t{1} << 20U;  ///< Bytes per request to the disk.
   int requests = 1;                                   ///< In flight at the same time.

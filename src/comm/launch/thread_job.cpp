@@ -66,9 +66,7 @@ class ThreadJob {
   ThreadJob(LaunchOptions const& options, std::function<void(Job&)> const& rank_main);
   /// Returns the exit status.
   [[nodiscard]] int run();
-  [[nodiscard]] std::string const& cause() const {
-    return *printed_;
-  }  ///< The reason of a failure that run() has reported.
+  [[nodiscard]] std::string const& cause() const { return *printed_; }  ///< The reported failure.
   [[nodiscard]] bool stop_requested() const { return stop_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::int64_t progress() const { return progress_.load(std::memory_order_relaxed); }
 

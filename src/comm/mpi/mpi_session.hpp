@@ -34,9 +34,7 @@ class MpiSession final : public HostJob {
   [[nodiscard]] int rank() const noexcept override { return rank_; }
   [[nodiscard]] int world() const noexcept { return world_; }
   [[nodiscard]] int local_rank() const noexcept { return local_rank_; }
-  [[nodiscard]] MPI_Comm communicator() const noexcept {
-    return communicator_;
-  }  ///< All ranks; the library's own communicator.
+  [[nodiscard]] MPI_Comm communicator() const noexcept { return communicator_; }  ///< All ranks; for the library only.
   [[nodiscard]] std::shared_ptr<FlightRecorder> const& recorder() const noexcept override { return recorder_; }
   [[nodiscard]] MpiThread& thread() noexcept { return *thread_; }
 

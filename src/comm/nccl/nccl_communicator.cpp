@@ -256,8 +256,7 @@ std::unique_ptr<Communicator> NcclCommunicator::do_split(int color, int key, std
   transaction.sequence = ++sequence_;
   link_->submitted.store(transaction.position, std::memory_order_release);
   Finally const recycle{[&] { link_->pending.recycle(transaction); }};
-  auto const requests =
-      agreement_.agree_to_split(transaction, {color, key});  // ranks may give different names, as each part has its own
+  auto const requests = agreement_.agree_to_split(transaction, {color, key});  // names may differ between parts
   NcclLink::Identity identity{part_of(link_->identity.group, ++splits_, requests, name), session_->gpu(),
                               options_.copy_engine};
   auto const deadline = Clock::now() + options_.timeout;

@@ -57,8 +57,7 @@ void NcclWatch::State::run() {
       return end_all(*reason);
     }
     for (auto const& link : all()) {
-      if (ending.value() !=
-          0) {  // perhaps long ago, while NCCL blocked this thread: the objects that links refer to may be gone
+      if (ending.value() != 0) {  // NCCL may have blocked this thread: objects that links refer to may be gone
         return;
       }
       look(*link, round % polls_per_error_check == 0);

@@ -10,8 +10,7 @@ namespace zeroth::comm {
 struct Presence {
   std::string host;     ///< For messages.
   std::string machine;  ///< The same on all ranks of one machine, and unique among machines: see machine_id().
-  std::string
-      device;  ///< A name that is unique among the machine's devices, for example a bus id; empty: no device to share.
+  std::string device;   ///< A name that is unique on the machine, for example a bus id; empty: no device to share.
   std::string problem;  ///< Why it cannot take part; empty: it can.
 };
 /// The remedy for a GPU that several ranks, as processes, would use; for messages.

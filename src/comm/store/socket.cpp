@@ -141,8 +141,7 @@ Descriptor try_to_listen(SocketAddress& address, int& error) {
   }
   int const yes = 1;
   int const no = 0;
-  ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes,
-               sizeof yes);  // allows ports of old connections in TIME_WAIT
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);  // despite connections in TIME_WAIT
   if (address.get()->sa_family == AF_INET6) {
     ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no);
   }

@@ -27,9 +27,8 @@ struct LateError final : PeerError {
 inline constexpr std::chrono::milliseconds until_the_job_ends{std::chrono::hours{24 * 365}};
 
 struct StoreAddress {
-  std::string host =
-      {};        ///< Rank 0's address, as all others reach it. A loopback address restricts the job to one machine.
-  int port = 0;  ///< 0, on rank 0: any free one, see Store::port().
+  std::string host = {};      ///< Rank 0's address for all others. A loopback address restricts the job to one machine.
+  int port = 0;               ///< 0, on rank 0: any free one, see Store::port().
   std::string given_by = {};  ///< The source of host and port, for messages: "MASTER_ADDR=node1 MASTER_PORT=29500".
   /// The same on all ranks of a job, at most 256 bytes, and unique to the job: a rank with another token is rejected.
   /// It keeps foreign connections and stale processes out, but is no secret: it is sent in clear text.

@@ -28,9 +28,7 @@ short Outgoing::events() const noexcept {
   switch (state_) {
     case State::connecting: return POLLOUT;
     case State::handshake: return hall_->events();
-    case State::open:
-      return static_cast<short>(POLLIN |
-                                (stuck_ ? POLLOUT : 0));  // POLLIN only reports the end: the peer sends nothing
+    case State::open: return static_cast<short>(POLLIN | (stuck_ ? POLLOUT : 0));  // POLLIN only reports the end
     default: return 0;
   }
 }

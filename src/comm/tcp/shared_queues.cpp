@@ -19,8 +19,7 @@
 namespace zeroth::comm {
 namespace {
 
-constexpr std::size_t line =
-    64;  // the size of a cache line: separate lines keep waiting threads from slowing down working ones
+constexpr std::size_t line = 64;  // a cache line: waiting threads do not slow down working ones
 constexpr std::uint32_t most_shown = 4;
 
 /// The index of a queue among those that one rank shows the others.
@@ -121,8 +120,7 @@ SharedQueues::Shown SharedQueues::show(int to, Tag tag, void const* data, std::i
     needed_here = number + 1;
   } else {
     if (has_taken(to, tag)) {
-      needed_here =
-          shown_here.taken.load(std::memory_order_relaxed);  // otherwise, after 2^31 numbers, it would seem ahead
+      needed_here = shown_here.taken.load(std::memory_order_relaxed);  // otherwise it seems ahead after 2^31 numbers
     }
     if (bytes <= most_inline_bytes) {
       std::copy_n(static_cast<std::byte const*>(data), bytes, slot.few.begin());

@@ -302,8 +302,7 @@ void TcpLinks::serve_sockets() {
   }
   std::span<pollfd const> const all{entries_};
   for (auto& rank_socket : acceptor_.serve(all.subspan(1 + 2 * peers_.size()), now)) {
-    peer(rank_socket.rank).in =
-        Incoming{std::move(rank_socket.socket)};  // the last connection that knows the token wins
+    peer(rank_socket.rank).in = Incoming{std::move(rank_socket.socket)};  // the last connection with the token wins
   }
 }
 
