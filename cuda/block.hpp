@@ -5,7 +5,7 @@
 /// A body is a small value, copied to the kernel when it is launched:
 ///
 ///     struct Body {
-///       static constexpr int threads = 256;  // of a block; a multiple of warp_threads
+///       static constexpr int threads = 256;  // per block; a multiple of warp_threads
 ///       struct Shared { ... };               // shared by the threads of a block; not initialised
 ///       template <class Block>
 ///       ZEROTH_DEVICE void operator()(Block& block, Shared& shared) const;

@@ -71,7 +71,7 @@ struct Array {
   std::int64_t element_bytes;
 };
 
-/// Where packs of `count` elements begin in arrays that are processed together: at elements origin + k * count, where
+/// Positions of packs of `count` elements in arrays that are processed together: at elements origin + k * count, where
 /// all addresses are multiples of access_bytes. If there are no such elements, `aligned` is false and there are no
 /// packs.
 template <int count>

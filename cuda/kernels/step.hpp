@@ -17,7 +17,7 @@ struct Collect {
   static constexpr int words = device::exact_words;
   static constexpr int most_at_once = 256;  // parts of 55 bits that fit into the sum of a word
   struct Shared {
-    std::uint64_t part[words][threads];  // of a thread, since the last carry
+    std::uint64_t part[words][threads];  // a thread's, since the last carry
     float nonfinite[threads];            // 0, or the sum of the non-finite values
     optim::ExactSum sum;
   };

@@ -24,7 +24,7 @@ class Agreement {
   /// 24 bytes, and a second one with the description if they differ.
   [[nodiscard]] std::string compare(Group const& group, Transaction const& transaction, SplitRequest const& request,
                                     Exchange const& exchange);
-  /// What each rank requested in the transaction that was compared last, [world].
+  /// The request of each rank in the last compared transaction, [world].
   [[nodiscard]] std::vector<SplitRequest> requests() const;
 
  private:

@@ -35,7 +35,7 @@ namespace zeroth::comm {
 struct AwaitedRank {
   std::string who;    ///< "rank 3"
   bool here;          ///< It has arrived.
-  std::string words;  ///< What it does: describe_last(), or no_answer.
+  std::string words;  ///< Its activity: describe_last(), or no_answer.
 };
 constexpr std::string_view no_answer = "does not answer: it is frozen, gone or cannot be reached";
 /// "rank 1 waited 2.00 s in all_gather (...); missing: rank 3, which started ...". If none of `ranks` is missing,

@@ -22,7 +22,7 @@ class HostCollectives {
 
   /// How a reduction of longer blocks is cut.
   struct Cut {
-    std::int64_t most_part_bytes;  ///< Of one rank's block in a chunk.
+    std::int64_t most_part_bytes;  ///< Part of one rank's block in a chunk.
     std::int64_t most_slots = 2;   ///< Chunks in flight at a time.
   };
   HostCollectives(int rank, int world, Cut cut);
@@ -80,7 +80,7 @@ class HostCollectives {
   /// Starts to receive `chunk` of the others' blocks for this rank, if it receives.
   virtual void start(Blocks const& blocks, Chunk const& chunk) = 0;
   virtual void await(Chunk const& chunk) = 0;
-  /// Where rank `from`'s part is: in its place, or wherever the transport has it.
+  /// The address of rank `from`'s part: its place, or wherever the transport has it.
   [[nodiscard]] virtual std::byte const* part(Chunk const& chunk, int from) const { return chunk.place_of(from); }
   virtual void release(Chunk const& /*chunk*/) {}
   /// Waits until no rank needs this rank's blocks any more.

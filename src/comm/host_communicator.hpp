@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What all transports share whose ranks are processes and whose hosts do the work: the queue of transactions, their
+/// Common code of transports whose ranks are processes and whose hosts do the work: the queue of transactions, their
 /// comparison among ranks, the waits, and the error of a wait that cannot end.
 #pragma once
 #include <algorithm>
@@ -122,7 +122,7 @@ class HostCommunicator : public Communicator {
   std::int64_t own_staging_bytes_ = 0;
   TransactionPool pool_;
 
-  // of the transaction that runs
+  // state of the running transaction
   Agreement agreement_;
   Transaction const* current_ = nullptr;
   bool awaits_messages_ = false;  ///< Then only their partners are awaited.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the communicators of one rank share if hosts do the work: the end of the job, and the status of all ranks.
+/// State that the communicators of one rank share if hosts do the work: the end of the job, and the status of all
+/// ranks.
 #pragma once
 #include <atomic>
 #include <chrono>

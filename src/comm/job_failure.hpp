@@ -8,7 +8,7 @@ namespace zeroth::comm {
 struct JobFailure {
   int origin = 0;  ///< The rank that caused or detected the failure.
   std::string reason;
-  bool is_over = false;  ///< That rank has ended its connection: do not wait for it to report more.
+  bool is_over = false;  ///< Whether that rank has ended its connection, and so will not report more.
 };
 
 }  // namespace zeroth::comm

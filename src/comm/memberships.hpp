@@ -12,7 +12,7 @@
 
 namespace zeroth::comm {
 
-/// What one rank knows from the splits that it took part in. Any thread may call any function.
+/// One rank's knowledge from the splits that it took part in. Any thread may call any function.
 class Memberships {
  public:
   /// Records that a split of `whole` with `requests` [whole.world()] made this rank's communicator `part`. Ignored if

@@ -45,7 +45,7 @@ struct Transaction {
 /// One side of a message, as its rank sees it.
 struct MessageSide {
   std::string who;
-  std::uint64_t sequence = 0;  ///< Of its transaction.
+  std::uint64_t sequence = 0;  ///< The sequence of its transaction.
   Label label;
   Collective message;
   std::span<int const> job_ranks;  ///< [world]

@@ -210,7 +210,7 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
  private:
   struct Open {
     Node node;
-    std::string name;   // of the member being read
+    std::string name;   // the member being read
     int line = 0;       // line of that name
     bool drop = false;  // whether that name was given before
     std::unordered_map<std::string, int> lines;

@@ -464,7 +464,7 @@ std::string copy_engines_read_windows(Values const& values) {
 }
 
 struct Rule {
-  std::size_t key;  ///< Where the problem, or the note, is reported.
+  std::size_t key;  ///< The key of the problem, or of the note.
   std::string (*broken)(Values const& values);
 };
 

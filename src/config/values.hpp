@@ -11,7 +11,7 @@
 
 namespace zeroth::config {
 
-/// Where a value comes from.
+/// The source of a value.
 enum class Source : std::uint8_t {
   nothing,
   value,

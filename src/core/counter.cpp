@@ -17,7 +17,7 @@ constexpr int spins = 64;
 
 static_assert(sizeof(std::atomic<std::uint64_t>) == 8 && std::atomic<std::uint64_t>::is_always_lock_free);
 
-/// The half of the word that holds the value: what the kernel compares.
+/// The half of the word that holds the value, which the kernel compares.
 std::uint32_t const* futex_word(std::atomic<std::uint64_t> const& word) noexcept {
   return reinterpret_cast<std::uint32_t const*>(&word) + (std::endian::native == std::endian::little ? 1 : 0);
 }

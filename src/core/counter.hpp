@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The one way in which threads of this library wait for each other.
+/// The primitive by which threads of this library wait for each other.
 #pragma once
 #include <atomic>
 #include <cstdint>

@@ -33,7 +33,7 @@ class OrderedThread {
   std::condition_variable changed_;
   std::queue<std::function<void()>> tasks_;
   std::int64_t posted_ = 0, done_ = 0;
-  std::exception_ptr error_;  // of task done_ + 1
+  std::exception_ptr error_;  // thrown by task done_ + 1
   bool ends_ = false;
   std::thread thread_;
 };

@@ -71,7 +71,7 @@ int end_output(std::string_view program, int status) noexcept {
 
 void write_error(std::string_view text) noexcept {
   static std::mutex mutex;
-  static bool is_read = true;  // a thread does not wait again after one wait was in vain
+  static bool is_read = true;  // false after one wait has timed out: later calls do not wait again
   std::lock_guard const lock{mutex};
   auto const deadline = Clock::now() + (is_read ? std::chrono::seconds{1} : std::chrono::seconds{0});
   auto const write_all = [deadline](std::string_view rest) {

@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int most_links = 40;             // like Linux
-constexpr std::size_t longest_stem = 200;  // of a partial file's name, which may have 255 bytes
+constexpr std::size_t longest_stem = 200;  // in a partial file's name, which may have 255 bytes
 
 /// Standard output or error, if `path` is that file. Replacing it would discard what others write there.
 int standard_stream(fs::path const& path) noexcept {

@@ -45,7 +45,7 @@ std::string take_registrable(void** block, std::int64_t bytes) {
   if (result == ncclSuccess) {
     return {};
   }
-  auto const last = cudaGetLastError();  // of a call inside NCCL, if it was one that keeps it
+  auto const last = cudaGetLastError();  // set inside NCCL, if its call keeps the error
   return last == cudaSuccess ? nccl().error_string(result)
                              : fmt::format("{}: {}", nccl().error_string(result), text_of(last));
 }

@@ -119,7 +119,7 @@ struct ExactPart {
   auto const biased = static_cast<int>((bits >> 23U) & 0xffU);
   auto const fraction = bits & 0x7fffffU;
   auto const mantissa = biased == 0 ? fraction : fraction | 0x800000U;
-  int const position = (biased == 0 ? 1 : biased) - 127 - 23 - optim::ExactSum::lowest_exponent;  // of the lowest bit
+  int const position = (biased == 0 ? 1 : biased) - 127 - 23 - optim::ExactSum::lowest_exponent;  // the lowest bit's
   return {std::uint64_t{mantissa} << static_cast<unsigned>(position % optim::ExactSum::digit_bits),
           position / optim::ExactSum::digit_bits, biased != 0xff};
 }

@@ -27,7 +27,7 @@ class UpdateThreads {
   void work(std::size_t share);
   void end() noexcept;
 
-  std::span<optim::UpdateArgs const> shares_;  // of the current round; empty: the team ends
+  std::span<optim::UpdateArgs const> shares_;  // for the current round; empty: the team ends
   Counter begun_, ended_;                      // begun_ counts rounds; ended_ counts threads, over all rounds
   std::uint32_t rounds_ = 0;
   std::vector<std::thread> threads_;

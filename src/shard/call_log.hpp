@@ -17,7 +17,7 @@ class CallLog {
     std::string_view what, unit;
     comm::Operation operation = comm::Operation::barrier;
     std::int64_t count = 0;  ///< Transactions.
-    std::int64_t bytes = 0;  ///< Of the whole data of a collective, all ranks' pieces together.
+    std::int64_t bytes = 0;  ///< Size of the whole data, all ranks' pieces together.
     double sent = 0;         ///< The part of it that a ring algorithm sends from each rank.
   };
 

@@ -30,8 +30,8 @@ class Gradients {
     std::byte* data;
     float beta;
   };
-  /// Where `unit` adds a contribution to `param`'s gradient. beta is 0 for the first one since the memory's last
-  /// content was reduced or added to a sum.
+  /// The address at which `unit` adds a contribution to `param`'s gradient. beta is 0 for the first one since the
+  /// memory's last content was reduced or added to a sum.
   [[nodiscard]] Target contribute(UnitId unit, ParamId param);
   /// Call once all contributions to `flat` since the last call are enqueued. With poison they were written to copies:
   /// copies these back to the gradients, and fills them with NaN.

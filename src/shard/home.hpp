@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Where states live, as updates and gathers see it. The two classes here are for states in memory of the device, which
-/// need no transfer; those for offloaded states derive from them.
+/// The storage of states, as updates and gathers see it. The two classes here are for states in memory of the device,
+/// which need no transfer; those for offloaded states derive from them.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -44,7 +44,7 @@ class HostStates final : public OffloadedStates {
   device::UpdateThreads team_;
   std::vector<Work> works_;
   std::unique_ptr<device::Event> begun_, ended_;
-  std::span<std::byte> parameters_;  // of the acquired tile
+  std::span<std::byte> parameters_;  // the acquired tile's
 };
 
 }  // namespace zeroth::shard

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Where every element of a model lives: flat units and their equal slices. Pure arithmetic, the same at every stage.
+/// The location of every element of a model: flat units and their equal slices. Pure arithmetic, the same at every
+/// stage.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -85,7 +86,7 @@ struct Location {
   std::int64_t offset = 0;   ///< Elements from the start of the gathered whole.
 };
 
-/// Where a unit's gradient of a parameter is accumulated.
+/// The place where a unit's gradient of a parameter is accumulated.
 struct GradientLocation {
   FlatId flat{};
   std::int64_t in_part = 0;  ///< Elements from the start of FlatUnit::gradients().
@@ -153,7 +154,7 @@ class Layout {
   std::vector<FlatId> completion_order_, update_order_;
 };
 
-/// Where each parameter of a whole model begins: see Placed::element.
+/// The first element of each parameter in a whole model: see Placed::element.
 [[nodiscard]] ById<ParamId, std::int64_t> elements_of(model::Description const& description);
 
 /// The learning rate and weight decay factors of elements `range` of a part, relative to range.begin. Padding is in no

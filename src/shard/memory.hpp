@@ -28,13 +28,13 @@
 
 namespace zeroth::shard {
 
-/// What the shard manager works with. All of it must outlive the manager. Gathers and reductions have their own stream
-/// and communicators, so that neither waits for the other.
+/// The environment of the shard manager. All of it must outlive the manager. Gathers and reductions have their own
+/// stream and communicators, so that neither waits for the other.
 struct ManagerContext {
   device::Device* device = nullptr;
   device::Stream* gather_stream = nullptr;
   device::Stream* reduce_stream = nullptr;
-  Ranks gather, reduce;  ///< Of these streams. See Lane.
+  Ranks gather, reduce;  ///< The communicators of these streams. See Lane.
   model::Description const* model = nullptr;
   Layout const* layout = nullptr;
   /// The decision on a step is summed over these ranks too: those at this place in all stages of a pipeline and in all
@@ -61,8 +61,8 @@ class Memory {
   struct Addresses {
     std::byte* parameters;  // null: offloaded
     std::byte* gradient;    // null: in slots
-    std::byte* sums;        // of micro-steps; may be null
-    std::byte* master;      // of the optimizer's elements that are in memory; null if there are none
+    std::byte* sums;        // sums of micro-steps; may be null
+    std::byte* master;      // the optimizer's elements that are in memory; null if there are none
     std::array<std::byte*, optim::most_states> states;  // like master; null beyond those of the rule
     std::byte* reduced;                                 // gradients of the optimizer's elements, which it reads
     Dtype reduced_dtype;
@@ -162,7 +162,7 @@ class Memory {
   ById<FlatId, Routes> routes_;
   std::unique_ptr<device::Memory> parameters_, gradients_, optimizer_, slots_, scratch_;
   ById<FlatId, std::unique_ptr<device::Event>> updated_;
-  std::vector<std::unique_ptr<comm::Registration>> registrations_;  // of parameters, slots and gradients
+  std::vector<std::unique_ptr<comm::Registration>> registrations_;  // for parameters, slots and gradients
   std::unique_ptr<OffloadedStates> offloaded_states_;
   std::unique_ptr<OffloadedParameters> offloaded_parameters_;
   std::unique_ptr<ParameterHome> parameters_in_memory_ = std::make_unique<ParameterHome>();

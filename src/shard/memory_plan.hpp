@@ -36,7 +36,7 @@ struct PlanRequest {
 /// Number of states that only updates read and change: the master, unless it is the parameters, then the rule's states.
 inline constexpr std::size_t most_updated = 1 + optim::most_states;
 
-/// Where a flat unit's states start, in bytes from the start of their category's memory. -1 if absent.
+/// Offsets of a flat unit's states, in bytes from the start of their category's memory. -1 if absent.
 struct FlatOffsets {
   /// compute dtype; the whole or this rank's elements: trainable, then frozen; -1: on the disk
   std::int64_t parameters = -1;
@@ -79,7 +79,7 @@ struct DiskPlan {
   /// tiles are updated in the device's memory.
   std::int64_t host_tiles = -1;
   int gather_buffers = 0;         ///< Each as large as a tile: for what gathers read.
-  std::int64_t window_bytes = 0;  ///< Of each of two: for reads and writes outside of updates.
+  std::int64_t window_bytes = 0;  ///< Size of each of two windows, for reads and writes outside of updates.
   /// Where each state begins in a tile's memory; if the host updates, where the gradient and the parameters begin.
   std::array<std::int64_t, most_updated> in_tile{};
   /// The total size in slots.
@@ -108,8 +108,8 @@ struct MemoryPlan {
   std::int64_t transfer = 0, transfer_bytes = 0;  ///< A piece of a shard on its way to or from a file.
   // slots
   std::int64_t parameter_slots = 0, gradient_slots = 0;
-  DiskPlan disk;             ///< Of the optimizer's states.
-  DiskPlan parameters_disk;  ///< Of the parameters.
+  DiskPlan disk;             ///< For the optimizer's states.
+  DiskPlan parameters_disk;  ///< For the parameters.
 };
 
 [[nodiscard]] MemoryPlan plan_memory(Layout const& layout, PlanRequest const& request);

@@ -15,7 +15,7 @@
 
 namespace zeroth::shard {
 
-/// What a rank holds of gathered flat units comes from its file in pieces, through a queue of its own. The read stream
+/// A rank's elements of gathered flat units come from its file in pieces, through a separate queue. The read stream
 /// fills buffers in the order of gathers, and the gathering stream takes pieces from there. A read waits for the writes
 /// of the last update. Updates take tiles of the trainable parameters, as they take states.
 class OffloadedParameters final : public SwappedStates, public ParameterHome {

@@ -23,7 +23,7 @@ namespace zeroth::shard {
 
 /// The position of a state of a flat unit in the storage, and its name.
 struct StoredState {
-  std::int64_t position = -1;        ///< Of the first element in the storage; -1 if there is no such state.
+  std::int64_t position = -1;        ///< The first element's position; -1 if there is no such state.
   std::int64_t in_memory_count = 0;  ///< Elements before that one.
   std::int64_t element_bytes = 0;
   std::string name;

@@ -78,7 +78,7 @@ class Parameters {
   Dtype dtype_;
   bool poison_;
   SlotPool pool_;
-  ById<FlatId, Slot> whole_;  // of flat units held whole
+  ById<FlatId, Slot> whole_;  // for flat units held whole
   /// Recorded on the reduce stream once this rank has what its replicas updated. Used if parameters are sharded within
   /// a group.
   ById<FlatId, std::unique_ptr<device::Event>> published_;

@@ -60,7 +60,7 @@ inline constexpr Placement Placement::shard{all_axes};
 /// All that distinguishes the stages, as a value. The optimizer is sharded at least as much as the parameters.
 struct Placements {
   Placement parameters = Placement::whole;
-  Placement gradients = Placement::whole;  ///< What backward writes: kept for every unit, or in slots while in use.
+  Placement gradients = Placement::whole;  ///< As backward writes them: kept for every unit, or in slots while in use.
   Placement optimizer = Placement::whole;
   friend bool operator==(Placements const&, Placements const&) = default;
 };

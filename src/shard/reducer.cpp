@@ -64,7 +64,7 @@ class FoldingReducer final : public Reducer {
                                                                        .sums_count = count});
   }
 
-  /// Where this rank's slice is in what the optimizer will read.
+  /// The address of this rank's slice in the gradients that the optimizer will read.
   [[nodiscard]] float* own_sums(FlatId flat) const {
     auto const slice = memory().flat(flat).gradients().slice(memory().place());
     return reinterpret_cast<float*>(read_by_optimizer(flat).at(slice));

@@ -17,8 +17,8 @@ struct StepMemory {
 
 /// The host's copies, in memory of Device::allocate_host().
 struct StepResults {
-  std::array<optim::StepScalars, 2> scalars;  ///< Of the last two steps: the host reads them one step later.
-  std::array<optim::StepSums, 2> totals;      ///< Of the same steps.
+  std::array<optim::StepScalars, 2> scalars;  ///< Results of the last two steps: the host reads them one step later.
+  std::array<optim::StepSums, 2> totals;      ///< Sums over ranks in the same steps.
   std::array<optim::StepSums, 2> mine;        ///< The host's contributions to them.
   optim::StepSums evaluation_mine;
   optim::StepSums evaluation;

@@ -34,7 +34,7 @@ class TiedSums {
 
   Memory* memory_;
   std::int64_t piece_count_;
-  std::vector<std::byte*> terms_;  // of a piece, by use
+  std::vector<std::byte*> terms_;  // addresses in a piece, by use
   std::vector<comm::Collective> transaction_;
   MovedBytes moved_;
 };

@@ -22,7 +22,7 @@ inline constexpr std::int64_t tile_alignment_count = 2048;
   return count < tile_alignment_count ? tile_alignment_count : count / tile_alignment_count * tile_alignment_count;
 }
 
-/// Where states that are not in the device's memory live.
+/// The storage of states that are not in the device's memory.
 enum class Tier : bool { disk, host };
 
 /// How much of the optimizer's states is offloaded, and how updates access it.

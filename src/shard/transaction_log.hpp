@@ -23,7 +23,7 @@ class TransactionLog {
     std::optional<FlatId> unit;
     comm::Operation operation = comm::Operation::barrier;
     std::int64_t count = 0;  ///< Elements, over all its collectives.
-    std::uint64_t hash = 0;  ///< Of this one and all before.
+    std::uint64_t hash = 0;  ///< Covers this one and all before.
   };
   static constexpr std::size_t most_entries = 512;
 

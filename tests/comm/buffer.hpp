@@ -42,7 +42,7 @@ class Workspace {
   [[nodiscard]] device::Stream& stream();
 
   device::Device& device_;
-  std::unique_ptr<device::Stream> stream_;  // of its own: copies wait for no other work
+  std::unique_ptr<device::Stream> stream_;  // separate, so that copies wait for no other work
   std::vector<std::unique_ptr<Piece>> pieces_;
   int live_ = 0;
 };

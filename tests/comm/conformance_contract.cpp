@@ -16,7 +16,7 @@ namespace {
 
 struct Wrong {
   Collective collective;
-  std::string says;  ///< What the message must contain.
+  std::string says;  ///< The message must contain it.
 };
 
 std::vector<Wrong> wrong_collectives(float* data, int rank, int world) {

@@ -115,7 +115,7 @@ struct Mismatch {
   std::vector<std::string> words;  ///< Every rank's error contains them.
 };
 
-constexpr std::size_t most_elements = 4096;  // of input and of output
+constexpr std::size_t most_elements = 4096;  // in input and in output
 
 std::vector<Mismatch> mismatches(void const* in, void* out) {
   Collective const gather{Operation::all_gather, in, out, 10, Dtype::fp32, 0};

@@ -95,7 +95,7 @@ std::string check_all_gather(Rank& rank) {
   auto const stream = rank.device.make_stream("test", device::Overlap::on);
   auto& communicator = rank.communicator;
   int const me = communicator.rank(), world = communicator.world();
-  std::int64_t const count = large / world / 4 + 1;  // of int32
+  std::int64_t const count = large / world / 4 + 1;  // int32 elements
   Pages const pages{world * count * 4};
   auto* const data = reinterpret_cast<std::int32_t*>(pages.data());
   data[me * count] = me + 1;

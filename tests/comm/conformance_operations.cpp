@@ -76,7 +76,7 @@ std::string check_negative_zero(Rank& rank) {
 
 /// Longer than a backend stages at a time, or keeps in its caches.
 std::string check_long_operations(Rank& rank) {
-  constexpr std::int64_t count = 2'200'013;  // of fp32: a little more than 8 MiB
+  constexpr std::int64_t count = 2'200'013;  // in fp32: a little more than 8 MiB
   int const world = rank.communicator.world();
   Part part{rank.communicator, 0, rank.communicator.rank(), "long", count};
   auto const stream = rank.device.make_stream("test", device::Overlap::on);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Which connections are accepted over tcp, and what they may send.
+/// Tests which connections are accepted over tcp, and what they may send.
 #include <sys/socket.h>
 
 #include <string>

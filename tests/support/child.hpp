@@ -28,7 +28,7 @@ class Child {
     std::filesystem::path folder;                    ///< Its working folder.
     std::map<std::string, std::string> environment;  ///< In addition to this program's.
     bool on_terminal = false;                        ///< On its own controlling terminal; otherwise on a pipe.
-    int columns = 0;                                 ///< Of that terminal; 0: not set.
+    int columns = 0;                                 ///< Width of that terminal; 0: not set.
   };
   explicit Child(Options const& options);
   ~Child();

@@ -123,7 +123,7 @@ inline void on_new_thread(std::function<void()> const& work) {
 struct Trained {
   std::vector<StepReport> reports;
   std::vector<float> evaluations;
-  std::vector<float> parameters;  ///< Of all units, as forward reads them at the end.
+  std::vector<float> parameters;  ///< All units' parameters as forward reads them at the end.
   MemoryBytes planned, peak;
 };
 

@@ -25,7 +25,7 @@ class SignalWatch {
   /// SIGUSR1 requests a stop and starts the grace period; it may come again, since launchers also pass on signals that
   /// their group received. A program with its own SIGUSR1 handler keeps that.
   struct Actions {
-    std::string who;                                 ///< What ends, for messages: "the process", "rank 2".
+    std::string who;                                 ///< The name, in messages, of what ends: "the process", "rank 2".
     std::function<void(int)> ask;                    ///< Called for the first signal of a kind: all ranks are to stop.
     std::function<void(std::string const&)> record;  ///< Called with the reason before SIGTERM ends the process.
     std::chrono::milliseconds grace;  ///< Maximum lifetime of this watch after the first stop by SIGTERM or SIGUSR1.

@@ -54,7 +54,7 @@ class LocalCommunicator final : public Communicator {
   std::uint64_t submitted_ = 0;
   TransactionPool pool_;
 
-  // of the running transaction
+  // state of the running transaction
   LocalShare share_;
   std::vector<Collective const*> of_ranks_;
   std::atomic<std::uint32_t> begun_{0};

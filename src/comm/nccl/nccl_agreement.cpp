@@ -13,7 +13,7 @@
 namespace zeroth::comm {
 namespace {
 
-constexpr std::int64_t most_bytes_at_a_time = 4000;  // of one gather of the store
+constexpr std::int64_t most_bytes_at_a_time = 4000;  // limit of one gather of the store
 
 }  // namespace
 
@@ -85,7 +85,7 @@ void NcclAgreement::exchange(Transaction const& transaction, void const* mine, v
 
 void NcclAgreement::compare_messages(Transaction const& transaction) {
   struct Side {
-    std::string key;  ///< Of the partner's description.
+    std::string key;  ///< The key of the partner's description.
     Collective const* message;
   };
   std::vector<Side> sides;

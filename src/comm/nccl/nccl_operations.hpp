@@ -8,7 +8,7 @@
 
 namespace zeroth::comm {
 
-/// Where a transaction is issued, and by which rank.
+/// The communicator, stream and rank that issue a transaction.
 struct NcclIssue {
   ncclComm_t communicator = nullptr;
   cudaStream_t stream = nullptr;

@@ -27,7 +27,7 @@ class NcclPending {
     Transaction* transaction = nullptr;
     cudaEvent_t begin = nullptr, end = nullptr;
     cudaStream_t stream = nullptr;
-    std::shared_ptr<device::Failure> failure;  ///< Of its device.
+    std::shared_ptr<device::Failure> failure;  ///< The failure of its device.
     Record names;
     std::optional<Clock::time_point> begun;  ///< When it was first seen to have begun.
     bool kept = false;                       ///< Whether a message still needs it.

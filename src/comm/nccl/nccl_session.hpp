@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What all NCCL communicators of one rank share: the store, the watch, and the end of the job.
+/// State that all NCCL communicators of one rank share: the store, the watch, and the end of the job.
 #pragma once
 #include <atomic>
 #include <map>

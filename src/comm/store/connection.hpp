@@ -54,9 +54,9 @@ class Connection {
   std::size_t most_body_bytes_;
   bool received_any_ = false;
   std::string input_;
-  std::size_t consumed_ = 0;  // of input_
+  std::size_t consumed_ = 0;  // bytes of input_
   std::deque<Output> output_;
-  std::size_t sent_ = 0;  // of the first of output_
+  std::size_t sent_ = 0;  // bytes of the first message in output_
   std::size_t waiting_bytes_ = 0;
 };
 

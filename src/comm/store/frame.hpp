@@ -42,7 +42,7 @@ enum class Problem : std::uint8_t { contract = 1, peer, late };
 
 constexpr std::size_t head_bytes = 13;
 constexpr std::size_t most_token_bytes = 256;
-constexpr std::size_t most_name_bytes = 256;  ///< Of keys, gathers and hosts.
+constexpr std::size_t most_name_bytes = 256;  ///< For keys, gathers and hosts.
 constexpr std::size_t most_value_bytes = 4096;
 constexpr std::size_t most_hello_bytes = 1024;
 /// The largest body from a rank: a value and its name, or a reason and a byte for each rank.
@@ -50,7 +50,7 @@ constexpr std::size_t most_hello_bytes = 1024;
   return std::max<std::size_t>(8192, most_value_bytes + static_cast<std::size_t>(world) + 64);
 }
 constexpr std::uint64_t most_ranks = std::numeric_limits<std::int32_t>::max();
-constexpr std::uint64_t longest_wait_ms = std::uint64_t{1} << 40;  ///< Of every time in a message.
+constexpr std::uint64_t longest_wait_ms = std::uint64_t{1} << 40;  ///< Bounds every time in a message.
 /// The largest body from rank 0: the values of all ranks.
 [[nodiscard]] constexpr std::size_t most_answer_bytes(int world) noexcept {
   return static_cast<std::size_t>(world) * (most_value_bytes + 4) + 1024;
@@ -80,7 +80,7 @@ struct Head {
   std::uint64_t tag = 0;
 };
 [[nodiscard]] std::array<char, head_bytes> encode(Head const& head) noexcept;
-[[nodiscard]] Head decode_head(std::string_view bytes) noexcept;  ///< Of head_bytes or more.
+[[nodiscard]] Head decode_head(std::string_view bytes) noexcept;  ///< Needs at least head_bytes.
 
 /// Builds a body.
 class Body {

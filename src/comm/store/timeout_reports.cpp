@@ -30,7 +30,7 @@ void TimeoutReports::add(int rank, TimeoutReport report) {
     order_.push_back(rank);
     return;
   }
-  auto& contacts = place->second.contacts;  // of a wait on another communicator
+  auto& contacts = place->second.contacts;  // from a wait on another communicator
   std::transform(contacts.begin(), contacts.end(), report.contacts.begin(), contacts.begin(),
                  [](Contact before, Contact now) { return before == Contact::none ? now : before; });
 }

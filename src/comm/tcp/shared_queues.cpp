@@ -38,7 +38,7 @@ struct SharedQueues::Row {
 struct SharedQueues::Slot {
   std::uint64_t address = 0;
   std::int64_t bytes = 0;
-  std::uint32_t registration = 0;  // of PeerWindows; 0: none, so that data larger than `few` takes the network
+  std::uint32_t registration = 0;  // in PeerWindows; 0: none, so that data larger than `few` takes the network
   std::uint32_t outline = 0;
   alignas(16) std::array<std::byte, most_inline_bytes> few{};
 };

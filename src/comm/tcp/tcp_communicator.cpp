@@ -13,7 +13,7 @@
 namespace zeroth::comm {
 namespace {
 
-/// Where a rank has the memory that all ranks register.
+/// A rank's part of the memory that all ranks register.
 struct MemoryPlace {
   std::uint64_t address = 0;
   std::int64_t bytes = 0;

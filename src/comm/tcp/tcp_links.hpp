@@ -70,7 +70,7 @@ class TcpLinks {
   };
   struct Queue {
     Fifo<Shown> shown;      // by this rank
-    Fifo<Want> wants;       // of the other rank
+    Fifo<Want> wants;       // requests by the other rank
     Fifo<Awaited> awaited;  // by this rank
     bool in_turn = false;
   };

@@ -24,8 +24,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// Where this rank listens, and the address by which others reach it. An empty address stands for the one by which they
-/// reach rank 0, on whose machine this rank is.
+/// The listener of this rank, and the address by which others reach it. An empty address stands for the one by which
+/// they reach rank 0, on whose machine this rank is.
 struct Place {
   Descriptor listener;
   std::string host;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the tcp communicators of one rank share: the store, the transports to other ranks, and the end of the job.
+/// State that the tcp communicators of one rank share: the store, the transports to other ranks, and the end of the
+/// job.
 #pragma once
 #include <atomic>
 #include <cstdint>

@@ -43,7 +43,7 @@ class Transfers {
     void* to = nullptr;
     bool last = false, borrowed = false, by_network = false;
     std::byte const* at = nullptr;  // its address, once it has arrived
-    std::uint32_t number = 0;       // of the data shown
+    std::uint32_t number = 0;       // number of the data shown
     std::atomic<bool> done{true};
   };
 

@@ -33,7 +33,7 @@ namespace zeroth::testing::fake_cuda {
 
 struct Machine {
   int gpus = 1;
-  std::size_t bytes = std::size_t{1} << 30U;  ///< Of each GPU.
+  std::size_t bytes = std::size_t{1} << 30U;  ///< Memory of each GPU.
   bool peer_access = true;
   /// Offset of cudaMalloc's blocks from multiples of 4096; a multiple of 256.
   std::size_t block_offset = 0;

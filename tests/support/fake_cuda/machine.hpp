@@ -23,7 +23,7 @@
 
 namespace zeroth::testing::fake_cuda {
 
-/// Of streams: the smaller number runs first.
+/// Priorities of streams: the smaller number runs first.
 inline constexpr int least_priority = 0, greatest_priority = -5;
 
 /// A point that streams pass. Shared by the handle and the work that refers to it.

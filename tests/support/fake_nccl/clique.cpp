@@ -12,7 +12,7 @@
 namespace zeroth::testing::fake_nccl {
 namespace {
 
-/// Of inputs in the bytes of ranks, so that elements of any type are aligned.
+/// Alignment of inputs in the bytes of ranks, enough for elements of any type.
 constexpr std::size_t alignment = 16;
 
 std::size_t input_bytes(Call const& call, int rank, int world) {

@@ -52,7 +52,7 @@ Dtype dtype_of(ncclDataType_t type) {
   }
 }
 
-/// Of the operations that the library requests from NCCL.
+/// The library's operator for `op`; nullopt if the library does not use it.
 std::optional<Reduce> reduce_of(ncclRedOp_t op) {
   switch (op) {
     case ncclSum: return Reduce::sum;
@@ -325,7 +325,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, ncclResult_t* state)
     if (auto const result = world.enter("ncclCommGetAsyncError"); result != ncclSuccess) {
       return result;
     }
-    *state = communicator->is_ready() ? communicator->error : ncclSuccess;  // of work that was launched
+    *state = communicator->is_ready() ? communicator->error : ncclSuccess;  // an error of launched work
   }
   if (*state != ncclSuccess) {
     return ncclSuccess;

@@ -28,7 +28,7 @@ class Block {
   GlobalMemory global;
   SharedMemory shared;
   AsyncCopies copies;
-  std::vector<std::byte> local;  ///< Of all threads, one after the other.
+  std::vector<std::byte> local;  ///< The local memory of all threads, one after the other.
 
  private:
   /// Runs every warp to its end or to the next barrier, where all meet. False if all have ended.

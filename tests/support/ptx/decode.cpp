@@ -50,7 +50,7 @@ class Decoder {
     for (auto const& parameter : source_.parameters) {
       operands_.declare(parameter);
     }
-    std::vector<std::uint32_t> places;  // of statements, in the code
+    std::vector<std::uint32_t> places;  // positions of statements in the code
     for (auto const& statement : source_.statements) {
       places.push_back(static_cast<std::uint32_t>(kernel_.code.size()));
       try {

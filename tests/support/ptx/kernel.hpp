@@ -33,13 +33,13 @@ struct Instruction {
   Execute execute = nullptr;
   Flow flow = Flow::next;
   bool unless = false;        ///< Executes for lanes whose guard is false.
-  std::uint8_t elements = 1;  ///< Of a vector.
+  std::uint8_t elements = 1;  ///< Elements of a vector.
   std::uint8_t address_bytes = 0;
   Slot guard = 0;
   std::array<Slot, 4> to{};
   std::array<Slot, 10> from{};
-  std::int64_t offset = 0;   ///< Of an address; or the groups of copies that may still be in flight.
-  std::uint32_t target = 0;  ///< Of a branch.
+  std::int64_t offset = 0;   ///< Offset of an address, or the groups of copies that may still be in flight.
+  std::uint32_t target = 0;  ///< Target of a branch.
 };
 
 struct Kernel {

@@ -14,7 +14,7 @@ enum class Space { global, shared, parameters, local };
 struct Access {
   Space space = Space::global;
   bool store = false, has_sign = false;
-  int elements = 1, bytes = 0;  ///< Of each element.
+  int elements = 1, bytes = 0;  ///< `bytes` per element.
 };
 /// "ld.shared.v4.f32"; throws std::runtime_error for other opcodes.
 [[nodiscard]] Access access_of(std::string const& opcode);

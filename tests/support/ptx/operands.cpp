@@ -128,7 +128,7 @@ Slot Operands::constant_slot(std::uint64_t value, int bytes) {
 }
 
 Slot Operands::add_slot(int bytes) {
-  constexpr std::size_t alignment = 32;  // of vectors
+  constexpr std::size_t alignment = 32;  // bytes, for vectors
   auto const slot = register_bytes_;
   auto const size = bytes == 0 ? sizeof(Lanes) : static_cast<std::size_t>(bytes) * warp_lanes;
   register_bytes_ += (size + alignment - 1) / alignment * alignment;

@@ -91,7 +91,7 @@ class Reader {
     for (at_ = body; at_ < text_.size();) {
       char const c = text_[at_];
       line_ += c == '\n' ? 1 : 0;
-      if (is_blank(c) || c == '{' || c == '}') {  // of a block: only names of blocks' registers repeat
+      if (is_blank(c) || c == '{' || c == '}') {  // a block: only names of blocks' registers repeat
         ++at_;
       } else {
         one();
