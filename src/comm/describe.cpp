@@ -84,7 +84,7 @@ std::string describe_rank(std::string const& name, std::vector<int> const& job_r
 
 std::string describe_last(FlightRecorder const& recorder) {
   auto const records = recorder.snapshot();
-  // The oldest unfinished operation is what holds the rank up: another stream may have finished something later.
+  // The oldest unfinished operation is what blocks the rank; another stream may have finished something later.
   auto const unfinished = [](Record const& each) { return each.started_ns != 0 && each.finished_ns == 0; };
   auto const told = std::ranges::max_element(records, {}, [&](Record const& each) {
     return unfinished(each) ? std::pair{true, -each.started_ns} : std::pair{false, each.started_ns};

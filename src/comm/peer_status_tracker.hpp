@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Who is where, as far as one rank knows: how far its own communicators are, who has left them, and what others answer
-/// when they are asked.
+/// The status of all ranks as one rank knows it: the progress of its own communicators, which ranks have left them, and
+/// the answers to status queries.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -19,25 +19,25 @@
 
 namespace zeroth::comm {
 
-/// What is the same in every HostJob whose ranks are processes; a transport carries the words. Any thread may call
-/// anything.
+/// Shared by every HostJob whose ranks are processes; a transport carries the messages. Any thread may call any
+/// function.
 class PeerStatusTracker {
  public:
-  /// As HostJob::enter(), leave() and who_left(); `others` of the communicator hear from the transport.
+  /// Implement HostJob::enter(), leave() and who_left(). The transport informs the `others` of the communicator.
   void enter(std::uint64_t communicator, std::atomic<std::uint64_t> const& begun);
   void leave(std::uint64_t communicator, std::size_t others);
   [[nodiscard]] std::vector<Leaver> who_left(std::uint64_t communicator) const;
-  /// Another rank said that it left.
+  /// Another rank reported that it left.
   void note_leaver(std::uint64_t communicator, Leaver const& leaver);
 
-  /// The answer to a question: what this rank has begun on `communicator`; 0 if it is not on it.
+  /// The answer to a query: the last transaction that this rank has begun on `communicator`; 0 if it is not in it.
   [[nodiscard]] std::uint64_t begun(std::uint64_t communicator) const;
-  /// Asks `ranks`: `send` carries the question with the number that it is given. Waits until all have answered, for
-  /// `patience` at most, or until `is_vain`.
+  /// Asks `ranks`: `send` sends the query with the given number. Waits until all have answered, `patience` has passed,
+  /// or `is_vain` returns true.
   [[nodiscard]] std::vector<PeerStatus> ask(std::vector<int> const& ranks, std::chrono::milliseconds patience,
                                             std::function<void(std::uint64_t number)> const& send,
                                             std::function<bool()> const& is_vain);
-  /// The answer to question `number`. Passed over if it comes too late.
+  /// Takes the answer to query `number`. Ignored if it comes too late.
   void note_answer(std::uint64_t number, PeerStatus const& place);
 
  private:
@@ -55,7 +55,7 @@ class PeerStatusTracker {
 
 /// "no answer from rank 3 (of 'gather-group': ranks 2 and 3) and 2 more"; empty if all answered.
 [[nodiscard]] std::string describe_silence(std::vector<PeerStatus> const& places, Memberships const& memberships);
-/// All ranks of `world` but `rank`.
+/// All ranks of `world` except `rank`.
 [[nodiscard]] std::vector<int> all_others(int rank, int world);
 
 }  // namespace zeroth::comm

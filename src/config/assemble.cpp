@@ -16,7 +16,7 @@ bool accumulates_in_fp32(Values const& values) {
 
 PrecisionSettings precision(Values const& values) {
   auto const reduce = dtype_named(values.get<"communication_data_type">());
-  // Otherwise it is null, or the dtype in which backward adds micro-steps up: the shard keeps what was reduced.
+  // Otherwise it is null, or the dtype in which backward accumulates micro-steps: the shard keeps the reduced gradient.
   bool const wide = accumulates_in_fp32(values);
   return {.compute = dtype_named(compute_dtype(values)),
           .gradient = dtype_named(values.get<"zeroth.gradient_dtype">()),

@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// The place of `path` in `object`, with the objects on the way made. Null if something else stands there.
+/// The node at `path` in `object`. Creates the objects on the way. Null if one of them is another kind of value.
 Json* place_of(Json& object, std::string_view path) {
   auto* at = &object;
   while (true) {

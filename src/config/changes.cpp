@@ -11,7 +11,7 @@
 namespace zeroth::config {
 namespace {
 
-/// Values as they are shown, by path.
+/// Printed values by path.
 std::map<std::string, std::string> values_of(std::string_view text) {
   Problems problems;
   std::map<std::string, std::string> values;

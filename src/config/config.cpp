@@ -43,7 +43,7 @@ std::string read_file(std::filesystem::path const& path) {
   }
 }
 
-/// `rule` in the place of optimizer.type.
+/// Puts `rule` in the place of optimizer.type.
 void bring(optim::CustomRule const& rule, config::Values& values, config::Problems& problems) {
   auto& type = values.entries[config::index_of<"optimizer.type">];
   if (type.source == config::Source::value) {
@@ -55,7 +55,7 @@ void bring(optim::CustomRule const& rule, config::Values& values, config::Proble
   }
 }
 
-/// The values of a text that stands beside the file; its notes are of no interest.
+/// The values of a text given beside the file. Its notes are dropped.
 config::Values values_beside(std::string const& name, std::string_view text, config::Object& document) {
   config::Problems problems;
   config::Notes notes;
@@ -65,7 +65,7 @@ config::Values values_beside(std::string const& name, std::string_view text, con
   return values;
 }
 
-/// What is the same for every copy of a file with changes.
+/// The parts that a file and its changed copies share.
 struct Parts {
   std::string source;
   config::Object document;
@@ -88,7 +88,7 @@ std::shared_ptr<detail::ConfigState const> resolve(Parts parts, config::Problems
   state->inputs = std::move(parts.inputs);
   state->own = std::move(parts.own);
   auto& values = state->values;
-  if (!problems.about_the_whole()) {  // otherwise the rules would complain about what could not be read
+  if (!problems.about_the_whole()) {  // otherwise rules would complain about unread values
     values = config::read_values(state->document, problems, state->notes);
     auto const& [given, given_by, stated, stated_by, changes] = state->inputs;
     if (!stated.empty()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The table of keys: what a stage file may say. Checking, defaults, derived values, printing, the nearest known name
-/// and the documentation all follow from it.
+/// The table of keys of a stage file. Checks, defaults, derived values, printing, spelling hints and the documentation
+/// all follow from it.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -21,14 +21,14 @@ class Values;
 
 using Pair = std::array<double, 2>;
 
-/// An array of a document, whose items check() has seen to be whole numbers.
+/// An array of a document. check() ensures that its items are whole numbers.
 struct Integers {
   Array const* items = nullptr;
   [[nodiscard]] std::vector<std::int64_t> copy() const;
   friend bool operator==(Integers const& left, Integers const& right) { return left.copy() == right.copy(); }
 };
 
-/// A value, or null. Names are in the spelling that Zeroth prints ("float16" is stored as "fp16").
+/// A value, or null. Names have the spelling that Zeroth prints ("float16" is stored as "fp16").
 using Value = std::variant<std::monostate, bool, std::int64_t, double, Pair, std::string_view, Integers>;
 
 enum class Kind : std::uint8_t { boolean, integer, real, pair, name, text, integers };
@@ -36,7 +36,7 @@ enum class Kind : std::uint8_t { boolean, integer, real, pair, name, text, integ
 inline constexpr double unbounded = std::numeric_limits<double>::infinity();
 struct Range {
   double least = 0, most = unbounded;
-  bool above_least = false, below_most = false;  ///< The bound itself is not allowed.
+  bool above_least = false, below_most = false;  ///< Whether the bound itself is excluded.
 };
 
 struct Name {
@@ -46,23 +46,23 @@ struct Name {
 struct Key {
   std::string_view path;
   Kind kind = Kind::boolean;
-  Range range = {};                          ///< Of integer, real, and each number of a pair or of integers.
-  std::span<Name const> names = {};          ///< Of a name.
+  Range range = {};                          ///< For integer, real, and each number of a pair or of integers.
+  std::span<Name const> names = {};          ///< For a name.
   bool any_case = false;                     ///< Names match in upper and lower case.
-  std::string_view foreign_names = {};       ///< Words that DeepSpeed takes here and Zeroth does not.
-  std::string_view removed_names = {};       ///< Words that DeepSpeed took until 0.19.
-  bool removed = false;                      ///< DeepSpeed took the key until 0.19, and refuses a file that has it.
-  Value value = {};                          ///< Where the file has none; null if there is none either.
-  Value (*derive)(Values const&) = nullptr;  ///< Instead of `value`, from other values.
-  std::string_view why = {};                 ///< What `derive` does, for people.
-  /// What "auto" stands for. Throws Unknown where that is left to the program: the value is then open.
+  std::string_view foreign_names = {};       ///< Words that DeepSpeed accepts here and Zeroth does not.
+  std::string_view removed_names = {};       ///< Words that DeepSpeed accepted until 0.19.
+  bool removed = false;                      ///< DeepSpeed accepted the key until 0.19, and rejects a file that has it.
+  Value value = {};                          ///< The default; null if there is none.
+  Value (*derive)(Values const&) = nullptr;  ///< Computes the default from other values, instead of `value`.
+  std::string_view why = {};                 ///< What `derive` does, as printed text.
+  /// The meaning of "auto". Throws Unknown if the program decides: the value is then open.
   Value (*when_auto)(Values const&) = nullptr;
   bool automatic = false;       ///< "auto" stands for the elements of the model's largest unit.
-  std::string_view types = {};  ///< Words: the optimizers or schedulers that have this parameter; or all.
+  std::string_view types = {};  ///< Words: the optimizers or schedulers that have this parameter. Empty: all.
   std::string_view meaning = {};
 };
 
-/// From other values. Each throws Unknown as long as a value that it needs is not known.
+/// Derive a value from others. Each throws Unknown as long as a value that it needs is unknown.
 namespace derive {
 Value train_batch(Values const& values);
 Value micro_batch(Values const& values);
@@ -99,7 +99,7 @@ inline constexpr Name dtype_names[] = {
     {"float", "fp32"},   {"torch.float32", "fp32"}, {"bfloat16", "bf16"},      {"torch.bfloat16", "bf16"},
     {"float16", "fp16"}, {"half", "fp16"},          {"torch.float16", "fp16"},
 };
-inline constexpr std::span<Name const> reduce_dtype_names{dtype_names, 3};  // DeepSpeed takes the short ones only
+inline constexpr std::span<Name const> reduce_dtype_names{dtype_names, 3};  // DeepSpeed accepts only the short ones
 inline constexpr Name optimizer_names[] = {{"AdamW", "AdamW"},     {"Adam", "Adam"},       {"SGD", "SGD"},
                                            {"Adagrad", "Adagrad"}, {"RMSprop", "RMSprop"}, {"Lion", "Lion"}};
 inline constexpr Name scheduler_names[] = {{"WarmupLR", "WarmupLR"},
@@ -501,7 +501,7 @@ inline constexpr Alias aliases[] = {
   return found == std::end(keys) ? std::nullopt : std::optional<std::size_t>{found - std::begin(keys)};
 }
 
-/// A path of the table, as a template argument: a typing error does not compile, and the type of the value follows.
+/// A path of the table, as a template argument. A typing error does not compile, and the value's type follows.
 template <std::size_t N>
 struct Path {
   char text[N] = {};
@@ -512,6 +512,6 @@ template <Path P>
 inline constexpr std::size_t index_of = find_key(P.view()).value();
 
 [[nodiscard]] std::string allowed(Key const& key);      ///< "an integer from 0 to 3"
-[[nodiscard]] std::string to_text(Value const& value);  ///< As it would stand in the file.
+[[nodiscard]] std::string to_text(Value const& value);  ///< In the syntax of the file.
 
 }  // namespace zeroth::config

@@ -12,7 +12,7 @@
 namespace zeroth::config {
 
 void Problems::push_back(Problem problem) {
-  if (!full() || problem.path.empty()) {  // that nothing could be read is told in any case
+  if (!full() || problem.path.empty()) {  // an unreadable file is always reported
     told_.push_back(std::move(problem));
   }
   count_one();

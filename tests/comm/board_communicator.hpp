@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The least that a transport on hosts has to write: ranks are threads that leave bytes on a board for each other.
+/// A minimal transport on hosts: ranks are threads that leave bytes on a board for each other.
 #pragma once
 #include <condition_variable>
 #include <cstring>
@@ -22,7 +22,7 @@ namespace zeroth::comm::conformance {
 
 using Bytes = std::vector<std::byte>;
 
-/// Of one communicator, shared by its ranks.
+/// The board of one communicator, shared by its ranks.
 struct Board {
   explicit Board(int world) : entrance{world}, exit{world}, slots(static_cast<std::size_t>(world)) {}
   Barrier entrance, exit;
@@ -33,11 +33,11 @@ struct Board {
 };
 
 class BoardJob;
-/// Of one job, shared by its ranks.
+/// The state of one job, shared by its ranks.
 struct BoardSite {
   std::mutex mutex;
   std::optional<JobFailure> failure;
-  std::optional<JobFailure> verdict;  // on reports, if it is not what who complains says
+  std::optional<JobFailure> verdict;  // the job's reason, if it differs from that of the reporting rank
   std::vector<BoardJob*> jobs;
   std::map<std::uint64_t, std::shared_ptr<Board>> boards;
 };
@@ -160,7 +160,7 @@ class BoardCommunicator final : public HostCommunicator {
     return part.job_ranks.empty() ? nullptr : std::make_unique<BoardCommunicator>(job_, part, options());
   }
 
-  /// `read` sees what all have shown.
+  /// `read` sees the bytes of all ranks.
   template <class Read>
   void show(void const* mine, std::int64_t bytes, Read const& read) {
     auto const* const begin = static_cast<std::byte const*>(mine);

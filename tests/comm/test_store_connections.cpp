@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What reaches rank 0's store, and ranks, from others than the ranks of the job.
+// Connections to rank 0's store, and to ranks, from programs that are not ranks of the job.
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -25,7 +25,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using zeroth::testing::Log;
 
-/// A program that is no rank.
+/// A program that is not a rank.
 class ForeignConnection {
  public:
   explicit ForeignConnection(int port) : socket_{connect_to("127.0.0.1", port, Clock::now() + patience).socket} {
@@ -35,7 +35,7 @@ class ForeignConnection {
     while (!bytes.empty()) {
       auto const sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
       if (sent < 0 && errno != EAGAIN) {
-        return;  // they hung up, which is what the tests are about
+        return;  // the other side closed the connection, as the tests expect
       }
       bytes.remove_prefix(static_cast<std::size_t>(std::max<ssize_t>(sent, 0)));
     }
@@ -44,7 +44,7 @@ class ForeignConnection {
     auto const head = encode(Head{static_cast<std::uint32_t>(body.size()), static_cast<std::uint8_t>(kind), 1});
     say(std::string{head.data(), head.size()} + body);
   }
-  /// Everything up to the end; nothing if the end does not come.
+  /// Everything up to the end of the connection; nullopt if it does not end.
   [[nodiscard]] std::optional<std::string> hear() {
     std::string all;
     while (await_socket(socket_, POLLIN, Clock::now() + patience)) {
@@ -76,7 +76,7 @@ class ForeignConnection {
   Descriptor socket_;
 };
 
-/// The job that foreign connections must not disturb: it still works.
+/// Checks that the job still works, undisturbed by foreign connections.
 void check_undisturbed(Store& rank0, Store& rank1) {
   static int round = 0;
   auto const key = "key " + std::to_string(++round);
@@ -175,7 +175,7 @@ TEST_CASE("random bytes end a connection's connection, and nothing else") {
     ForeignConnection connection{rank0.port()};
     std::string bytes(1 + random() % 3000, '\0');
     std::generate(bytes.begin(), bytes.end(), [&random] { return static_cast<char>(random()); });
-    bytes[3] = '\x7f';  // so that it is not a message that merely has not ended yet
+    bytes[3] = '\x7f';  // so that it is not an incomplete message
     if (bytes.size() < head_bytes) {
       bytes.resize(head_bytes, '\x7f');
     }
@@ -190,8 +190,7 @@ TEST_CASE("connections that say nothing disturb nobody") {
   Store rank0{rank_options(0, 2, 0)};
   Store rank1{rank_options(1, 2, rank0.port())};
   {
-    ForeignConnection const probe{
-        rank0.port()};  // connects and goes, as those do that only look whether somebody listens
+    ForeignConnection const probe{rank0.port()};  // connects and closes, like a port scanner
   }
   std::vector<std::unique_ptr<ForeignConnection>> crowd;
   for (int i = 0; i < 100; ++i) {
@@ -200,7 +199,7 @@ TEST_CASE("connections that say nothing disturb nobody") {
   check_undisturbed(rank0, rank1);
 }
 
-/// A rank that joins as it should, and then does what no Store does.
+/// A rank that joins correctly, and then does what no Store does.
 struct FalseRank {
   explicit FalseRank(int port) : connection{port} {
     connection.say(Kind::hello, encode(Hello{.token = "the job of this test", .rank = 1, .world = 2, .host = "node7"}));
@@ -263,7 +262,7 @@ TEST_CASE("a rank that falls silent fails the job, with its groups") {
   CHECK(rank0.failure()->origin == 1);
 }
 
-/// Something that is not rank 0, but has its port.
+/// A program that has rank 0's port, but is not rank 0.
 class Impostor {
  public:
   explicit Impostor(std::string answer) : answer_{std::move(answer)} {
@@ -305,7 +304,7 @@ TEST_CASE("a rank that finds another program at rank 0's port says so") {
     options.join_timeout = join_timeout;
     return outcome_of([&] { return std::to_string(Store{options}.rank()); });
   };
-  constexpr milliseconds soon{1000};  // in which even a busy impostor answers the last attempt
+  constexpr milliseconds soon{1000};  // long enough for even a busy impostor to answer the last attempt
   CHECK_THAT(error_of(Impostor{"SSH-2.0-OpenSSH_9.2p1\r\n"}, patience),
              StartsWith("ConfigError: what answers at 127.0.0.1:") && Contains("is not rank 0's store"));
   CHECK_THAT(error_of(Impostor{""}, soon), StartsWith("PeerError: rank 1 of 2 did not find rank 0's store") &&

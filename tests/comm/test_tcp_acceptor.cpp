@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Who is let in over tcp, and what those may say who are.
+/// Tests which connections are accepted over tcp, and what they may send.
 #include <sys/socket.h>
 
 #include <string>
@@ -26,7 +26,7 @@ class AcceptorOfRank1 {
     acceptor_.emplace(Acceptor::Options{std::move(listener), "the token", 1, 3, patience_for_handshake});
   }
   [[nodiscard]] Descriptor connect() const { return connect_to("127.0.0.1", port_, Clock::now() + patience).socket; }
-  /// Serves until `holds`, or for as long as patience lasts.
+  /// Serves until `holds` returns true, or until the time limit `patience`.
   template <class F>
   bool serve_until(F const& holds) {
     for (auto const end = Clock::now() + patience; Clock::now() < end;) {
@@ -42,7 +42,7 @@ class AcceptorOfRank1 {
     }
     return false;
   }
-  /// What a connection hears who says `bytes`: the kind of the answer, or "closed".
+  /// The answer to a connection that sends `bytes`: its kind, or "closed".
   [[nodiscard]] std::string answer_to(std::string const& bytes) {
     auto socket = connect();
     (void)!::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
@@ -118,7 +118,7 @@ TEST_CASE("who does not finish its handshake, and a crowd that says nothing, kee
     }
   }
   CHECK(acceptor.answer_to(whole) == "welcome: the token");
-  // Each of the crowd is closed in the end.
+  // Each connection of the crowd is closed in the end.
   CHECK(acceptor.serve_until([&] {
     return std::all_of(crowd.begin(), crowd.end(), [](Descriptor const& each) {
       char byte = 0;
@@ -128,7 +128,7 @@ TEST_CASE("who does not finish its handshake, and a crowd that says nothing, kee
   }));
 }
 
-/// What becomes of an admitted connection on which `bytes` come and then its end.
+/// The result of an admitted connection that receives `bytes` and then its end.
 std::string said(std::string const& bytes) {
   auto [mine, theirs] = socket_pair();
   (void)!::send(theirs.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a job's reason is where several ranks have waited in vain.
+// The reason of a job in which waits of several ranks have timed out.
 #include <string>
 #include <vector>
 

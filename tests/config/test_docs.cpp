@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// docs/config.md says what the tables of keys say.
+/// docs/config.md matches the tables of keys.
 #include <fstream>
 #include <iterator>
 

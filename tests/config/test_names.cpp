@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Which name was meant.
+/// Guesses of the name that was meant.
 #include "config/foreign_keys.hpp"
 #include "config/keys.hpp"
 #include "config/names.hpp"

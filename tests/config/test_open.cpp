@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a file leaves to the program, and who may say it.
+/// Values that a file leaves to the program, and who may give them.
 #include <fmt/format.h>
 
 #include <array>
@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// As Hugging Face's examples are: everything that the Trainer knows is "auto".
+/// Like Hugging Face's examples: everything that the Trainer knows is "auto".
 char const* const all_auto = R"({
   "train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto",
   "gradient_clipping": "auto",
@@ -164,7 +164,7 @@ TEST_CASE("Of two 16-bit dtypes one that is enabled answers for the other") {
   CHECK(dtype(R"("fp16": {"enabled": "auto"})", R"({"bf16": {"enabled": true}})") == Dtype::bf16);
   CHECK(dtype(R"("fp16": {"enabled": "auto"}, "bf16": {"enabled": "auto"})", R"({"fp16": {"enabled": true}})") ==
         Dtype::fp16);
-  CHECK(dtype(R"("fp16": {"enabled": false})", R"({"bf16": {"enabled": true}})") == Dtype::fp32);  // nothing was asked
+  CHECK(dtype(R"("fp16": {"enabled": false})", R"({"bf16": {"enabled": true}})") == Dtype::fp32);  // neither is "auto"
   CHECK(open(R"("fp16": {"enabled": false}, "bf16": {"enabled": "auto"})") == std::vector<std::string>{"bf16.enabled"});
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Files that people have written for DeepSpeed, and what becomes of each: stage_files.jsonl. A line has where the file
-/// is from, its keys and values, what DeepSpeed 0.19.8 makes of it ("loads", "refuses", or "late error" in what it
-/// builds from it), on how many ranks its numbers agree, and paths: of what is without effect here or unknown, and of
-/// what is refused. Values that a file leaves open are those of `given_values`.
+/// Files that people have written for DeepSpeed, and the expected result of each: stage_files.jsonl. A line has the
+/// source of the file, its keys and values, DeepSpeed 0.19.8's result ("loads", "refuses", or "late error" in what it
+/// builds from the file), the number of ranks at which its numbers agree, and two lists of paths: keys without effect
+/// here or unknown, and rejected keys. Values that a file leaves open are those of `given_values`.
 #include <algorithm>
 #include <fstream>
 #include <set>
@@ -15,7 +15,7 @@
 namespace zeroth {
 namespace {
 
-using Line = nlohmann::ordered_json;  // notes come in the order of the file
+using Line = nlohmann::ordered_json;  // notes are in the order of the file
 using Paths = std::vector<std::string>;
 
 constexpr char const* given_values = R"({
@@ -75,7 +75,7 @@ TEST_CASE("Files from public repositories start, or are refused where DeepSpeed 
       Paths notes;
       auto const config = Config::from_json(text, inputs);
       for (auto const& note : config.notes()) {
-        if (note.kind != config::NoteKind::assumed) {  // as DeepSpeed does, too
+        if (note.kind != config::NoteKind::assumed) {  // DeepSpeed assumes the same
           notes.push_back(note.path);
         }
       }
@@ -83,7 +83,7 @@ TEST_CASE("Files from public repositories start, or are refused where DeepSpeed 
     }
     Paths open;
     if (refused.empty()) {
-      auto const config = Config::from_json(text);  // without anything given
+      auto const config = Config::from_json(text);  // without given values
       for (auto const& value : config.open()) {
         open.push_back(value.path);
       }

@@ -13,7 +13,7 @@
 namespace zeroth::comm {
 
 void flush_output() noexcept {
-  if (takes_more(STDOUT_FILENO, Clock::now() + std::chrono::seconds{1})) {  // who ends waits for no reader
+  if (takes_more(STDOUT_FILENO, Clock::now() + std::chrono::seconds{1})) {  // do not wait for a reader
     std::cout.flush();
     std::fflush(nullptr);
   }

@@ -16,7 +16,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr std::chrono::seconds patience_for_abort{2};
-/// Rank 0 knows more of who is silent: it is to speak first.
+/// Waits longer than rank 0, which knows more about silent ranks, so that it reports first.
 milliseconds patience_with_rank0(milliseconds heartbeat_timeout) {
   return heartbeat_timeout + beat_interval(heartbeat_timeout) / 2;
 }
@@ -84,7 +84,7 @@ void StoreClient::ask_to_fail(Kind kind, std::string body, std::string const& re
   if (state_ == State::failed) {
     return;
   }
-  auto deadline = Clock::now();  // if nobody is left to tell
+  auto deadline = Clock::now();  // if there is no rank 0 to tell
   if (state_ == State::joined) {
     connection_.send(kind, 0, std::move(body));
     deadline += patience;
@@ -138,7 +138,8 @@ void StoreClient::serve(std::span<pollfd const> entries, Clock::time_point now) 
   }
 }
 
-/// What comes from rank 0 may be lost though it hears all that this rank says: each beat tells it, and so does the end.
+/// Messages from rank 0 may be lost although it hears this rank: each heartbeat reports the silence, and so does the
+/// end.
 void StoreClient::look_for_silence(Clock::time_point now) {
   auto const silence = now - heard_;
   if (options_.rank != 0 && silence >= patience_with_rank0(options_.heartbeat_timeout)) {

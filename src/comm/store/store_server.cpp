@@ -18,11 +18,11 @@ using std::chrono::seconds;
 
 constexpr seconds patience_for_handshake{5};
 constexpr int most_refusals_logged = 20;
-/// What may wait for a rank that does not read.
+/// Output that may be queued for a rank that does not read.
 constexpr std::size_t most_waiting_bytes = std::size_t{256} << 20;
 
-/// Whom one fault silences fall silent within one beat of each other, and who is well was heard of in the last two:
-/// this is between, when the first of them has been silent for the whole timeout.
+/// The silence after which a rank certainly belongs to the fault, once the first rank has timed out. One fault silences
+/// its ranks within one heartbeat of each other, and healthy ranks were heard in the last two.
 milliseconds sure_silence(milliseconds heartbeat_timeout) { return 3 * beat_interval(heartbeat_timeout); }
 
 Contacts contacts_of(std::string_view letters, int world) {
@@ -124,7 +124,7 @@ void StoreServer::look_at_the_clock(Clock::time_point now) {
   }
 }
 
-/// Once, where ranks take long to come: whoever waits for them may look why.
+/// Warns once if ranks take long to arrive, for a person who waits for them.
 void StoreServer::warn_of_absent(Clock::time_point now) {
   if (!warns_at_ || now < *warns_at_) {
     return;
@@ -156,7 +156,7 @@ void StoreServer::look_for_silence(Clock::time_point now) {
   }
 }
 
-/// This process may have been frozen since poll() ended: what others said in that time counts too before one is named.
+/// This process may have been frozen since poll() ended. Messages of that time must count before a rank is named.
 void StoreServer::read_what_came(Clock::time_point now) {
   for (auto& peer : peers_) {
     if (peer->rank > 0 && !peer->ended) {
@@ -165,7 +165,7 @@ void StoreServer::read_what_came(Clock::time_point now) {
   }
 }
 
-/// All that are missed are named together: whose fault it is follows from the list, or cannot be known here.
+/// Names all missing ranks together: the cause follows from the list, or cannot be known here.
 void StoreServer::fail_for_silence(Clock::time_point now) {
   auto const limit = sure_silence(options_.heartbeat_timeout);
   std::vector<int> silent;
@@ -198,7 +198,7 @@ void StoreServer::fail_for_silence(Clock::time_point now) {
                    one ? "it is" : "they are", one ? "it sends" : "they send"));
 }
 
-// ---- ranks that wait in vain ----------------------------------------------------------------------------------------
+// ---- timeouts of ranks ----------------------------------------------------------------------------------------------
 
 void StoreServer::begin_timeout_query(int first, Clock::time_point now) {
   if (timeout_reports_ || failure_) {
@@ -239,8 +239,7 @@ void StoreServer::forgive_silence(Clock::time_point now) noexcept {
   }
 }
 
-// ---- connections without a rank
-// ------------------------------------------------------------------------------------------------------
+// ---- connections without a rank -------------------------------------------------------------------------------------
 
 void StoreServer::accept_all(Clock::time_point now) {
   int error = 0;
@@ -312,7 +311,7 @@ void StoreServer::refuse(Peer& peer, Refusal refusal, std::string const& to_him,
   peer.connection.send(
       Kind::refusal, 0,
       Body{}.number(static_cast<std::uint64_t>(refusal)).text(to_him.substr(0, most_value_bytes)).take());
-  peer.refused = true;  // he closes, or his time runs out
+  peer.refused = true;  // the peer closes, or times out
 }
 
 void StoreServer::log_refusal(Peer const& peer, std::string const& what) {
@@ -381,7 +380,7 @@ void StoreServer::take(Peer& peer, Frame const& frame, Clock::time_point now) {
       peer.connection.send(Kind::beat, 0, std::string{});
       break;
     case Kind::unheard:
-      body.text(most_value_bytes);  // as it will tell its own program
+      body.text(most_value_bytes);  // the same text that it gives its own program
       peer.deaf = true;
       leave(peer);
       break;
@@ -423,7 +422,7 @@ void StoreServer::leave(Peer& peer) {
 
 void StoreServer::fail(int origin, std::string const& reason) {
   if (failure_) {
-    return;  // the first reason counts
+    return;  // only the first reason counts
   }
   failure_ = JobFailure{origin, reason, members_[static_cast<std::size_t>(origin)] == nullptr};
   auto const body = std::make_shared<std::string const>(Body{}
@@ -441,7 +440,7 @@ void StoreServer::fail(int origin, std::string const& reason) {
       tell(members_[rank]);
     }
   }
-  tell(members_[static_cast<std::size_t>(origin)]);  // last: once it knows, all have been told
+  tell(members_[static_cast<std::size_t>(origin)]);  // last: once it knows, all others have been told
 }
 
 // ---- the end --------------------------------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Rank 0's side of the store: who is there, what they ask for, and how all learn that the job has failed.
+/// Rank 0's side of the store: its connections, its answers, and how all ranks learn that the job has failed.
 #pragma once
 #include <poll.h>
 
@@ -17,10 +17,10 @@
 
 namespace zeroth::comm {
 
-/// Never waits; the store's thread calls it between polls. Nothing that a peer sends makes it throw.
+/// Never waits; the store's thread calls it between polls. No input from a peer makes it throw.
 ///
-/// A new connection may say hello and nothing else; with the job's token it becomes a rank's. A mistake before that
-/// closes the connection. A mistake of a rank, its end and its silence fail the job.
+/// A new connection may only send hello; with the job's token it becomes a rank's. A mistake before that closes the
+/// connection. A mistake of a rank, its end and its silence fail the job.
 class StoreServer {
  public:
   struct Options {
@@ -30,20 +30,20 @@ class StoreServer {
     std::function<std::string(int rank)> groups_of = {};
   };
   StoreServer(Descriptor listener, Options options);
-  /// Rank 0's own connection, which says no hello.
+  /// Adds rank 0's own connection, which sends no hello.
   void adopt(Descriptor socket, std::string const& host);
 
-  /// Appends what poll() should look for.
+  /// Appends the entries for poll().
   void watch(std::vector<pollfd>& entries) const;
-  /// What watch() appended, in the same order, after poll(), which ended at `now`.
+  /// Handles the entries that watch() appended, in the same order, after a poll() that ended at `now`.
   void serve(std::span<pollfd const> entries, Clock::time_point now);
   [[nodiscard]] Clock::time_point next_deadline() const noexcept;
-  /// For a process that was stopped itself and cannot tell who was silent.
+  /// Restarts all heartbeat timeouts. For a process that was stopped itself, and cannot tell which ranks were silent.
   void forgive_silence(Clock::time_point now) noexcept;
 
-  /// True once nobody but rank 0 needs the store: the ranks that joined have left, or the job has failed.
+  /// True once only rank 0 needs the store: the ranks that joined have left, or the job has failed.
   [[nodiscard]] bool is_deserted() const noexcept;
-  /// Tells those who are still there that rank 0 leaves, and lets nobody in any more.
+  /// Tells the remaining ranks that rank 0 leaves, and accepts no connections any more.
   void close();
   [[nodiscard]] bool has_sent_all() const noexcept;
 
@@ -58,10 +58,10 @@ class StoreServer {
     Connection connection;
     std::string address;
     Clock::time_point since, heard;
-    Clock::time_point heard_us;  // when it last did, as it says
+    Clock::time_point heard_us;  // when it last heard this rank, by its own report
     int rank = -1;               // -1: unknown yet
-    bool refused = false;        // has been told so, and only reads it
-    bool deaf = false;           // has said that it hears us no more, and left
+    bool refused = false;        // it was told so, and only reads that
+    bool deaf = false;           // it reported that it does not hear this rank any more, and left
     bool ended = false;          // to be removed
   };
 
@@ -91,12 +91,12 @@ class StoreServer {
   Roster roster_;
   StoreTable table_;
   std::vector<std::unique_ptr<Peer>> peers_;
-  std::vector<Peer*> members_;      // [world]; null where nobody has joined, or no longer is
+  std::vector<Peer*> members_;      // [world]; null for a rank that has not joined, or has left
   std::vector<std::string> hosts_;  // [world]
   std::optional<TimeoutReports> timeout_reports_;
   std::optional<JobFailure> failure_;
-  std::optional<Clock::time_point> warns_at_ = Clock::now() + silence_before_log;  // unless all have come
-  Clock::time_point accept_again_{};  // after the system has refused a connection
+  std::optional<Clock::time_point> warns_at_ = Clock::now() + silence_before_log;  // unless all have arrived
+  Clock::time_point accept_again_{};  // set after the system has refused a connection
   int refusals_logged_ = 0;
 };
 

@@ -30,12 +30,12 @@ void TimeoutReports::add(int rank, TimeoutReport report) {
     order_.push_back(rank);
     return;
   }
-  auto& contacts = place->second.contacts;  // of a wait on another communicator
+  auto& contacts = place->second.contacts;  // from a wait on another communicator
   std::transform(contacts.begin(), contacts.end(), report.contacts.begin(), contacts.begin(),
                  [](Contact before, Contact now) { return before == Contact::none ? now : before; });
 }
 
-/// Of those that have not come to where `rank` waits: how many complain too.
+/// Counts the ranks that rank `rank` waits for and that reported a timeout themselves.
 int TimeoutReports::waiting_themselves(int rank) const {
   auto const& contacts = reports_.at(rank).contacts;
   return static_cast<int>(std::count_if(order_.begin(), order_.end(), [&](int other) {

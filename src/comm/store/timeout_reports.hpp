@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What ranks report whose waits timed out, and the one reason for the job's failure that follows from all reports.
+/// Reports of ranks whose waits timed out, and the single reason for the job's failure that follows from them.
 #pragma once
 #include <map>
 #include <string>
@@ -10,12 +10,12 @@
 
 namespace zeroth::comm {
 
-/// What a rank that waited has heard of another one.
+/// A waiting rank's knowledge of another one.
 enum class Contact : char {
-  none = '-',    ///< It has not asked it.
-  here = 'h',    ///< It answered, and has come to what is waited for.
-  late = 'l',    ///< It answered, and has not.
-  silent = 's',  ///< No answer.
+  none = '-',    ///< Was not asked.
+  here = 'h',    ///< Answered, and has reached the awaited transaction.
+  late = 'l',    ///< Answered, and has not.
+  silent = 's',  ///< Did not answer.
 };
 using Contacts = std::vector<Contact>;  // [world]
 
@@ -24,14 +24,14 @@ struct TimeoutReport {
   Contacts contacts;
 };
 
-/// "rank 2 on node7", "ranks 2 and 3 on node7", "ranks 2 and 3" of several machines. `hosts` is [world].
+/// "rank 2 on node7", "ranks 2 and 3 on node7", or "ranks 2 and 3" if they are on several machines. `hosts` is [world].
 [[nodiscard]] std::string name_ranks(std::vector<int> const& ranks, std::vector<std::string> const& hosts);
 /// "ranks 0 and 1 do not hear rank 2 on node7".
 [[nodiscard]] std::string describe_unheard(std::vector<int> const& by, std::vector<int> const& ranks,
                                            std::vector<std::string> const& hosts);
 
 /// A rank whose wait timed out knows only its own wait, and may wait for a rank that waits itself. So rank 0's store
-/// asks all ranks that wait, collects their reports for a little while, and then picks one reason for the job. One
+/// asks all waiting ranks, collects their reports for a short time, and then picks one reason for the job. Used by one
 /// thread at a time.
 class TimeoutReports {
  public:
@@ -42,7 +42,7 @@ class TimeoutReports {
   void add(int rank, TimeoutReport report);
   [[nodiscard]] bool is_empty() const noexcept { return reports_.empty(); }
   [[nodiscard]] bool has(int rank) const { return reports_.contains(rank); }
-  /// When it is over, if not all have reported before; max() until one has.
+  /// When the collection ends if not all have reported; max() until one has.
   [[nodiscard]] Clock::time_point deadline() const noexcept {
     return reports_.empty() ? Clock::time_point::max() : deadline_;
   }
@@ -60,7 +60,7 @@ class TimeoutReports {
 
   int world_, first_;
   Clock::time_point deadline_;
-  std::vector<int> order_;                // in which ranks came
+  std::vector<int> order_;                // in order of arrival
   std::map<int, TimeoutReport> reports_;  // by rank
 };
 

@@ -59,7 +59,7 @@ void Acceptor::accept_all(Clock::time_point now, std::vector<Accepted>& accepted
       pending_.pop_front();
     }
   }
-  if (error != 0) {  // no more files, say: connections wait in the system's queue
+  if (error != 0) {  // for example, no more file descriptors: connections wait in the system's queue
     accept_again_ = now + rest_after_refused_accept;
   }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The listener of one rank, and the connections that it has accepted and that have not said yet which rank they are.
+/// The listener of one rank, and the accepted connections whose rank is not known yet.
 #pragma once
 #include <poll.h>
 
@@ -17,8 +17,8 @@
 namespace zeroth::comm {
 
 /// Accepts connections and reads one handshake from each, of at most most_handshake_bytes and complete in time. It
-/// closes a connection of another job, of another version, or to another rank. Where too many connections say nothing,
-/// it closes the oldest. One thread at a time.
+/// closes a connection of another job, of another version, or to another rank. If too many connections stay silent, it
+/// closes the oldest. Used by one thread at a time.
 class Acceptor {
  public:
   struct Options {
@@ -36,7 +36,7 @@ class Acceptor {
   [[nodiscard]] Options const& options() const noexcept { return options_; }
 
   void watch(std::vector<pollfd>& entries) const;
-  /// `entries` as watch() added them. Returns the ranks that have completed their handshakes.
+  /// Handles `entries` that watch() added. Returns the ranks that have completed their handshakes.
   [[nodiscard]] std::vector<Accepted> serve(std::span<pollfd const> entries, Clock::time_point now);
   [[nodiscard]] Clock::time_point next_deadline() const noexcept;
 
@@ -48,7 +48,7 @@ class Acceptor {
     bool ended = false;
   };
   void accept_all(Clock::time_point now, std::vector<Accepted>& accepted);
-  /// Reads what has arrived, and adds the rank to `accepted` once its handshake is complete and valid.
+  /// Reads available bytes, and adds the rank to `accepted` once its handshake is complete and valid.
   void hear(PendingConnection& connection, std::vector<Accepted>& accepted);
   /// The rank at the other end, or -1.
   [[nodiscard]] int listen_to(PendingConnection& connection);

@@ -12,7 +12,7 @@
 namespace zeroth::comm {
 namespace {
 
-// Not private to the process: an event count may be in memory that several map.
+// Not private to the process: several processes may map an event count's memory.
 void futex(std::atomic<std::uint32_t>& word, int operation, std::uint32_t value, timespec const* timeout) noexcept {
   ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), operation, value, timeout, nullptr, 0);
 }
@@ -34,7 +34,7 @@ void EventCount::wait(std::uint32_t seen, Clock::time_point deadline) noexcept {
   constexpr std::int64_t second = 1'000'000'000;
   timespec const timeout{static_cast<std::time_t>(left / second), static_cast<long>(left % second)};
   sleepers_.fetch_add(1, std::memory_order_seq_cst);
-  futex(count_, FUTEX_WAIT, seen, &timeout);  // which looks again whether it is still `seen`
+  futex(count_, FUTEX_WAIT, seen, &timeout);  // returns at once unless the value is still `seen`
   sleepers_.fetch_sub(1, std::memory_order_seq_cst);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a thread sleeps on that others wake, of this process or of any that maps the same memory.
+/// A futex-based event, shared by threads of this process and of any that maps the same memory.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -8,19 +8,19 @@
 
 namespace zeroth::comm {
 
-/// An eventcount: one thread at a time waits, and any thread may notify it. What was written before notify() is visible
-/// after a wait that saw it.
+/// An eventcount: one thread at a time waits, and any thread may notify it. Writes before notify() are visible after a
+/// wait that saw it.
 ///
 ///     auto const seen = event_count.value();
 ///     if (!what_it_waits_for()) {
-///       event_count.wait(seen, deadline);  // does not sleep if it was notified since
+///       event_count.wait(seen, deadline);  // returns at once if it was notified since
 ///     }
 class EventCount {
  public:
   [[nodiscard]] std::uint32_t value() const noexcept { return count_.load(std::memory_order_acquire); }
-  /// Costs a system call only if somebody sleeps.
+  /// Costs a system call only if a thread sleeps.
   void notify() noexcept;
-  /// Returns when it has been notified since `seen`, or at `deadline`, or for no reason.
+  /// Returns when it has been notified since `seen`, at `deadline`, or spuriously.
   void wait(std::uint32_t seen, Clock::time_point deadline) noexcept;
 
  private:

@@ -28,8 +28,7 @@ short Outgoing::events() const noexcept {
   switch (state_) {
     case State::connecting: return POLLOUT;
     case State::handshake: return hall_->events();
-    case State::open:
-      return static_cast<short>(POLLIN | (stuck_ ? POLLOUT : 0));  // there is nothing to read but an end
+    case State::open: return static_cast<short>(POLLIN | (stuck_ ? POLLOUT : 0));  // POLLIN only reports the end
     default: return 0;
   }
 }
@@ -74,7 +73,7 @@ void Outgoing::advance(Clock::time_point now, std::function<std::optional<Piece>
   }
 }
 
-// ---- how it comes to be ---------------------------------------------------------------------------------------------
+// ---- connecting -----------------------------------------------------------------------------------------------------
 
 void Outgoing::dial(Clock::time_point now) {
   first_try_ = first_try_ == Clock::time_point{} ? now : first_try_;
@@ -128,7 +127,7 @@ void Outgoing::read_answer(Clock::time_point now) {
   }
 }
 
-// ---- what it says ---------------------------------------------------------------------------------------------------
+// ---- sending --------------------------------------------------------------------------------------------------------
 
 void Outgoing::look_for_end() {
   char byte = 0;
@@ -143,7 +142,7 @@ void Outgoing::look_for_end() {
 }
 
 void Outgoing::send(std::function<std::optional<Piece>()> const& next) {
-  constexpr std::size_t most_at_once = 1 << 20;  // then others have their turn
+  constexpr std::size_t most_at_once = 1 << 20;  // then other connections get a turn
   stuck_ = false;
   for (std::size_t sent = 0; sent < most_at_once;) {
     if (!sending_ && !take(next)) {
@@ -163,7 +162,7 @@ void Outgoing::send(std::function<std::optional<Piece>()> const& next) {
       }
     }
   }
-  stuck_ = true;  // the system may take more: poll() says so at once
+  stuck_ = true;  // poll() reports at once if the system can take more
 }
 
 bool Outgoing::take(std::function<std::optional<Piece>()> const& next) {
@@ -189,7 +188,7 @@ bool Outgoing::take(std::function<std::optional<Piece>()> const& next) {
   return true;
 }
 
-/// False where the system takes no more for now, or never.
+/// Returns false if the system accepts no more for now, or never will.
 bool Outgoing::send_some() {
   std::size_t const head_sent = std::min(sent_, head_.size());
   std::size_t const data_sent = sent_ - head_sent;

@@ -19,10 +19,10 @@
 namespace zeroth::comm {
 namespace {
 
-constexpr std::size_t line = 64;  // of a cache: who waits does not slow down who works
+constexpr std::size_t line = 64;  // a cache line: waiting threads do not slow down working ones
 constexpr std::uint32_t most_shown = 4;
 
-/// Of those that one rank shows the others.
+/// The index of a queue among those that one rank shows the others.
 std::size_t queue_of(int to, Tag tag) noexcept {
   return static_cast<std::size_t>(to) * tag_count + static_cast<std::size_t>(tag);
 }
@@ -32,13 +32,13 @@ std::size_t queue_of(int to, Tag tag) noexcept {
 struct SharedQueues::Row {
   alignas(line) EventCount event_count;
   std::atomic<bool> attached{false};
-  std::atomic<std::uint32_t> withdrawn{0};  // 1: its rank lets nobody read its memory any more
+  std::atomic<std::uint32_t> withdrawn{0};  // 1: its rank does not allow reads of its memory any more
 };
 
 struct SharedQueues::Slot {
   std::uint64_t address = 0;
   std::int64_t bytes = 0;
-  std::uint32_t registration = 0;  // of PeerWindows; 0: none, so that more than `few` take the network
+  std::uint32_t registration = 0;  // in PeerWindows; 0: none, so that data larger than `few` takes the network
   std::uint32_t outline = 0;
   alignas(16) std::array<std::byte, most_inline_bytes> few{};
 };
@@ -55,7 +55,7 @@ std::size_t SharedQueues::bytes_of(int members) noexcept {
   return count * sizeof(Row) + count * count * tag_count * sizeof(Queue);
 }
 
-// All bytes are zero at first, which is how an empty queue and a row begin.
+// All bytes are initially zero, which is a valid empty queue and row.
 SharedQueues::SharedQueues(int members, int me) : members_{members}, me_{me} {
   if (members > 1) {
     file_ = make_shared_file("zeroth queues", static_cast<std::int64_t>(bytes_of(members)));
@@ -120,7 +120,7 @@ SharedQueues::Shown SharedQueues::show(int to, Tag tag, void const* data, std::i
     needed_here = number + 1;
   } else {
     if (has_taken(to, tag)) {
-      needed_here = shown_here.taken.load(std::memory_order_relaxed);  // or 2^31 numbers later it would seem ahead
+      needed_here = shown_here.taken.load(std::memory_order_relaxed);  // otherwise it seems ahead after 2^31 numbers
     }
     if (bytes <= most_inline_bytes) {
       std::copy_n(static_cast<std::byte const*>(data), bytes, slot.few.begin());
@@ -188,9 +188,9 @@ bool SharedQueues::release(int from, Tag tag, std::uint32_t number) noexcept {
   return true;
 }
 
-/// Where the owner of memory has given it up since it was read, it said so first, and what was read may be anything.
+/// If the owner of the memory has freed it since the read, it withdrew it first, and the data read may be garbage.
 bool SharedQueues::has_withdrawn(int from) const noexcept {
-  // To add nothing keeps the look behind what was read, as a load would not.
+  // An addition of zero, unlike a load, cannot be reordered before the reads of the memory.
   return row(from).withdrawn.fetch_add(0, std::memory_order_seq_cst) != 0;
 }
 

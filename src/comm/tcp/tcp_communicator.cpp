@@ -13,14 +13,14 @@
 namespace zeroth::comm {
 namespace {
 
-/// Where a rank has the memory that all register.
+/// A rank's part of the memory that all ranks register.
 struct MemoryPlace {
   std::uint64_t address = 0;
   std::int64_t bytes = 0;
   SharedFile file;
 };
 
-/// A registration of PeerWindows, while it lives.
+/// A registration of PeerWindows. Its destructor ends it.
 class KnownMemory final : public Registration {
  public:
   KnownMemory(std::shared_ptr<SharedQueues> queues, std::uint32_t number)
@@ -78,7 +78,7 @@ std::unique_ptr<Registration> TcpCommunicator::make_known(device::Memory const& 
       windows.open(number, static_cast<int>(member), place.file, place.address, place.bytes);
     }
   }
-  std::byte const done{};  // from here on their owners may give the files up
+  std::byte const done{};  // after this exchange the owners may close the files
   std::vector<std::byte> all_done(all.size());
   exchange(&done, all_done.data(), 1);
   return known;

@@ -11,7 +11,7 @@
 
 namespace zeroth::comm {
 
-/// A communicator of all ranks of the job, with all other ranks.
+/// Makes a communicator of all ranks of the job. Collective over all ranks.
 [[nodiscard]] std::unique_ptr<Communicator> make_tcp(std::shared_ptr<TcpSession> session,
                                                      CommOptions const& options = {});
 

@@ -18,7 +18,7 @@
 namespace zeroth::comm {
 namespace {
 
-/// A rank that ends takes its connections with it, and the store says so in better words.
+/// When a rank ends, its connections end first. The store then reports the reason in better words.
 constexpr std::chrono::seconds grace_for_store{3};
 constexpr std::chrono::seconds longest_sleep{1};
 
@@ -52,7 +52,7 @@ TcpLinks::~TcpLinks() {
   thread_.join();
 }
 
-// ---- what callers ask -----------------------------------------------------------------------------------------------
+// ---- calls from other threads ---------------------------------------------------------------------------------------
 
 void TcpLinks::show(int to, Channel const& channel, void const* data, std::int64_t bytes, std::uint32_t outline,
                     Notice const& notice) {
@@ -119,9 +119,9 @@ void TcpLinks::wake() const noexcept {
   (void)!::write(wake_.get(), &one, sizeof one);
 }
 
-// ---- what is sent, under the lock -----------------------------------------------------------------------------------
+// ---- sending, under the lock ----------------------------------------------------------------------------------------
 
-/// Takes its turn where it has something to send.
+/// Queues the channel for its turn if it has something to send.
 void TcpLinks::serve(Peer& peer, Channel const& channel, Queue& queue) {
   if (!queue.in_turn && !queue.shown.empty() && !queue.wants.empty()) {
     queue.in_turn = true;
@@ -187,7 +187,7 @@ void TcpLinks::advance_out(Peer& peer) {
   }
   if ((peer.out.events() != before || peer.out.socket() != socket_before) &&
       std::this_thread::get_id() != thread_.get_id()) {
-    wake();  // it looks at other things now
+    wake();  // it must poll other events now
   }
 }
 
@@ -256,7 +256,7 @@ void TcpLinks::loop() noexcept {
         }
       }
       tell();
-    } catch (std::exception const& error) {  // memory is gone
+    } catch (std::exception const& error) {  // out of memory
       handlers_.broken(this_rank().rank, error.what());
     }
   }
@@ -292,7 +292,7 @@ void TcpLinks::serve_sockets() {
   auto const now = Clock::now();
   for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
     auto& each = *peers_[rank];
-    // A socket that another thread has opened since has its turn in the next round.
+    // A socket that another thread has opened since gets its turn in the next round.
     if (entries_[2 * rank + 1].revents != 0 || now >= each.out.next_deadline()) {
       advance_out(each);
     }
@@ -302,7 +302,7 @@ void TcpLinks::serve_sockets() {
   }
   std::span<pollfd const> const all{entries_};
   for (auto& rank_socket : acceptor_.serve(all.subspan(1 + 2 * peers_.size()), now)) {
-    peer(rank_socket.rank).in = Incoming{std::move(rank_socket.socket)};  // the last one that knows the token counts
+    peer(rank_socket.rank).in = Incoming{std::move(rank_socket.socket)};  // the last connection with the token wins
   }
 }
 

@@ -24,8 +24,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// Where this rank listens, and the address by which others reach it; empty: that by which they reach rank 0, on whose
-/// machine it is.
+/// The listener of this rank, and the address by which others reach it. An empty address stands for the one by which
+/// they reach rank 0, on whose machine this rank is.
 struct Place {
   Descriptor listener;
   std::string host;
@@ -47,7 +47,7 @@ Place listen(TcpOptions const& options, std::string const& interface_address, St
   return place;
 }
 
-/// Makes an empty file that others may look for. Empty, or why there is none.
+/// Makes an empty file that others can try to open. Returns the error, or an empty string.
 std::string try_to_share(Descriptor& sample, SharedFile& file) {
   try {
     sample = make_shared_file("zeroth sample", 0);
@@ -105,7 +105,7 @@ TcpSession::TcpSession(TcpOptions options)
     if (failure_) {
       linked_->halt();
     }
-  } catch (...) {  // before the store's end tells the others less
+  } catch (...) {  // before the store's destructor reports less
     rendezvous_->store().abort(fmt::format("rank {} failed: {}", rank_, describe_current_exception().bare));
     throw;
   }
@@ -114,12 +114,12 @@ TcpSession::TcpSession(TcpOptions options)
 TcpSession::~TcpSession() {
   {
     std::scoped_lock const lock{mutex_};
-    linked_ = nullptr;  // the store's thread may still tell of a failure
+    linked_ = nullptr;  // the store's thread may still report a failure
   }
   links_.reset();
 }
 
-// ---- who is where ---------------------------------------------------------------------------------------------------
+// ---- status of ranks ------------------------------------------------------------------------------------------------
 
 void TcpSession::meet(TcpOptions const& options) {
   auto const& mine = ranks_[static_cast<std::size_t>(rank_)];
@@ -148,12 +148,12 @@ void TcpSession::meet(TcpOptions const& options) {
   }
 }
 
-/// Empty if this rank can open what all others on its machine share.
+/// Empty if this rank can open what all other ranks on its machine share.
 std::string TcpSession::why_not_shared() const {
   for (int rank = 0; rank < world_; ++rank) {
     auto const& each = ranks_[static_cast<std::size_t>(rank)];
     if (rank == rank_ || each.domain != ranks_[static_cast<std::size_t>(rank_)].domain || each.file.descriptor < 0) {
-      continue;  // who has nothing to share says so itself
+      continue;  // a rank with nothing to share reports that itself
     }
     try {
       static_cast<void>(open_shared(each.file, 0, O_RDONLY));
@@ -165,7 +165,7 @@ std::string TcpSession::why_not_shared() const {
   return {};
 }
 
-/// Ranks see in the same way whether they can, and keep what they share until all have looked.
+/// All ranks reach the same decision, and keep their shared files open until all have tried.
 void TcpSession::choose_ways(TcpOptions const& options, std::string problem) {
   bool const wanted = options.within_machine == WithinMachine::memory;
   problem = problem.empty() ? why_not_shared() : problem;
@@ -215,7 +215,7 @@ bool TcpSession::any_share_memory() const noexcept {
 std::shared_ptr<SharedQueues> TcpSession::share_queues(Group const& group, milliseconds timeout) {
   try {
     return try_to_share_queues(group, timeout);
-  } catch (std::exception const& error) {  // so that nobody waits for this rank
+  } catch (std::exception const& error) {  // so that no rank waits for this one
     fail(rank_, fmt::format("rank {} failed to make communicator '{}': {}", rank_, group.name, error.what()));
     throw;
   }
@@ -240,7 +240,7 @@ std::shared_ptr<SharedQueues> TcpSession::try_to_share_queues(Group const& group
   if (me == 0 && count > 1) {
     rendezvous_->store().set_for(count - 1, key, encode(queues->file()));
     auto const deadline = Clock::now() + timeout;
-    while (!queues->all_attached()) {  // until then it must not go
+    while (!queues->all_attached()) {  // until then the file must stay open
       if (auto const failed = failure()) {
         throw PeerError{failed->reason};
       }
@@ -279,7 +279,7 @@ void TcpSession::report_timeout(std::string const& reason, std::vector<PeerStatu
 
 bool TcpSession::in_timeout_query() const noexcept { return rendezvous_->store().in_timeout_query(); }
 
-/// Of who has told the store why the job fails, unless it had failed before.
+/// For a thread that has told the store why the job fails. An earlier failure takes precedence.
 void TcpSession::end_all_use_after(int origin, std::string const& reason) noexcept {
   try {
     end_all_use(rendezvous_->store().failure().value_or(JobFailure{origin, reason}));
@@ -300,7 +300,7 @@ void TcpSession::end_all_use(JobFailure const& failure) noexcept {
   }
   try {
     failure_ = failure_.value_or(failure);
-  } catch (std::exception const&) {  // without memory for the reason the job ends all the same
+  } catch (std::exception const&) {  // without memory for the reason, the job ends anyway
     failure_.emplace().origin = failure.origin;
   }
 }
@@ -320,7 +320,7 @@ void TcpSession::await_all() {
   static_cast<void>(rendezvous_->store().gather("tcp end", {}, until_the_job_ends));
 }
 
-// ---- what ranks tell each other beside ------------------------------------------------------------------------------
+// ---- messages beside collectives ------------------------------------------------------------------------------------
 
 void TcpSession::leave(std::uint64_t communicator, std::vector<int> const& ranks, std::uint64_t last) {
   peer_statuses_.leave(communicator, ranks.size() - 1);

@@ -17,7 +17,7 @@
 namespace zeroth::comm {
 namespace {
 
-/// How long a rank looks for the others of its machine before it sleeps, where each has a core.
+/// How long a rank polls for the others of its machine before it sleeps, if each has a core.
 constexpr std::chrono::microseconds patience{50};
 
 /// A hash of what must be equal on all ranks that take part in a collective, or on both sides of a message.
@@ -51,7 +51,7 @@ Transfers::Transfers(TcpSession& session, Group const& group, std::shared_ptr<Sh
       remote_.push_back(rank);
     }
   }
-  // What comes over the network is brought by the session's thread, which would have a core less.
+  // The session's thread receives network data, and spinning would take a core from it.
   spins_ = remote_.empty() && members.size() <= std::thread::hardware_concurrency();
 }
 
@@ -147,10 +147,10 @@ bool Transfers::has_come(Part& part) {
   } else if (part.borrowed) {
     part.at = *at;
   } else {
-    device::copy_bytes(part.to, *at, part.bytes, part.bytes * (member_count_ - 1));  // in a gather, one of as many
+    device::copy_bytes(part.to, *at, part.bytes, part.bytes * (member_count_ - 1));  // in a gather, one of several
   }
   if (!part.borrowed && part.last && !queues_->release(member, part.tag, part.number)) {
-    return false;  // who waits for it waits for the job's failure
+    return false;  // the waiting thread waits for the job's failure
   }
   if (is_here) {
     part.done.store(true, std::memory_order_relaxed);
@@ -187,7 +187,7 @@ void Transfers::wait(Holds const& holds) {
       if (holds()) {
         return true;
       }
-      (void)messages_done();  // another rank may need them before it comes to what is waited for here
+      (void)messages_done();  // another rank may need them before it reaches what this rank waits for
       auto const now = Clock::now();
       if (now >= until) {
         return false;
@@ -219,7 +219,7 @@ void Transfers::start_messages(std::span<Collective const> messages) {
   (void)messages_done();
 }
 
-/// Those to oneself, which go in pairs.
+/// Copies messages to oneself, which match in pairs.
 void Transfers::copy_own_messages(std::span<Collective const> messages) const {
   auto const is_own = [&](Collective const& each, Operation operation) {
     return each.operation == operation && each.peer == group_.rank;
@@ -241,7 +241,7 @@ void Transfers::advance(Message& message) {
   auto const& what = *message.what;
   std::int64_t const bytes = what.count * bytes_of(what.dtype);
   if (what.operation == Operation::send) {
-    bool const full = full_[static_cast<std::size_t>(what.peer)];  // what is submitted first is shown first
+    bool const full = full_[static_cast<std::size_t>(what.peer)];  // messages are shown in the order of submission
     message.done = !full && show_if_room(what.peer, Tag::messages, what.input, bytes, outline_of(what));
     full_[static_cast<std::size_t>(what.peer)] = !message.done;
     return;
