@@ -124,10 +124,7 @@ class Gathers {
   }
 
   [[nodiscard]] Order const& order() const noexcept { return order_; }
-  [[nodiscard]] std::int64_t misses() const noexcept {
-    return misses_;
-  }  ///< Turns for which something was not
-     ///< gathered ahead.
+  [[nodiscard]] std::int64_t misses() const noexcept { return misses_; }  ///< Turns that waited for a gather.
 
  private:
   /// Whether a gather of `flat` was decided, which is what counts here.
