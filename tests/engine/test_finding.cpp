@@ -15,7 +15,7 @@ namespace {
 using engine::Finding;
 using Kind = Finding::Kind;
 
-/// What all ranks hear, which is the same for each.
+/// The results of all ranks, which must be the same on each.
 std::vector<Finding> heard(std::vector<Finding> const& said) {
   auto const world = static_cast<int>(said.size());
   std::vector<std::vector<Finding>> by_rank(said.size());
