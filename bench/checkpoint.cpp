@@ -3,8 +3,7 @@
 /// threads, written and read with direct I/O, and copied. Uses train_gpt's model of 85 million parameters in fp32.
 ///
 ///   bench_checkpoint FOLDER [ROUNDS [RANKS]] [--stage N] [--other-ranks N] [--buffer BYTES] [--no-steps]
-/// writes to FOLDER, on the disk that is meant, and prints JSON lines. Not a clean machine: its load average is in
-/// them.
+/// writes to FOLDER, which selects the disk, and prints JSON lines with the load average of the machine.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>

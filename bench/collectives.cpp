@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Compares collectives with memcpy by the same number of ranks: bus bandwidth as nccl-tests defines it, which for both
-/// operations is what one rank receives, (ranks - 1) / ranks of the full buffer, per second. memcpy moves as many bytes
-/// per rank, between two buffers of its own. Prints one JSON object per operation, size and number of ranks.
+/// Compares collectives with memcpy by the same number of ranks. Reports bus bandwidth as nccl-tests defines it: for
+/// both operations it is what one rank receives, (ranks - 1) / ranks of the full buffer, per second. memcpy moves as
+/// many bytes per rank, between two buffers of its own. Prints one JSON object per operation, size and number of ranks.
 ///
 /// bench_collectives [ROUNDS [largest MIB, 64]]                 2 ranks as threads, then 4
 /// mpirun -n RANKS bench_collectives [ROUNDS [MIB]]             ranks as processes, over MPI

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Measures the engine's overhead on the caller's thread: a step on the CPU with a communicator that does nothing, and
-/// units of which each rank owns 128 elements, four of them prefetched. There is no math and no waiting, only calls.
-/// Reports the time per unit and pass, over a step's forward and backward pass through all units, and the time of an
-/// update of 128 elements per unit at stages 1 to 3 (at stage 0 every rank updates everything).
+/// Measures the engine's overhead on the caller's thread: a step on the CPU with a communicator that does nothing,
+/// without math or waiting. Each rank owns 128 elements of each unit, and four units are prefetched. Reports the time
+/// per unit and pass, over a step's forward and backward pass through all units. Also reports the time of an update of
+/// 128 elements per unit at stages 1 to 3 (at stage 0 every rank updates everything).
 ///
 /// bench_engine_overhead [ROUNDS]        prints one JSON object per stage, number of units and number of ranks
 #include <fmt/format.h>

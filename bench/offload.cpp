@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Compares states or parameters on a disk with all of them in memory, alternately in one run: steps of stage 3 with
-/// one and with four micro-steps, the memory of ranks, and the storage alone with plain direct reads and writes by as
-/// many threads. Uses train_gpt's model of 85 million parameters in fp32.
+/// Compares states or parameters on a disk with all of them in memory, alternately in one run. Measures steps of stage
+/// 3 with one and with four micro-steps, the memory of ranks, and the storage alone against plain direct reads and
+/// writes by as many threads. Uses train_gpt's model of 85 million parameters in fp32.
 ///
 ///   bench_offload FOLDER [ROUNDS [RANKS]] [--what states|parameters|both] [--tile ELEMENTS] [--stage N]
 /// keeps its files, which have no names, on FOLDER's disk, and prints JSON lines, each with the load average.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A small network with a middle layer that may be used several times. peers/silent.py trains the same in fp64 and with
-/// other systems: all numbers come from formulas that are exact in bf16.
+/// A small network with a middle layer that may be used several times. All numbers come from formulas that are exact in
+/// bf16. peers/silent.py trains the same in fp64 and with other systems.
 ///
 ///   bench_silent STAGE_FILE [--ranks N] [--steps N] [--uses N] [--uneven] [--save FOLDER]
 /// Ranks are threads. Prints one JSON line: losses and norms of all steps, and the weights at the end.

@@ -2,12 +2,12 @@
 /// The overhead of the LibTorch adapter, on the GPT of examples/torch_gpt.
 ///
 ///   bench_torch [ROUNDS] [--load L1|L2] [--stages 0,3]
-/// One rank: forward and backward, and whole steps, of plain libtorch with its AdamW over those of Trainers, which take
-/// turns in one run. Prints one JSON line per stage.
+/// One rank: the time of forward and backward, and of whole steps, of plain libtorch with its AdamW, divided by that of
+/// Trainers. Both take turns in one run. Prints one JSON line per stage.
 ///
 ///   mpirun -n 4 bench_torch --train STEPS --stage 3 [--load L1|L2] [--initial FOLDER] --data FILE
-/// Several ranks: tokens per second, losses, and memory of this rank above that of a process that has trained a tiny
-/// model, as bench/peers/train.py writes them of DDP and FSDP2 on the same load.
+/// Several ranks: tokens per second, losses, and this rank's memory above that of a process that has trained a tiny
+/// model. bench/peers/train.py prints the same for DDP and FSDP2 on the same load.
 #include "torch_gpt/gpt.hpp"
 
 #include <cstdint>

@@ -34,7 +34,7 @@ class ModelFolder {
   ModelFolder& operator=(ModelFolder const&) = delete;
   ~ModelFolder();  ///< Removes what was not published.
 
-  /// Where to write the weights.
+  /// The place to write the weights to.
   [[nodiscard]] std::filesystem::path weights() const { return partial_ / weights_name; }
   /// Writes config.json with the weights' `dtype`, and replaces both files of the folder. Other files in it stay.
   void publish(Shape const& shape, zeroth::Dtype dtype = zeroth::Dtype::fp32);

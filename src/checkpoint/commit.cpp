@@ -80,7 +80,7 @@ void remove_checkpoint(fs::path const& checkpoint) {
   }
 }
 
-/// Checks that all files are there: ranks may not all see the same file system, or files were deleted. Does not use
+/// Checks that all files exist: ranks may not all see the same file system, or files were deleted. Does not use
 /// contents.spaces.
 void expect_files(fs::path const& partial, Contents const& contents) {
   for (int place = 0; place < contents.places; ++place) {

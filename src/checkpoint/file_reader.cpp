@@ -124,7 +124,7 @@ void Reader::read_bytes(int place, Checked const& file, std::int64_t begin, std:
                       std::span{saved}.first(count));
 }
 
-/// Begins of the blocks just read whose hash is wrong.
+/// The starts of the blocks just read that have a wrong hash.
 std::vector<std::int64_t> Reader::damaged_in(Hashes const& saved, std::int64_t begin, std::int64_t end,
                                              std::byte const* bytes) {
   std::vector<std::int64_t> damaged;

@@ -284,7 +284,7 @@ bool are_alike(Space const& space, SavedParam const& param, Space const& other_s
          space.trainable == other_space.trainable && std::ranges::equal(space.states, other_space.states, is_same);
 }
 
-/// Checks that each parameter is there once, or is divided among all tensor ranks with each part there once.
+/// Checks that each parameter occurs once, or is divided among all tensor ranks and each part occurs once.
 void check_parts(Contents const& contents) {
   for (auto const& each : contents.by_name()) {
     auto const refuse = [&](std::string_view why) {

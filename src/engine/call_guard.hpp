@@ -48,8 +48,8 @@ class CallGuard {
   std::optional<RankContext> before_;  // of the calling thread, if it is not the engine's
 };
 
-/// Whether the object that ends on this thread is destroyed by an exception. It was made on `thread`, where
-/// `exceptions` were in flight at the time.
+/// Whether an object is being destroyed by an exception on this thread. It was made on `thread`, where `exceptions`
+/// were in flight at the time.
 [[nodiscard]] bool in_unwinding(std::thread::id thread, int exceptions) noexcept;
 
 }  // namespace zeroth::engine

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Asynchronous saves: the part of an engine's calls in them, and how ranks agree on the outcome: through the sums of
-/// later steps, or a direct gather if no step follows.
+/// Asynchronous saves, as an engine's calls drive them. Ranks agree on the outcome through the sums of later steps, or
+/// by a direct gather if no step follows.
 #pragma once
 #include <cstddef>
 #include <cstdint>

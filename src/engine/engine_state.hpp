@@ -46,7 +46,7 @@ class EngineState {
   void compare_ties(shard::States states, std::string const& after) {
     sharded.compare_ties(states, after, runtime.exchange());
   }
-  /// Adds a turn that begins to the call log. Backward turns of units that stay open are not compared between ranks:
+  /// Adds `turn`, which begins, to the call log. Backward turns of units that stay open are not compared between ranks:
   /// they move nothing, and may begin at any time after forward.
   void record(stage::Turn const& turn);
   /// Runs the turns of skipped units before `position`: joins the collectives that other ranks issue in them.

@@ -43,7 +43,7 @@ class Runtime {
   /// The tensor ranks. Uses the stream of their sums, which share the communicator.
   [[nodiscard]] Exchange over_tensor() const noexcept { return {tensor.get(), device.get(), reduce_stream.get()}; }
   [[nodiscard]] bool has_pipeline() const noexcept { return share.stages() > 1; }
-  /// Whether this rank's share counts in sums of what all tensor ranks report or hold alike.
+  /// Whether values that all tensor ranks report or hold alike count on this rank.
   [[nodiscard]] bool counts() const noexcept { return part.index == 0; }
   /// Whether this rank logs for the whole job.
   [[nodiscard]] bool speaks() const noexcept { return share.first() && counts() && exchange().rank() == 0; }

@@ -31,7 +31,7 @@ class Rehearsed {
   [[nodiscard]] bool pinned(shard::FlatId /*flat*/) const noexcept { return false; }
   [[nodiscard]] bool reads_ahead() const noexcept { return false; }
   void read_ahead(shard::FlatId /*flat*/) noexcept {}
-  /// Marks as not gathered what an update changes.
+  /// Marks everything that an update changes as not gathered.
   void drop_trainable() noexcept {
     for (auto const flat : gathered_.ids()) {
       if (layout_->flats()[flat].trainable.padded_count > 0) {

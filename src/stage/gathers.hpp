@@ -60,7 +60,7 @@ class Gathers {
       gather_missing(unit, purpose);
     }
   }
-  /// Gathers and pins what the turn uses, and starts the gathers for the next turns. Throws ContractError if an open
+  /// Gathers and pins the units of `turn`, and starts the gathers for the next turns. Throws ContractError if an open
   /// guard holds the slot that a gather takes in declared order.
   void open(Turn const& turn, std::string_view purpose) {
     bool const early = order_.opens_early(turn);
@@ -131,7 +131,7 @@ class Gathers {
   [[nodiscard]] bool gathered(shard::FlatId flat) noexcept {
     return none_ || layout_->flats()[flat].gathered_count() == 0 || decided_.find(flat) != nullptr;
   }
-  /// Change 1 protects what `unit` uses from eviction; change -1 ends that.
+  /// Change 1 protects the flat units of `unit` from eviction; change -1 ends that.
   void hold(UnitId unit, int change) noexcept {
     for (auto const flat : layout_->flats_of(unit)) {
       if (auto* const slot = decided_.find(flat)) {
@@ -225,7 +225,7 @@ class Gathers {
     }
   }
 
-  /// Starts disk reads of what the next turn will gather.
+  /// Starts disk reads for the gathers of the next turn.
   void read_ahead() {
     if (!parameters_->reads_ahead() || !waiting_.empty() || position_ + 1 >= std::min(end_, order_.turns(pass_))) {
       return;

@@ -30,7 +30,7 @@ struct Turn {
 /// Limits for gathering parameters ahead.
 struct PrefetchBudget {
   std::int64_t prefetch_count = 0;  ///< Units are gathered while fewer elements than this are ahead; 0 disables.
-  std::int64_t max_live_count = 0;  ///< Maximum gathered elements, those in use included; prefetch stays below it.
+  std::int64_t max_live_count = 0;  ///< Limit of prefetch: gathered elements, including those in use.
 };
 
 /// Training turns that are not gathered ahead, because their units do not fit beside those of the previous turn.

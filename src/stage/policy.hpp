@@ -16,7 +16,7 @@ namespace zeroth::stage {
 /// that the settings ask for.
 [[nodiscard]] shard::Placements placements_for(Settings const& settings);
 
-/// The grid of ranks: place, group and replica of each.
+/// The places of all ranks, with their groups and replicas.
 [[nodiscard]] shard::Places places_for(Settings const& settings);
 
 /// Which optimizer states are offloaded, and how updates access them. If the device `has_host_memory`, "cpu" offloads

@@ -269,7 +269,7 @@ void Schedule::update() {
 void Schedule::publish() {
   manager_->parameters.publish(updated_);
   for (auto const flat : updated_) {
-    // Gathers of what the next pass uses first run during the remaining updates.
+    // Gathers of the units that the next pass uses first run during the remaining updates.
     gathers_.after_update(flat);
   }
   updated_.clear();

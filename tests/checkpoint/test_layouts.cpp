@@ -60,7 +60,7 @@ void train_a_step(Engine<T, G>& engine, RandomModel const& random) {
   });
 }
 
-/// Compares what a program without the library reads with what the library reads.
+/// Compares the results of a program without the library with those of the library.
 void check_reading(Folder const& folder) {
   Child reader{{.command = {ZEROTH_PYTHON, "-B", ZEROTH_SOURCE_DIR "/tests/checkpoint/read_checkpoint.py",
                             (folder / "step_00000001").string(), (folder / "weights").string()},

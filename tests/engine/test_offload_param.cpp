@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Parameters on a disk: the disk space and memory that they use, their reads and writes, their return into use by
-/// every call of an engine, and the errors on every rank if the disk fails.
+/// Parameters on a disk: their disk space and memory, their reads and writes, their return into use by every call of an
+/// engine, and the errors on every rank if the disk fails.
 #include <fmt/format.h>
 
 #include <cerrno>

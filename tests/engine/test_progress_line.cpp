@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is shown while a training goes on: one line that is written over on a terminal, a line per step anywhere else.
+// The progress display during training: one line that is redrawn on a terminal, one line per step anywhere else.
 #include <poll.h>
 #include <pty.h>
 #include <sys/ioctl.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks as processes: one that throws, is killed, is frozen or does something else ends all.
+// Ranks as processes: if one throws, is killed, freezes or diverges, all of them end.
 #include <signal.h>
 
 #include <array>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks as threads: however a job ends, it says why, and leaves its flight records behind.
+// Ranks as threads: however a job ends, it prints the reason and writes its flight records.
 #include <csignal>
 #include <deque>
 #include <fstream>

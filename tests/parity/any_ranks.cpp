@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The same global batch trains the same, bit for bit, on any number of ranks: losses, norms, weights and all states of
-/// the optimizer, at every stage and dtype, with groups, with states on a disk, and if a run resumes with another
-/// number of ranks.
+/// the optimizer. This holds at every stage and dtype, with groups, with states on a disk, and if a run resumes with
+/// another number of ranks.
 #include <fmt/format.h>
 
 #include <string>

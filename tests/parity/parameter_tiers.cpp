@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Stage 3 with some or all shards of parameters on a disk has the bits of stage 0 in memory: in any dtypes, with
-/// buffers of any size and number, in groups, with states on a disk too, and with a slow disk.
+/// Stage 3 with some or all shards of parameters on a disk has the bits of stage 0 in memory. This holds in any dtypes,
+/// with buffers of any size and number, in groups, with states on a disk too, and with a slow disk.
 #include <fmt/format.h>
 
 #include <atomic>

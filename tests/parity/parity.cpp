@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Stages 0, 1, 2 and 3 train the same, bit for bit: at every world size, dtype, reduction rule, bucket size, number of
-/// slots, prefetch budget, with and without overlap, with delays in odd places, and with freed memory full of NaN.
+/// slots and prefetch budget. This also holds with and without overlap, with delays in unusual places, and with freed
+/// memory full of NaN.
 #include <fmt/format.h>
 
 #include <cmath>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A pipeline of any number of stages trains like a single rank per place: losses, norms and weights, bit for bit, with
-/// every schedule, at every ZeRO stage and in every dtype, with clipping, skipped steps and loss scales.
+/// A pipeline of any number of stages trains like a single rank per place: losses, norms and weights, bit for bit. This
+/// holds with every schedule, at every ZeRO stage and in every dtype, with clipping, skipped steps and loss scales.
 #include <fmt/format.h>
 
 #include <array>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Training with some or all masters and optimizer states on a disk has the bits of stage 0 in memory: at every stage,
-/// in groups, with tiles of any size, whether or not they are prefetched and written behind, and with a slow disk.
+/// Training with some or all masters and optimizer states on a disk has the bits of stage 0 in memory. This holds at
+/// every stage, in groups, with tiles of any size, with and without read-ahead and write-behind, and with a slow disk.
 #include <fmt/format.h>
 
 #include <atomic>

@@ -39,7 +39,7 @@ inline Config on_disk(Config const& config, OnDisk const& disk, std::filesystem:
                                  disk.writes_behind, disk.block, disk.requests));
 }
 
-/// Where states in host memory are updated: keys of zeroth.
+/// The updater of states in host memory, as keys of zeroth.
 inline constexpr char const* updaters[] = {R"("offload_update": "device")",
                                            R"("offload_update": "host", "offload_update_threads": 3)"};
 inline bool updates_on_host(std::string_view updater) { return updater != updaters[0]; }

@@ -25,7 +25,8 @@ std::int64_t layers_of(JsonObject const& config, char const* key) {
   return layers;
 }
 
-/// Reads widths of heads and groups of shared keys. Absent keys default as in the architecture's class in transformers.
+/// Reads the widths of heads and the number of key and value heads. Absent keys default as in the architecture's class
+/// in transformers.
 void read_heads(JsonObject const& config, LlamaShape& shape) {
   shape.heads = config.extent("num_attention_heads");
   if (!config.has("head_dim") && shape.channels % shape.heads != 0) {

@@ -25,7 +25,7 @@ std::size_t width_of(std::string_view text) {
 
 std::size_t indent_of(std::string_view line) { return std::min(line.find_first_not_of(' '), line.size()); }
 
-/// The begin of a second column, after two blanks or more; npos if there is none.
+/// The start of a second column, after two blanks or more; npos if there is none.
 std::size_t second_column(std::string_view line) {
   auto const gap = line.find("  ", indent_of(line));
   return gap == npos ? npos : line.find_first_not_of(' ', gap);

@@ -14,7 +14,7 @@ class WholeFolder {
   WholeFolder(WholeFolder const&) = delete;
   WholeFolder& operator=(WholeFolder const&) = delete;
   ~WholeFolder();  ///< Removes the folder unless it was published.
-  /// Where to write its files.
+  /// The place to write its files to.
   [[nodiscard]] std::filesystem::path const& partial() const noexcept { return partial_; }
   /// Renames it to its target once its files are on the disk. The last call.
   void publish();

@@ -62,7 +62,7 @@ class Products {
   }
 
  private:
-  /// Where a product's rows [first, first + count) are summed: in the output if it has the type of sums, otherwise in a
+  /// The sums of a product's rows [first, first + count): in the output if it has the type of sums, otherwise in a
   /// buffer.
   ResultMap<S> sums(Product const& p, std::int64_t first, std::int64_t count, std::int64_t columns) {
     if (p.out.dtype == math_dtype<S>) {
