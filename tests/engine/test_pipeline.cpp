@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The errors of engines on a mesh, the memory of each stage, and the end of a pipeline when a rank fails.
+/// What engines on a mesh refuse, what each of their stages holds, and how a pipeline ends when a rank does.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ Config config_of(int stages, std::string const& more = "", std::string const& ou
       stages, ours, more));
 }
 
-/// The errors of `world` ranks, one line each.
+/// What `world` ranks throw, with a line for each.
 std::string told(int world, Config const& config,
                  std::function<void(Engine<float>&, Chain const&, Mesh&)> const& body) {
   return messages_of(run_job(world, [&](Job& job) {
@@ -41,7 +41,7 @@ std::string told(int world, Config const& config,
   }));
 }
 
-/// For threads of ranks, where Catch's assertions would race: throws unless `message` contains all of `parts`.
+/// For the threads of ranks, where Catch's own assertions race: throws unless `message` has all of `parts`.
 void expect_said(std::string const& message, std::initializer_list<std::string_view> parts) {
   for (auto const part : parts) {
     if (message.find(part) == std::string::npos) {
@@ -282,12 +282,12 @@ TEST_CASE("models that cannot be cut are refused") {
 }
 
 TEST_CASE("stages have as few elements as the largest of them can have") {
-  // The units have 260, 189, 160, 187, 144, 156 and 12 elements.
+  // Elements of the units: 260, 189, 160, 187, 144, 156, 12.
   Chain const chain;
   auto const first = [&](int stages) { return engine::first_units(chain.model.description(), {.stages = stages}); };
   CHECK(first(1) == std::vector<std::uint32_t>{0});
-  CHECK(first(2) == std::vector<std::uint32_t>{0, 3});        // 609 and 499 elements
-  CHECK(first(4) == std::vector<std::uint32_t>{0, 1, 2, 4});  // 260, 189, 347 and 312 elements
+  CHECK(first(2) == std::vector<std::uint32_t>{0, 3});        // 609 and 499
+  CHECK(first(4) == std::vector<std::uint32_t>{0, 1, 2, 4});  // 260, 189, 347 and 312
 }
 
 TEST_CASE("stages begin with the units that the file says") {
@@ -495,7 +495,7 @@ TEST_CASE("a rank that fails between its actions ends the ranks of all stages, w
     auto const message = told(4, config_of(4), [&](Engine<float>& engine, Chain const& chain, Mesh& mesh) {
       for (int step = 1; step <= 3; ++step) {
         if (step == 2 && mesh.whole().rank() == failing) {
-          int left = 3;  // remaining actions
+          int left = 3;  // actions
           for (auto work : engine.schedule()) {
             if (--left == 0) {
               throw Error{"out of luck"};
@@ -540,8 +540,7 @@ TEST_CASE("values that a program writes are read on the ranks of all stages, and
           Mesh mesh{job, config};
           Engine<float> engine{mesh, chain.model, config};
           auto& mine = read[static_cast<std::size_t>(job.rank())];
-          for (auto const* const param : {&*chain.layers.front().bias, &*chain.layers.back().bias}) {  // one of each
-                                                                                                       // stage
+          for (auto const* const param : {&*chain.layers.front().bias, &*chain.layers.back().bias}) {  // of both stages
             std::vector<float> values(static_cast<std::size_t>(param->shape()[0]));
             std::iota(values.begin(), values.end(), 1.0F);
             engine.write(*param, values);
@@ -601,7 +600,7 @@ TEST_CASE("metrics, weights and stops of a pipeline are those of all stages") {
           means[place] = reports[place].metrics[ranks];
         })) == "");
   for (auto const& report : reports) {
-    CHECK(report.loss == 1.5F);  // the mean over micro-steps 1 and 2
+    CHECK(report.loss == 1.5F);  // of micro-steps 1 and 2
     CHECK_FALSE(report.stop);
   }
   CHECK(means == std::vector{1.5, 1.5, 1.5, 1.5});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Calls on a mesh between steps: their results, and their errors.
+/// What engines on a mesh answer between steps, and which questions they refuse.
 #include <fmt/format.h>
 
 #include <functional>
@@ -28,7 +28,7 @@ Config config_of_two() {
           "zero_optimization": {"stage": 3}, "zeroth": {"mesh": {"pipeline": 2}, "timeout_ms": 60000}})");
 }
 
-/// The errors of `world` ranks in two stages, one line each.
+/// What `world` ranks of two stages throw, with a line for each.
 std::string told_by_two(int world, Body const& body) {
   auto const config = config_of_two();
   return messages_of(run_job(world, [&](Job& job) {
@@ -39,7 +39,7 @@ std::string told_by_two(int world, Body const& body) {
   }));
 }
 
-/// For threads of ranks, where Catch's assertions would race.
+/// For the threads of ranks, where Catch's own assertions race.
 void expect_part(std::string const& message, std::string_view part) {
   if (message.find(part) == std::string::npos) {
     throw Error{fmt::format("\"{}\" was expected, and said was \"{}\"", part, message)};
@@ -68,7 +68,7 @@ TEST_CASE("an evaluation's passes are of the units of a stage, and its loss and 
               auto const p = pass.forward(unit);
             }
             pass.report_metric(ranks, static_cast<double>(rank));
-            if (pass.last()) {  // the input is sent even if the pass does not ask for input()
+            if (pass.last()) {  // who has not asked for input() is sent it all the same
               pass.report_loss(static_cast<float>(done), {.weight = done == 0 ? 0.0F : 1.0F});
             } else {
               static_cast<void>(pass.output());
