@@ -13,7 +13,7 @@ namespace gpt {
 
 namespace {
 
-/// The options as a stage file would say them.
+/// The options in the form of a stage file.
 std::string stated(StageFileOptions const& options) {
   std::vector<std::string> assignments;
   auto const add = [&](char const* key, auto const& value) {

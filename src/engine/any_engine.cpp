@@ -55,17 +55,17 @@ optim::StepRules rules_for(EngineState const& engine, StepOptions const& options
   return rules;
 }
 
-/// All ranks find the same in the same call. An engine that fails aborts what the others still have under way, and they
-/// would blame it: so none fails before all are here.
+/// All ranks detect the same error in the same call. A failing engine aborts the pending work of the others, which
+/// would then blame it, so all ranks meet before any of them throws.
 [[noreturn]] void end_together(EngineState& engine, std::string const& why) {
   try {
     engine.meet("the end of training");
-  } catch (PeerError const&) {  // one that is gone, or is ahead: what all know is still what ends this
+  } catch (PeerError const&) {  // a rank that left or is ahead; all still throw the error that they have in common
   }
   throw Error{why};
 }
 
-/// Once: what has become NaN stays so, and every report says it again.
+/// Warns once: weights that became NaN stay NaN, and every later report would repeat the warning.
 void tell_nonfinite(EngineState& engine, StepReport const& report) {
   if (report.nonfinite && !report.skipped && !engine.session.told_nonfinite && engine.runtime.speaks()) {
     engine.session.told_nonfinite = true;
@@ -121,7 +121,7 @@ std::optional<StepReport> take_report(EngineState& engine) {
   return report;
 }
 
-/// With zeroth.check, in the first two steps and every 100th.
+/// Runs with zeroth.check, in the first two steps and every 100th.
 void compare_whole_gradients(EngineState& engine) {
   auto const step = engine.session.protocol->steps() + 1;
   bool const is_due = step - engine.session.first_step <= 2 || step % engine::replica_check_steps == 0;
@@ -142,7 +142,7 @@ void check_save(std::filesystem::path const& folder, SaveOptions const& options)
                  fmt::format("save(): keep_every is {}; allowed are 0, which is none, and more", options.keep_every));
 }
 
-/// The id of `param` in this rank's stage; none where only others have it.
+/// The id of `param` in this rank's stage; nullopt if only other stages have it.
 std::optional<ParamId> param_of_stage(EngineState const& engine, ModelId model, ParamId param, char const* call) {
   auto const& share = engine.runtime.share;
   bool const elsewhere = share.knows(model, param) && !share.params()[param].local;
@@ -153,7 +153,7 @@ std::optional<ParamId> param_of_stage(EngineState const& engine, ModelId model, 
   return local;
 }
 
-/// The same. Throws ContractError unless it has `count` elements.
+/// Like the overload above. Also throws ContractError unless `param` has `count` elements.
 std::optional<ParamId> param_of_stage(EngineState const& engine, ModelId model, ParamId param, std::int64_t count,
                                       char const* call) {
   auto const local = param_of_stage(engine, model, param, call);
@@ -168,7 +168,7 @@ engine::WholeModel whole_model(EngineState const& engine) {
   return {*engine.sharded.manager, runtime.share, runtime.part, runtime.exchange(), runtime.whole()};
 }
 
-/// The sums that step() will decide on.
+/// The sums that step() will use for its decision.
 optim::StepSums sum_step(EngineState& engine) {
   auto& accumulator = *engine.session.accumulator;
   auto const& call_log = engine.noted_call_log();
@@ -224,7 +224,7 @@ std::optional<StepReport> AnyEngine::step(StepOptions const& options) {
   return engine.or_end([&] {
     auto report = take_report(engine);
     auto& accumulator = *engine.session.accumulator;
-    if (options.learning_rate) {  // ranks that give different ones are told so
+    if (options.learning_rate) {  // ranks that give different rates get an error about that
       accumulator.call_log().add(Verb::learning_rate, std::bit_cast<std::uint32_t>(*options.learning_rate));
     }
     auto const rules = rules_for(engine, options);
@@ -281,7 +281,7 @@ std::optional<StepReport> AnyEngine::finish() {
 void AnyEngine::trace(Timeline* timeline) {
   CallGuard const call_guard{state_->session.thread_check, "trace()"};
   state_->session.protocol->check_between_passes("trace()");
-  state_->session.await_saved();  // whose thread adds to the timeline
+  state_->session.await_saved();  // the saver's thread adds to the timeline
   state_->runtime.device->flush_timeline();
   if (state_->session.reporter) {
     state_->session.reporter->trace(timeline);
@@ -380,7 +380,7 @@ Saving AnyEngine::save(std::filesystem::path const& folder, SaveOptions const& o
     auto const number = engine.session.checkpoints->save(folder, options);
     return Saving{engine, number, engine.session.checkpoints->path()};
   });
-  engine.session.checkpoints->rethrow();  // once this one is under way: it is another try
+  engine.session.checkpoints->rethrow();  // only after this save has started: it is another attempt
   return saving;
 }
 
@@ -453,7 +453,7 @@ void AnyEngine::write(AnyParam const& param, std::span<float const> values) {
   engine.session.protocol->check_between_passes("write()");
   auto const id = param_of_stage(engine, param.model_, param.id_, std::ssize(values), "write()");
   if (!id) {
-    return;  // another stage's
+    return;  // the parameter is another stage's
   }
   engine.session.accumulator->call_log().add(Verb::write, index_of(*id));
   engine.or_end([&] {

@@ -23,7 +23,7 @@ CallGuard::CallGuard(ThreadCheck& thread_check, char const* call) : thread_check
   bool const free = try_enter();
   act_as_rank();
   if (!free) {
-    comm::Finally const restore{[this] { speak_as_before(); }};  // there is no destructor for what was not built
+    comm::Finally const restore{[this] { speak_as_before(); }};  // a constructor that throws runs no destructor
     refuse(call);
   }
 }
@@ -49,7 +49,7 @@ void CallGuard::expect_alone(char const* call) const {
   }
 }
 
-/// False if another thread is inside.
+/// Returns false if another thread is inside.
 bool CallGuard::try_enter() noexcept {
   if (!thread_check_->watched_) {
     return true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Calls on an engine come from any thread, one at a time, speak as the engine's rank, and reach its device.
+/// Any thread may call an engine, one at a time: a call logs as the engine's rank and uses its device.
 #pragma once
 #include <atomic>
 #include <optional>
@@ -10,10 +10,10 @@
 
 namespace zeroth::engine {
 
-/// What all calls on one engine pass through.
+/// The check that all calls on one engine go through.
 class ThreadCheck {
  public:
-  /// Of the calling thread, whose rank is the engine's. `watched`: two threads at the same time are told.
+  /// Takes the rank of the calling thread as the engine's. `watched`: concurrent calls from two threads are detected.
   ThreadCheck(bool watched, device::Device& device) : watched_{watched}, device_{&device} {}
 
  private:
@@ -25,12 +25,12 @@ class ThreadCheck {
   std::atomic<std::thread::id> inside_{};
 };
 
-/// A call, from its begin to its end; calls within it are part of it.
+/// An RAII guard around one call; calls nested in it belong to it.
 class CallGuard {
  public:
-  /// Throws ContractError if another thread's call is under way.
+  /// Throws ContractError if a call of another thread is running.
   CallGuard(ThreadCheck& thread_check, char const* call);
-  /// Of a call that cannot throw: waits until another thread's is over, which expect_alone() then tells.
+  /// For a call that cannot throw: waits until another thread's call has returned. expect_alone() then reports it.
   explicit CallGuard(ThreadCheck& thread_check) noexcept;
   CallGuard(CallGuard const&) = delete;
   CallGuard& operator=(CallGuard const&) = delete;
@@ -45,10 +45,11 @@ class CallGuard {
 
   ThreadCheck* thread_check_;
   bool entered_ = false, refused_ = false;
-  std::optional<RankContext> before_;  // of another thread
+  std::optional<RankContext> before_;  // of the calling thread, if it is not the engine's
 };
 
-/// Does what ends now on this thread end by an exception? It began on `thread`, where `exceptions` were in flight then.
+/// Whether an object is being destroyed by an exception on this thread. It was made on `thread`, where `exceptions`
+/// were in flight at the time.
 [[nodiscard]] bool in_unwinding(std::thread::id thread, int exceptions) noexcept;
 
 }  // namespace zeroth::engine

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a rank did since the last step, so that ranks that took different paths can be told where they parted.
+/// The calls that a rank has made since the last step, to find the first call in which ranks diverged.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -34,26 +34,26 @@ enum class Verb : std::uint8_t {
   begin_action
 };
 
-/// Calls of one step, in order: all in a hash, and the first of those that ranks have not compared yet in a list that
-/// does not grow beyond 128 KiB. Keeps its memory when it is cleared.
+/// The calls of one step, in order. All of them go into a hash; those that ranks have not compared yet are also listed,
+/// up to 128 KiB of them. clear() keeps the memory.
 class CallLog {
  public:
   /// `argument`: the unit, the parameter, the bits of the learning rate, a hash of the metric's name or of the folder.
   void add(Verb verb, std::uint32_t argument = 0);
   void clear() noexcept;
-  /// All ranks have made the same calls so far: none of those is listed any more.
+  /// Empties the list, because all ranks have made the same calls so far.
   void settle() noexcept;
-  /// `hash` is of all transactions of this rank so far. Ranks that make the same calls have the same hash, unless they
-  /// went apart.
+  /// `hash` covers all transactions of this rank so far. It is the same on ranks that make the same calls, unless they
+  /// diverged.
   void note_transactions(std::uint64_t hash) noexcept { transactions_ = hash; }
-  /// 32 bits, of calls and transactions: exact in a sum of doubles over ranks.
+  /// A 32-bit hash of calls and transactions, so that a sum over ranks in double is exact.
   [[nodiscard]] double hash() const noexcept {
     auto both = hash_;
     both.add(transactions_);
     return both.value();
   }
   [[nodiscard]] std::vector<std::uint64_t> const& calls() const noexcept { return calls_; }
-  [[nodiscard]] std::int64_t settled() const noexcept { return settled_; }  ///< Calls before those that are listed.
+  [[nodiscard]] std::int64_t settled() const noexcept { return settled_; }  ///< Number of calls before the listed ones.
 
  private:
   std::vector<std::uint64_t> calls_;
@@ -62,11 +62,11 @@ class CallLog {
   std::uint64_t transactions_ = 0;
 };
 
-/// Collective: compares the call logs of all ranks. Throws PeerError that names the first call in which they differ,
-/// the units, and the ranks. Returns where none of those that are listed does.
+/// Compares the call logs of all ranks. Collective. Throws PeerError that names the first call that differs, its units
+/// and the ranks. Returns normally if no listed call differs.
 void compare_call_logs(CallLog const& mine, std::int64_t step, model::Description const& model,
                        Exchange const& exchange);
-/// Likewise of what ranks communicated: names the first transaction in which they differ.
+/// Compares the transactions of all ranks. Collective. Throws PeerError that names the first one that differs.
 void compare_transactions(std::span<shard::TransactionLog const> mine, std::int64_t step, shard::Layout const& layout,
                           Exchange const& exchange);
 

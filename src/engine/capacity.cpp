@@ -33,7 +33,7 @@ std::string text_of(std::filesystem::path const& file) {
   }
 }
 
-/// The number behind `name` in lines of names and numbers, or at the begin of the text where there is no name.
+/// The number that follows `name` in lines of names and numbers; without a name, the number at the start of the text.
 std::optional<std::uint64_t> number_in(std::string_view text, std::string_view name = {}) {
   for (std::size_t at = 0; at < text.size();) {
     auto const line = text.substr(at, text.find('\n', at) - at);
@@ -51,12 +51,12 @@ std::optional<std::uint64_t> number_in(std::string_view text, std::string_view n
   return std::nullopt;
 }
 
-/// What a control group lets its processes have beyond what they have; the cache of files makes way.
+/// Memory that a control group still allows its processes. The page cache counts as free.
 std::uint64_t left_in_group(std::filesystem::path const& folder, char const* limit_file, char const* usage_file) {
   auto const limit = number_in(text_of(folder / limit_file));
   auto const usage = number_in(text_of(folder / usage_file));
   if (!limit || !usage) {
-    return unlimited;  // "max", or none of these files
+    return unlimited;  // "max", or the files are missing
   }
   auto const statistics = text_of(folder / "memory.stat");
   auto const cache =
@@ -65,7 +65,7 @@ std::uint64_t left_in_group(std::filesystem::path const& folder, char const* lim
   return *limit - std::min(*limit, used);
 }
 
-/// Over all groups that the process is in, and those around them.
+/// The minimum over all groups that contain the process, and their parents.
 std::uint64_t left_in_groups() {
   std::uint64_t left = unlimited;
   auto const mine = text_of("/proc/self/cgroup");
@@ -103,7 +103,7 @@ std::uint64_t left_by_limit(int resource, std::uint64_t used) {
 
 std::string mebibytes(std::uint64_t bytes) { return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / 0x1p20); }
 
-/// Beside a higher stage.
+/// Settings that take less memory, other than a higher stage.
 std::string what_holds_less(shard::MemoryPlan const& plan, Settings const& settings) {
   if (settings.offload.optimizer == OffloadDevice::nvme) {
     bool const more = settings.stage == 3 && settings.offload.parameters != OffloadDevice::nvme;
@@ -122,7 +122,8 @@ std::string what_holds_less(shard::MemoryPlan const& plan, Settings const& setti
 
 struct Disk {
   std::uint64_t left = unlimited;
-  std::optional<std::uint64_t> number{};  ///< That tells it from others; none: who makes the file says what is wrong.
+  std::optional<std::uint64_t> number{};  ///< Identifies the disk. Empty if unknown: creating the file reports the
+                                          ///< reason.
 };
 
 Disk disk_of(std::filesystem::path const& folder) {
@@ -134,11 +135,11 @@ Disk disk_of(std::filesystem::path const& folder) {
   return {static_cast<std::uint64_t>(system.f_bavail) * system.f_frsize, std::uint64_t{status.st_dev}};
 }
 
-/// What the ranks of a machine take together, and how many they are.
+/// Number of ranks on a machine, and the sum of their needs.
 struct Together {
   std::uint64_t ranks = 0;
   Needs needs;
-  bool alike = true;  ///< Takes each as much as any other?
+  bool alike = true;  ///< All ranks need the same.
 
   void add(Needs const& more) {
     alike = alike && more.memory * ranks == needs.memory && more.disk * ranks == needs.disk &&
@@ -148,7 +149,7 @@ struct Together {
     needs.disk += more.disk;
     needs.parameters_disk += more.parameters_disk;
   }
-  /// "the plan asks for 100.0 MiB of memory for each of 2 ranks on the machine of rank 0", or what they ask for in all.
+  /// "the plan asks for 100.0 MiB of memory for each of 2 ranks on the machine of rank 0", or the sum if ranks differ.
   [[nodiscard]] std::string asked(std::uint64_t all, std::string const& what, std::size_t rank) const {
     auto const counted = ranks == 1 ? "1 rank" : fmt::format("{} ranks", ranks);
     return alike ? fmt::format("the plan asks for {} {} for each of {} on the machine of rank {}",
@@ -204,7 +205,7 @@ std::uint64_t bytes_for_saves(Settings const& settings) {
   return buffer > 0 ? static_cast<std::uint64_t>(checkpoint::staging_bytes(true, buffer)) : 0;
 }
 
-/// Where the host's memory is a tier, all else is in the memory of a GPU.
+/// If the offload tier is host memory, everything else is in a GPU's memory.
 bool beside_gpu(shard::MemoryPlan const& plan) noexcept { return plan.disk.tier == shard::Tier::host; }
 
 std::string shortage_of_memory(shard::MemoryPlan const& plan, Settings const& settings, Together const& here,
@@ -219,7 +220,7 @@ std::string shortage_of_memory(shard::MemoryPlan const& plan, Settings const& se
                                          : "; a higher zero_optimization.stage holds less");
 }
 
-/// A disk that has not what ranks ask for.
+/// Message for a disk with less space than ranks ask for.
 std::string shortage_of_disk(Together const& here, std::uint64_t bytes, std::uint64_t left, std::string const& folders,
                              std::size_t rank, std::string_view advice) {
   return fmt::format("{}, and {} are free there; {}",

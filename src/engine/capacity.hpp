@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Whether there is room for what a plan asks for: memory and disk that this machine has left.
+/// Checks that a machine has enough free memory and disk for a plan.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -13,40 +13,40 @@
 
 namespace zeroth::engine {
 
-/// Bytes that are left: as a rank sees it, and sends it to the others. Where nothing is known, as many as can be.
+/// Free bytes as this rank sees them, sent to the others. The maximum value means unknown.
 struct Capacity {
-  std::uint64_t memory_of_machine = 0;  ///< Of its memory, and of the control groups that this process is in.
-  std::uint64_t memory_of_process = 0;  ///< By its limits (ulimit -v, ulimit -d).
-  std::uint64_t disk = 0;               ///< Of the file system of the folder for the optimizer's states.
-  std::uint64_t parameters_disk = 0;    ///< Likewise for parameters.
-  bool one_disk = false;                ///< Is that the same?
+  std::uint64_t memory_of_machine = 0;  ///< Free in the machine and in this process's control groups.
+  std::uint64_t memory_of_process = 0;  ///< Allowed by its limits (ulimit -v, ulimit -d).
+  std::uint64_t disk = 0;               ///< Free in the file system of the optimizer states' folder.
+  std::uint64_t parameters_disk = 0;    ///< Free in the file system of the parameters' folder.
+  bool one_disk = false;                ///< Whether both folders are on the same file system.
 };
-/// Folders are empty where nothing is to be on a disk.
+/// A folder is empty if nothing is offloaded to a disk.
 [[nodiscard]] Capacity measure_capacity(std::filesystem::path const& folder,
                                         std::filesystem::path const& of_parameters = {});
 
-/// Makes the folders of what is offloaded to disks where they are not there. Empty, or which key names a folder where
-/// no file can be made, and why.
+/// Creates missing folders for states that are offloaded to disks. Returns an empty string, or a message with the key
+/// of the folder that cannot be written to and the reason.
 [[nodiscard]] std::string make_folders(OffloadSettings const& offload);
 
-/// Bytes that a rank takes of its machine.
+/// Bytes that a rank needs on its machine.
 struct Needs {
-  std::uint64_t memory = 0;           ///< What saves will hold included.
+  std::uint64_t memory = 0;           ///< Includes the buffers of saves.
   std::uint64_t disk = 0;             ///< For the optimizer's states.
-  std::uint64_t parameters_disk = 0;  ///< Likewise for parameters.
+  std::uint64_t parameters_disk = 0;  ///< For parameters.
   friend bool operator==(Needs const&, Needs const&) = default;
 };
-/// Of a rank that holds `plan`.
+/// The needs of a rank that holds `plan`.
 [[nodiscard]] Needs needs_of(shard::MemoryPlan const& plan, Settings const& settings);
 
-/// A rank, as all know it.
+/// Machine, capacity and needs of a rank, as all ranks know them.
 struct RankCapacity {
-  std::uint64_t machine = 0;  ///< The same for ranks of one.
+  std::uint64_t machine = 0;  ///< An id; ranks on one machine have the same.
   Capacity capacity;
   Needs needs = {};
 
-  static constexpr std::size_t count = 9;  ///< Of numbers().
-  /// What ranks send each other.
+  static constexpr std::size_t count = 9;  ///< Length of numbers().
+  /// The form in which ranks send it to each other.
   [[nodiscard]] std::array<std::uint64_t, count> numbers() const noexcept {
     return {machine,
             capacity.memory_of_machine,
@@ -64,9 +64,9 @@ struct RankCapacity {
             {numbers[6], numbers[7], numbers[8]}};
   }
 };
-/// What of a machine there is not enough of for `ranks`, which are those of the job: which, how much, what limits it,
-/// and what to do, for one that holds `plan`. Empty if there is. The same on all ranks of one stage of a pipeline.
-/// `in_one_process` is whether all ranks are.
+/// A message if a machine has too little for its ranks: what is short, by how much, which limit applies, and what to do
+/// for a rank that holds `plan`. Empty if everything fits. `ranks` are those of the job. The message is the same on all
+/// ranks of one pipeline stage. `in_one_process`: all ranks are threads of one process.
 [[nodiscard]] std::string shortage(shard::MemoryPlan const& plan, Settings const& settings,
                                    std::span<RankCapacity const> ranks, bool in_one_process);
 

@@ -22,7 +22,8 @@ namespace zeroth::detail {
 
 namespace {
 
-/// A sum over ranks in fp16 must not overflow: every seed carries 1 / 2^ceil(log2 world), and the update takes it back.
+/// The factor that keeps a sum over ranks in fp16 from overflowing: the loss seed carries 1 / 2^ceil(log2 world), and
+/// the update removes it.
 float prescale_for(shard::PlanRequest const& request, int world) noexcept {
   return request.settings.precision.reduce == Dtype::fp16 && !request.folds_into_sums
              ? 1.0F / static_cast<float>(std::bit_ceil(static_cast<unsigned>(world)))
@@ -44,7 +45,7 @@ EngineState::EngineState(Job& of, Mesh* mesh, Model const& given, Config const& 
   runtime.communicators.emplace(*runtime.job->communicator, settings(), sharded.blueprint.request);
   try {
     set_up(mesh, given, config);
-  } catch (SystemError const&) {  // of this machine: the others cannot know
+  } catch (SystemError const&) {  // the failure is this machine's: other ranks do not know about it
     runtime.tell_others(std::current_exception());
     runtime.end_streams();
     throw;
@@ -145,7 +146,7 @@ void EngineState::set_up(Mesh* mesh, Model const& given, Config const& config) {
     }
   }
   for (auto& param : sharded.model->params) {
-    param.init = {};  // functions hold on to what the program has
+    param.init = {};  // init functions may capture objects of the program
   }
   session.accumulator.emplace(counters());
 }
@@ -181,7 +182,7 @@ void EngineState::tell_user(Config const& config, std::string const& of_start) c
 
 EngineState::~EngineState() {
   engine::CallGuard const call_guard{session.thread_check};
-  if (session.protocol->pass()) {  // which will use this engine when it ends
+  if (session.protocol->pass()) {  // the open pass would use this engine in its destructor
     auto const why = fmt::format("{}the engine ended while {}: it must outlive its passes and guards", rank_prefix(),
                                  session.protocol->state());
     print_error(why);
@@ -237,7 +238,7 @@ void EngineState::meet(std::string_view purpose) {
 
 void EngineState::check_call_logs(optim::StepSums const& total, engine::CallLog const& mine, std::int64_t step) {
   if (total.call_hash != runtime.exchange().world() * mine.hash()) {
-    // All ranks have just met on this communicator. After they went apart they may not meet on another one.
+    // All ranks have just met on this communicator. After a divergence they may not meet on another one.
     engine::Exchange const sums{runtime.communicators->reduce().all(), runtime.device.get(),
                                 runtime.reduce_stream.get()};
     engine::compare_call_logs(mine, step, *sharded.model, sums);

@@ -42,7 +42,7 @@ Guard::~Guard() {
                                stage::purpose_of(*turn), engine_->sharded.model->units[turn->unit].name));
     if (!engine_->session.protocol->failure()) {
       auto const& order = engine_->sharded.schedule->order();
-      if (order.opens_early(*turn) && turn->last) {  // what comes before its place is over, skipped or not
+      if (order.opens_early(*turn) && turn->last) {  // all turns before its place are over, skipped or not
         engine_->settle_skips(order.position(*turn));
       }
       engine_->sharded.schedule->close(*turn);

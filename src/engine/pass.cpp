@@ -63,13 +63,14 @@ void end_action(EngineState& engine) {
                      : action.phase == Phase::backward_weights ? false
                                                                : action.chunk > 0;
   engine.session.protocol->end_action(is_last, sends);
-  if (engine.runtime.channels) {  // first: others wait for that, and at the end of a step this stage for them
+  if (engine.runtime.channels) {  // before all else: other stages wait for this message, and at the end of a step this
+                                  // stage waits for them
     engine.runtime.channels->end(engine.sharded.blueprint.pipeline.script, index);
   }
   engine.sharded.schedule->end_pass();
 }
 
-/// Sets the schedule up for the action that has begun.
+/// Prepares the schedule for the action that has begun.
 void begin_turns(EngineState& engine, std::size_t index, stage::Action const& action) {
   auto const& settings = engine.settings();
   auto const left = static_cast<int>(settings.batch.accumulation) - action.micro_step;
@@ -90,7 +91,7 @@ stage::Sweep sweep_of(EngineState const& engine, std::size_t index, stage::Actio
              : stage::Sweep{action.phase, 0, static_cast<std::uint32_t>(engine.sharded.model->units.size())};
 }
 
-/// The action that is open, or in an evaluation what the pass is.
+/// The open action; during an evaluation, the action that its pass stands for.
 stage::Action open_action(EngineState const& engine) noexcept {
   auto const* const evaluation = engine.session.protocol->evaluation();
   if (evaluation == nullptr) {
@@ -125,12 +126,12 @@ void end_evaluation_pass(EngineState& engine) {
   }
 }
 
-/// What the first run of two reports does not.
+/// Whether reports count: those of the first of two runs do not.
 bool counts(engine::Session const& session) { return session.protocol->run() != shard::Run::first_of_two; }
-/// Nor what tensor ranks report, but for the first: all of them report the same.
+/// Whether this rank adds its reports: of tensor ranks, which all report the same, only the first does.
 bool adds_reports(EngineState const& engine) { return engine.runtime.counts() && counts(engine.session); }
 
-/// In a micro-step that runs twice.
+/// Compares the losses of a micro-step that runs twice.
 void compare_losses(engine::Session& session, float mean) {
   auto const run = session.protocol->run();
   if (run == shard::Run::first_of_two) {
@@ -146,7 +147,7 @@ void compare_losses(engine::Session& session, float mean) {
   }
 }
 
-/// The seed.
+/// Returns the seed: the factor for the gradient of the loss.
 float take_loss(EngineState& engine, LossOptions const& options) {
   engine.session.protocol->check_loss(options);
   engine.session.protocol->loss_reported();
@@ -200,7 +201,7 @@ AnyPass::AnyPass(EngineState& engine, detail::NextAction)
     try {
       engine.or_end([&] { engine.runtime.channels->begin(engine.sharded.blueprint.pipeline.script, index); });
     } catch (...) {
-      protocol.leave_pass();  // whose end nobody will see
+      protocol.leave_pass();  // the destructor will not run
       throw;
     }
   }
@@ -231,7 +232,7 @@ detail::Guard AnyPass::open_weights(Unit unit) { return open(*engine_, Phase::ba
 std::int64_t AnyPass::first_sample() const noexcept {
   auto const& batch = engine_->settings().batch;
   auto const& protocol = *engine_->session.protocol;
-  auto const exchange = engine_->runtime.exchange();  // whose ranks are places
+  auto const exchange = engine_->runtime.exchange();  // its ranks are places
   bool const evaluates = protocol.evaluation() != nullptr;
   auto const pass =
       evaluates || protocol.action() != nullptr ? open_action(*engine_).micro_step : protocol.micro_steps();

@@ -37,7 +37,7 @@ std::vector<RankResult> gather_results(RankResult const& mine, std::string_view 
   if (longest == 0) {
     return all;
   }
-  std::vector<char> said(longest);  // the kind, and the text
+  std::vector<char> said(longest);  // one byte of kind, then the text
   said.front() = static_cast<char>(mine.kind);
   std::ranges::copy(mine.text.substr(0, longest - 1), said.begin() + 1);
   auto const by_all = gather(std::span<char const>{said}, purpose, exchange);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What all ranks try at the same time, and some may fail at alone: a file that only one machine has, a full disk.
+/// Results of operations that all ranks try at the same time and that may fail on some only, such as opening a file.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -12,24 +12,25 @@
 
 namespace zeroth::engine {
 
-/// What a rank has to say about what it tried.
+/// The outcome of an operation on one rank.
 struct RankResult {
   enum class Kind : std::uint8_t { nothing, warning, contract_error, system_error, damage };
   Kind kind = Kind::nothing;
-  std::string text;  ///< Without the rank in front.
-  int job_rank = 0;  ///< Whose it is: gather_results() knows.
+  std::string text;  ///< Without the rank prefix.
+  int job_rank = 0;  ///< Set by gather_results().
   [[nodiscard]] bool failed() const noexcept { return kind >= Kind::contract_error; }
 };
 
-/// Of the exception that is being handled: ContractError stays one, all else is the machine's.
+/// Describes the exception being handled: ContractError and DamagedError keep their kind, all others become
+/// system_error.
 [[nodiscard]] RankResult describe_failure();
 
-/// Collective: what every rank found, by rank. Waits. One number of every rank, and texts only if there are any.
+/// All-gathers every rank's result. Collective; waits. Sends one number per rank, and texts only if there are any.
 [[nodiscard]] std::vector<RankResult> gather_results(RankResult const& mine, std::string_view purpose,
                                                      Exchange const& exchange);
 
-/// Runs `action(result)`, which may fail on some ranks only; what all of them found. Not after PeerError, which says
-/// that the ranks no longer agree. Collective, waits.
+/// Runs `action(result)`, which may fail on some ranks only, and returns the results of all ranks. Collective; waits.
+/// Do not use it after PeerError, which says that ranks have diverged.
 template <class F>
 std::vector<RankResult> run_on_all_ranks(std::string_view purpose, Exchange const& exchange, F const& action) {
   RankResult mine;
@@ -47,8 +48,8 @@ std::vector<RankResult> run_on_all_ranks(std::string_view purpose, Exchange cons
   return std::ranges::any_of(all, &RankResult::failed);
 }
 
-/// Throws the same error on all ranks if one of `all` is one: "`what`: rank 1: ...", without the rank if all say it.
-/// DamagedError only if no rank has failed for another reason, which is told first.
+/// Throws the same error on all ranks if one of `all` failed: "`what`: rank 1: ...", without the rank if all failed
+/// alike. Throws DamagedError only if no rank failed for another reason.
 void throw_if_failed(std::string_view what, std::vector<RankResult> const& all);
 
 }  // namespace zeroth::engine

@@ -16,7 +16,7 @@
 namespace zeroth::engine {
 namespace {
 
-/// The same on ranks that have the same.
+/// A hash that ranks with the same lists agree on.
 std::uint64_t hash_of(std::vector<stage::Actions> const& lists) {
   Fnv1a hash;
   for (auto const& list : lists) {
@@ -29,7 +29,8 @@ std::uint64_t hash_of(std::vector<stage::Actions> const& lists) {
   return hash.value();
 }
 
-/// `all` are the numbers of each rank, of which the first ones have to be the same: `said` names what they are of.
+/// Checks that the first numbers of every rank agree. `all` has `of_each` numbers per rank; `said` names the first
+/// ones.
 void expect_same_numbers(std::span<std::uint64_t const> all, std::size_t of_each, std::span<char const* const> said,
                          Exchange const& ranks) {
   for (std::size_t place = 0; place < all.size(); ++place) {
@@ -77,7 +78,7 @@ void Start::agree() {
   auto const all = gather(std::span<std::uint64_t const>{mine}, "start", exchange);
   expect_same_numbers(all, mine.size(), said, exchange);
   for (std::size_t place = 0; place * mine.size() < all.size(); ++place) {
-    if (all[(place + 1) * mine.size() - 1] != 0) {  // one machine may have what another has not
+    if (all[(place + 1) * mine.size() - 1] != 0) {  // machines may differ in this
       throw ConfigError{unusable.empty() ? fmt::format("rank {} can make no file in the folder of nvme_path",
                                                        exchange.job_rank(place))
                                          : unusable};

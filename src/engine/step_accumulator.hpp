@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a step adds up until step() closes it: losses, weights, calls, and the report that is owed for it.
+/// Values that a step accumulates until step() closes it: losses, weights, calls, and the pending report.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -16,13 +16,13 @@
 
 namespace zeroth::engine {
 
-/// What an engine has done since it was built.
+/// Totals since the engine was built.
 struct EngineCounters {
   Clock::time_point now;
-  double waited_ms = 0;  ///< Of the compute stream, for communication.
-  double io_ms = 0;      ///< Of updates and gathers, for what is offloaded by this rank.
-  double save_ms = 0;    ///< Of updates, for saves.
-  double bubble_ms = 0;  ///< Of actions, for neighbouring stages.
+  double waited_ms = 0;  ///< Time that the compute stream waited for communication.
+  double io_ms = 0;      ///< Time that updates and gathers waited for I/O of this rank's offloaded states.
+  double save_ms = 0;    ///< Time that updates waited for saves.
+  double bubble_ms = 0;  ///< Time that actions waited for neighbouring stages.
   shard::MovedBytes gathered, reduced;
   shard::DiskTraffic disks;
   std::int64_t prefetch_misses = 0;
@@ -41,20 +41,20 @@ class StepAccumulator {
   }
   /// Calls since the last step.
   [[nodiscard]] CallLog& call_log() noexcept { return call_logs_[parity_]; }
-  /// What this rank adds to the sums of all.
+  /// This rank's contribution to the sums over ranks.
   [[nodiscard]] optim::StepSums sums(bool stop) const noexcept;
-  /// Losses that the device knows, beside those in sums().
+  /// Losses in device memory, not included in sums().
   [[nodiscard]] std::span<optim::LossTerm const> losses() const noexcept { return losses_; }
-  /// Which of two places results of this step go to: the report of the one before may not have been read.
+  /// Double-buffer index of this step's results, since the previous report may still be unread.
   [[nodiscard]] std::size_t parity() const noexcept { return parity_; }
 
-  /// Step `step` is done, and a report is owed for it.
+  /// Ends step `step`, which then owes a report.
   void close(std::int64_t step, EngineCounters const& now);
-  /// What a report waits for.
+  /// A pending report and the data that it needs.
   struct Owed {
-    StepReport report;  ///< Without what the device knows.
+    StepReport report;  ///< Without the values that the device computes.
     std::size_t parity = 0;
-    CallLog const* call_log = nullptr;  ///< Until the next close().
+    CallLog const* call_log = nullptr;  ///< Valid until the next close().
   };
   [[nodiscard]] std::optional<Owed> take_owed() noexcept;
   [[nodiscard]] bool owes() const noexcept { return owed_.has_value(); }

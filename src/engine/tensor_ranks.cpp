@@ -18,12 +18,12 @@ namespace {
 
 using shard::TensorKind;
 
-/// Where hashes of the first rank and another one's first differ.
+/// The first hash that differs between the first rank and another one.
 struct Deviation {
   std::size_t rank, at;
 };
 
-/// Collective, waits.
+/// Collective; waits.
 std::optional<Deviation> first_deviation(std::span<std::uint64_t const> mine, std::string_view purpose,
                                          Exchange const& tensor) {
   if (mine.empty()) {
@@ -38,7 +38,7 @@ std::optional<Deviation> first_deviation(std::span<std::uint64_t const> mine, st
   return std::nullopt;
 }
 
-/// Collective, waits: `whole` of a parameter that tensor ranks cut, from what each of them has.
+/// Joins the parts of a parameter that tensor ranks divide into `whole`. Collective; waits.
 void join_parts(model::ParamDescription const& param, std::span<float const> mine, std::span<float> whole,
                 Exchange const& tensor) {
   std::vector<float> all(static_cast<std::size_t>(tensor.world()) * mine.size());
@@ -54,7 +54,7 @@ void join_parts(model::ParamDescription const& param, std::span<float const> min
   }
 }
 
-/// What this rank has of `whole`; padding is 0.
+/// This rank's part of `whole`; padding is 0.
 std::vector<float> part_of(model::ParamDescription const& param, std::span<float const> whole) {
   std::vector<float> mine(static_cast<std::size_t>(param.count), 0.0F);
   param.part->each_run(0, param.count, [&](model::CutPart::Run const& run) {
@@ -118,7 +118,7 @@ void compare_whole_gradients(shard::ShardManager& manager, int place, std::int64
   constexpr std::int64_t most = std::int64_t{1} << 16U;
   auto const memory = tensor.device->allocate_host(most * bytes_of(Dtype::fp32));
   auto* const on_host = reinterpret_cast<float*>(memory->data());
-  tensor.stream->synchronize();  // behind the reductions
+  tensor.stream->synchronize();  // waits for the reductions
   auto const& layout = manager.memory.layout();
   auto const& model = manager.memory.model();
   std::vector<ParamId> compared;

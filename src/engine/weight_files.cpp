@@ -35,7 +35,7 @@ std::vector<NamedShape> shapes_of(Share const& model) {
   return shapes;
 }
 
-/// All that is wrong with a file, at once.
+/// Reports all problems of a file at once.
 void check_tensors(std::filesystem::path const& file, SafetensorsReader const& reader, Share const& model,
                    std::function<bool(std::string const&)> const& left_out) {
   auto const& tensors = reader.tensors();
@@ -67,14 +67,14 @@ void check_tensors(std::filesystem::path const& file, SafetensorsReader const& r
 
 constexpr std::string_view saving = "save_weights";
 
-/// One transaction between two ranks, this being one of them. Waits.
+/// Sends or receives one message, between this rank and `peer`. Waits.
 void pass_on(comm::Operation operation, float* data, std::int64_t count, int peer, Exchange const& exchange) {
   std::array const transaction{comm::Collective{operation, data, data, count, Dtype::fp32, peer}};
   exchange.communicator->submit(*exchange.stream, {saving, ""}, transaction);
   exchange.stream->synchronize();
 }
 
-/// What the first rank of a stage has of a parameter, on its way to the first rank of all, in pieces whose sizes both
+/// Sends a stage's parameter from the first rank of the stage to the first rank of all, in pieces of sizes that both
 /// know.
 class Relay {
  public:
@@ -92,13 +92,13 @@ class Relay {
       }
     }
   }
-  /// Behind the last element of a parameter.
+  /// Call after the last element of a parameter.
   void flush() {
     if (filled_ > 0) {
       pass_on(comm::Operation::send, data(), std::exchange(filled_, 0), 0, whole_);
     }
   }
-  /// `count` elements that rank `from` has appended: calls `take` with all, in order.
+  /// Receives `count` elements that rank `from` has appended: calls `take` with all, in order.
   template <class F>
   void receive(std::int64_t count, int from, F const& take) {
     for (std::int64_t first = 0; first < count; first += most) {
@@ -118,7 +118,7 @@ class Relay {
   std::int64_t filled_ = 0;
 };
 
-/// Brings the slices of a parameter of this stage to its first rank, and there to `take`, in order.
+/// Sends the slices of a parameter of this stage to the stage's first rank, which passes them to `take`, in order.
 template <class F>
 void send_slices(WholeModel const& whole, ParamId param, device::Memory& on_host, F const& take) {
   auto const& of_stage = whole.of_stage;
@@ -146,7 +146,7 @@ void send_slices(WholeModel const& whole, ParamId param, device::Memory& on_host
 
 using WriteValues = std::function<void(std::span<float const>)>;
 
-/// Brings a parameter that tensor ranks cut to the first rank of all, and there to `write`.
+/// Sends a parameter that tensor ranks divide to the first rank of all, which passes it to `write`.
 void send_parts(WholeModel const& whole, Share::Known const& param, device::Memory& on_host, Relay& relay,
                 std::span<float> buffers, WriteValues const& write) {
   bool const is_here = param.stage() == whole.share.stage();
@@ -174,8 +174,8 @@ void send_parts(WholeModel const& whole, Share::Known const& param, device::Memo
   merged.finish();
 }
 
-/// Brings all parameters to the first rank of all, and there to `writer`. What that throws is left in `refused`, and
-/// the ranks still send to the end: nobody hangs.
+/// Sends all parameters to the first rank of all, which passes them to `writer`. An exception of the writer is stored
+/// in `refused`, and ranks still send everything, so that no rank hangs.
 void send_all(WholeModel const& whole, SafetensorsWriter* writer, device::Memory& on_host, Relay& relay,
               std::span<float> buffers, std::exception_ptr& refused) {
   WriteValues const write = [&](std::span<float const> piece) {
@@ -191,7 +191,7 @@ void send_all(WholeModel const& whole, SafetensorsWriter* writer, device::Memory
     if (param.cut && whole.part.of > 1) {
       send_parts(whole, param, on_host, relay, buffers, write);
     } else if (whole.part.index > 0) {
-      continue;  // the first tensor rank has it
+      continue;  // the first tensor rank sends it
     } else if (param.stage() == whole.share.stage()) {
       if (whole.share.first()) {
         send_slices(whole, *param.local, on_host, write);
@@ -205,7 +205,7 @@ void send_all(WholeModel const& whole, SafetensorsWriter* writer, device::Memory
   }
 }
 
-/// Elements of what this rank has of a parameter; of padding zeros.
+/// Reads elements of this rank's part of a parameter; padding is zero.
 void read_part(SafetensorsReader const& reader, Tensor const& tensor, model::ParamDescription const& param,
                std::int64_t first, std::span<float> values) {
   if (!param.part) {
@@ -222,7 +222,7 @@ void read_part(SafetensorsReader const& reader, Tensor const& tensor, model::Par
   });
 }
 
-/// Sets all that this rank holds. `result` becomes a warning if a value is not finite.
+/// Stores all values that this rank holds. `result` becomes a warning if a value is not finite.
 void store_slices(shard::ShardManager& manager, SafetensorsReader const& reader, std::span<float> values,
                   RankResult& result) {
   auto const& model = manager.memory.model();
@@ -289,7 +289,7 @@ std::vector<RankResult> load_weights(WholeModel const& whole, std::filesystem::p
   auto opened = run_on_all_ranks(purpose, all, [&](RankResult&) {
     reader.emplace(file);
     check_tensors(file, *reader, whole.share, left_out);
-    samples = sample(*reader, whole.share);  // which refuses a dtype that it cannot read
+    samples = sample(*reader, whole.share);  // throws for a dtype that it cannot read
     memory = all.device->allocate_host(static_cast<std::int64_t>(most * sizeof(float)));
   });
   if (failed(opened)) {

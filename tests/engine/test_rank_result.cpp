@@ -15,7 +15,7 @@ namespace {
 using engine::RankResult;
 using Kind = RankResult::Kind;
 
-/// What all ranks hear, which is the same for each.
+/// The results of all ranks, which must be the same on each.
 std::vector<RankResult> heard(std::vector<RankResult> const& said) {
   auto const world = static_cast<int>(said.size());
   std::vector<std::vector<RankResult>> by_rank(said.size());

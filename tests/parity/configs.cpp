@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The stage files that are shipped and shown: each trains at every stage, and the same at each.
+/// The stage files in configs/ and in documents: each trains at every stage, and the same at each.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ std::vector<Trained> at_all_stages(Config const& config, int world) {
   return results;
 }
 
-/// The stage file that README.md shows.
+/// The stage file in README.md.
 Config shown() {
   std::ifstream file{root / "README.md"};
   std::string const text{std::istreambuf_iterator<char>{file}, {}};
@@ -116,13 +116,13 @@ TEST_CASE("configs/3d.json trains on three axes what it trains on two, at every 
 TEST_CASE("without zeroth.reduce_gradients a file trains at every stage too, and stages that reduce alike are equal") {
   for (auto const* const batch :
        {R"("train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 3)",
-        R"("train_batch_size": 12, "train_micro_batch_size_per_gpu": 2)"}) {  // 3 follow from the world
+        R"("train_batch_size": 12, "train_micro_batch_size_per_gpu": 2)"}) {  // 3 micro-steps follow from the world
     auto const config = Config::from_json(
         fmt::format(R"({{{}, "bf16": {{"enabled": true}}, "data_types": {{"grad_accum_dtype": "fp32"}}}})", batch));
     auto const results = at_all_stages(config, 2);
     CHECK(bits_of(results[0]) == bits_of(results[1]));
     CHECK(bits_of(results[2]) == bits_of(results[3]));
-    CHECK(bits_of(results[0]) != bits_of(results[2]));  // what the plan and the log tell
+    CHECK(bits_of(results[0]) != bits_of(results[2]));  // the plan and the log announce the difference
   }
 }
 

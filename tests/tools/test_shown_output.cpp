@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What docs show of the program, against what it prints.
+/// Compares the output in the documents with that of the program.
 #include "program_support.hpp"
 #include "shown_support.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The program `zeroth simulate`: command lines, exit codes, its trace, and what it costs.
+/// The program `zeroth simulate`: command lines, exit codes, its trace, and its cost in time and memory.
 #include <fmt/format.h>
 #include <sys/resource.h>
 
@@ -183,7 +183,7 @@ TEST_CASE("A machine at the limits of what is allowed gives times that are numbe
   }
 }
 
-/// Lines as bench_collectives prints them: a start of 100 us, and 1 GB/s.
+/// Lines in the format of bench_collectives: a start of 100 us, and 1 GB/s.
 std::string measured_lines(int ranks) {
   std::string lines;
   for (char const* const name : {"all_gather", "reduce_scatter"}) {
@@ -200,7 +200,7 @@ TEST_CASE("Measured links take the place of a machine's") {
   Folder const folder;
   std::ofstream{folder.path() / "links.jsonl"} << measured_lines(2) << measured_lines(4);
   auto const file = (folder.path() / "links.jsonl").string();
-  // What they say, as a machine.
+  // The same links as a machine.
   auto machine = json::parse(R"({"peak_flops_per_s": 1e13, "math_efficiency": 1, "memory_bytes_per_s": 1e11,
       "ranks_per_node": 2, "node_bytes_per_s": 1e9, "network_bytes_per_s": 1e9, "communication_share": 0.5,
       "enqueue_us": 1, "kernel_us": 1, "ring": [{"start_us": 0, "step_us": 33.333333, "network_step_us": 33.333333}]})");
@@ -252,7 +252,7 @@ TEST_CASE("One trillion parameters on 1024 ranks are simulated in less than a Gi
   rusage usage{};
   REQUIRE(getrusage(RUSAGE_CHILDREN, &usage) == 0);
   CHECK(usage.ru_maxrss > 1000);  // KiB, of the largest child so far
-  if (!sanitized) {               // which needs several bytes of its own for each of ours
+  if (!sanitized) {               // a sanitizer needs several bytes of its own for each of ours
     CHECK(usage.ru_maxrss < 1024 * 1024);
   }
 }

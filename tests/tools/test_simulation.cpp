@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What `zeroth simulate` finds, and what people and programs get to read of it.
+/// The results of `zeroth simulate`, and its output as text and as JSON.
 #include "simulation.hpp"
 
 #include <fmt/format.h>
@@ -66,7 +66,7 @@ TEST_CASE("On 1,024 H100, groups of a machine's ranks with sums of their own tak
   CHECK(hpz < 0.69 * flat);
   CHECK(hpz_two_levels < hpz);
   CHECK(mics < 0.67 * flat);
-  // What docs/groups.md has.
+  // The figures in docs/groups.md.
   CHECK(flat == Approx(556.4).epsilon(1e-3));
   CHECK(hpz_two_levels == Approx(366.6).epsilon(1e-3));
 }
@@ -201,7 +201,8 @@ TEST_CASE("A pipeline has columns for its bubble, a line for each stage, and a t
     CHECK(contains(text, fmt::format("\n stage {} |", stage)));
     auto const& result = at(stages, stage);
     REQUIRE(result.pipeline.size() == 4);
-    CHECK(result.bubble_ms > 0.1 * result.step_ms);  // (4 - 1) / (8 + 4 - 1) of it, and a little for uneven stages
+    CHECK(result.bubble_ms > 0.1 * result.step_ms);  // (4 - 1) / (8 + 4 - 1) of it, and a little more because stages
+                                                     // are uneven
     CHECK(result.bubble_ms < 0.5 * result.step_ms);
   }
   auto const parsed = json::parse(as_json(stages, request));
@@ -247,7 +248,7 @@ TEST_CASE("A file that does not suit the world is refused") {
 TEST_CASE("One rank sends nothing, and hardly waits") {
   for (auto const& stage : simulated({.config = overlapping(3), .world = 1}, "1.5B").stages) {
     CHECK(stage.result->bytes_sent == 0);
-    CHECK(stage.result->exposed_comm_ms < 0.01 * stage.result->step_ms);  // only for copies and sums of its own
+    CHECK(stage.result->exposed_comm_ms < 0.01 * stage.result->step_ms);  // only copies and sums on the rank itself
   }
 }
 
@@ -290,14 +291,14 @@ TEST_CASE("Recompute costs a forward without the last products, and does not cou
   auto const once = simulated(with, "1.5B");
   with.recompute = true;
   auto const twice = simulated(with, "1.5B");
-  // Of a block 4 of 12 squares of its channels are the last product's, of the head all.
+  // The last product has 4 of 12 squared channel counts of a block, and all of the head.
   double const block = 12.0 * 1600 * 1600 + 2.0 * 1024 * 1600, head = 50'257.0 * 1600;
   double const part = 48 * (block - 4.0 * 1600 * 1600) / (48 * block + head);
   for (int const stage : {0, 1, 2, 3}) {
     auto const &a = at(once, stage), &b = at(twice, stage);
     double const useful_ms = 1e3 * b.mfu * b.step_ms / 1e3;  // as a share of the peak
     CHECK(useful_ms == Approx(a.mfu * a.step_ms));
-    // Math takes mfu x step / efficiency, of which forward is a third.
+    // Math takes mfu x step / efficiency; forward is a third of it.
     CHECK(b.step_ms - a.step_ms ==
           Approx(part * a.mfu * a.step_ms / with.machine.rates.math_efficiency / 3).epsilon(0.02));
   }
@@ -316,7 +317,7 @@ TEST_CASE("Tensor ranks divide math, and wait for what they add up") {
   auto const [one_ms, nothing] = of(1);
   auto const [two_ms, sent] = of(2);
   CHECK(nothing == 0);
-  // 4 sums of a micro-batch's activations a block, of which a ring sends as much as there is.
+  // 4 sums of a micro-batch's activations per block, of which a ring sends the full size.
   double const sums_ms = 1e3 * 32 * 4 * (2.0 * 1024 * 4096 * 2) / simulate::machine_of("8xH100").node_bytes_per_s;
   CHECK(sent >= 32 * 4 * std::int64_t{2 * 1024 * 4096 * 2});
   CHECK(two_ms > one_ms / 2 + sums_ms);

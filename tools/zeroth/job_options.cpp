@@ -13,7 +13,8 @@
 namespace zeroth::tools {
 namespace {
 
-/// 2 bytes of parameter, 2 of gradient, 12 of optimizer. Overlap at every stage, so that stages differ in nothing else.
+/// 2 bytes per parameter, 2 per gradient, 12 for the optimizer. Overlap at every stage, so that stages differ in
+/// nothing else.
 constexpr char const* without_file = R"({"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true},
                                          "zero_optimization": {"stage": 3, "overlap_comm": true}})";
 

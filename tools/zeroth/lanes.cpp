@@ -15,7 +15,7 @@ namespace {
 
 constexpr char waiting = '.', idle = ' ';
 
-using Shares = std::map<char, double>;  // of a column's time, by letter
+using Shares = std::map<char, double>;  // by letter: fraction of a column's time
 
 char letter_of(std::string const& what) {
   if (what == "backward_inputs" || what == "backward_weights") {
@@ -42,8 +42,8 @@ std::vector<Shares> shares_of(std::vector<Span> const& spans, std::string_view s
   return lane;
 }
 
-/// The letter to whom most is owed of what had a share of its column, so that each comes as often as its time says,
-/// even if it never has most of one.
+/// Draws lanes by error diffusion: of the letters with a share of a column, picks the one with the largest accumulated
+/// share. Each letter then occurs in proportion to its time, even if it never has most of a column.
 std::string drawn(std::vector<Shares> const& lane) {
   std::string text;
   Shares owed;
@@ -52,7 +52,7 @@ std::string drawn(std::vector<Shares> const& lane) {
     for (auto const& [letter, share] : shares) {
       owed[letter] += share;
     }
-    auto best = owed.rbegin();  // where two are owed the same: work before waiting before nothing
+    auto best = owed.rbegin();  // on ties: work before waiting before nothing
     for (auto each = owed.rbegin(); each != owed.rend(); ++each) {
       best = each->second > best->second + 1e-6 ? each : best;
     }

@@ -14,9 +14,9 @@ namespace zeroth::tools {
 
 namespace {
 
-Init const start = Constant{0};  // nothing is ever filled
+Init const start = Constant{0};  // the model is never initialised
 
-/// Tables and traces have it as it is.
+/// Tables and traces print it unchanged.
 bool is_printable(std::string name) {
   std::erase(name, '\\');
   return escaped(name) == name;

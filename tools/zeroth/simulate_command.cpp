@@ -23,7 +23,7 @@
 namespace zeroth::tools {
 namespace {
 
-constexpr int most_simulated_ranks = 64;  // each is a thread
+constexpr int most_simulated_ranks = 64;  // each rank is a thread
 constexpr double largest_slowdown = 1e6;
 
 struct SimulateOptions {
@@ -36,7 +36,7 @@ struct SimulateOptions {
   std::filesystem::path trace;
 };
 
-/// Of "3=1.5": rank 3 takes one and a half times as long.
+/// Parses texts such as "3=1.5": rank 3 takes one and a half times as long.
 std::map<int, double> slowdown_of(std::vector<std::string> const& texts, int ranks) {
   std::map<int, double> slowdown;
   for (auto const& text : texts) {
@@ -101,7 +101,7 @@ void write_trace_of(std::filesystem::path const& file, Simulations const& simula
 }  // namespace
 
 void add_simulate_command(CLI::App& app, Page& page) {
-  auto const options = std::make_shared<SimulateOptions>();  // lives as long as the callback
+  auto const options = std::make_shared<SimulateOptions>();  // shared with the callback
   auto* const command = app.add_subcommand("simulate", "How long a step takes on a machine, at each stage");
   add_job_options(*command, options->job);
   command

@@ -14,19 +14,19 @@
 namespace zeroth::tools {
 namespace {
 
-/// What a rank has of the activations of all its tensor ranks: without sequence parallelism those beside the layers
-/// that are divided are whole on each. They are 10 of 34 bytes that backward needs (Korthikanti et al. 2022, table 2).
+/// The fraction of a model's activations that a tensor rank holds. Without sequence parallelism, each rank holds those
+/// outside the divided layers whole: 10 of 34 bytes that backward needs (Korthikanti et al. 2022, table 2).
 double part_of_activations(Config const& config) {
   double const divided = 1.0 / config.tensor_ranks();
   return config.sequence_parallel() ? divided : (10 + 24 * divided) / 34;
 }
 
-/// A block adds up behind attention, and behind its last product, which is not computed again.
+/// A block sums after attention, and after its last product, which is not recomputed.
 double recomputed_sums(UnitFacts const& facts) {
   return facts.last_matmul_count == 0 ? 1 : facts.attention_channels > 0 ? 0.5 : 0;
 }
 
-/// Backward multiplies twice: for the gradients of inputs and of parameters.
+/// Backward has two products: for the gradients of inputs and of parameters.
 std::vector<simulate::UnitWork> work_of(SourcedModel const& model, SimulationRequest const& request,
                                         std::int64_t samples) {
   auto const tokens = static_cast<double>(samples * request.context);
@@ -55,12 +55,12 @@ int total(std::vector<PlannedSlots> const& planned) {
   return slots;
 }
 
-/// A machine whose ranks reach the host's memory by a link has GPUs.
+/// A machine that reaches host memory over a link has GPUs.
 zeroth::PlanOptions planned_on(simulate::Machine const& machine) {
   return {.device = machine.host_bytes_per_s > 0 ? DeviceKind::cuda : DeviceKind::cpu};
 }
 
-/// `request`'s file with what `simulated` says in its place.
+/// The request's file with the stage or schedule of `simulated`.
 Config config_of(SimulationRequest const& request, SimulatedStage const& simulated) {
   if (!simulated.schedule) {
     return at_stage(request.config, simulated.stage);
@@ -75,7 +75,7 @@ Config config_of(SimulationRequest const& request, SimulatedStage const& simulat
                                          own.schedule_file.empty() ? "" : R"(, "schedule_file": null)"));
 }
 
-/// Adds to `simulated` what that does.
+/// Adds the result to `simulated`.
 SimulatedStage simulate_stage(SourcedModel const& model, SimulationRequest const& request, SimulatedStage simulated) {
   try {
     auto const config = config_of(request, simulated);

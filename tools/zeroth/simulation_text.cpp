@@ -14,13 +14,13 @@ namespace zeroth::tools {
 namespace {
 
 constexpr int most_lane_columns = 96, least_lane_columns = 10;
-constexpr int beside_lane = 11;  // its name, and what it stands between
+constexpr int beside_lane = 11;  // a lane's name and delimiters
 
 struct Scales {
   Scale time, bytes;
 };
 
-/// Those that suit the stage that takes least.
+/// Units that fit the stage with the smallest numbers.
 Scales scales_of(Simulations const& simulations) {
   auto least_ms = std::numeric_limits<double>::infinity();
   auto least_bytes = least_ms;
@@ -33,7 +33,7 @@ Scales scales_of(Simulations const& simulations) {
   return {scale_of_ms(least_ms), scale_of_bytes(least_bytes)};
 }
 
-/// ", each on 1 node", or on several.
+/// ", each on 1 node", or the maximum number of nodes.
 std::string where_groups_are(GroupSettings const& groups, int ranks_per_node) {
   int most = 0;
   for (int group = 0; group < groups.count && groups.count > 1; ++group) {
@@ -215,7 +215,7 @@ std::string notes(Simulations const& simulations) {
   return text;
 }
 
-/// A line for each stage of a pipeline: what its first rank computes.
+/// A line for each stage of a pipeline: the compute stream of its first rank.
 std::string lanes_of_stages(Simulations const& simulations, int columns) {
   auto const& asked_for = simulations.asked_for();
   auto const ranks = asked_for.timelines.size() / asked_for.pipeline.size();
@@ -243,7 +243,7 @@ std::string lanes(Simulations const& simulations, SimulationRequest const& reque
   for (std::size_t rank = 0; rank < asked_for.timelines.size(); ++rank) {
     auto const [first, slowdown] = asked_for.ranks[rank];
     if (rank > 0 && slowdown == 1) {
-      continue;  // like rank 0
+      continue;  // it equals rank 0
     }
     if (!request.options.slowdown.empty()) {
       text += tensor == 1 ? fmt::format("rank {}", first) : fmt::format("ranks {} to {}", first, first + tensor - 1);
