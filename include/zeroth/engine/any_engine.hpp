@@ -53,7 +53,7 @@ class ZEROTH_EXPORT AnyEngine {
   AnyEngine(Job& job, Model const& model, Config const& config);
   /// Makes an engine for this rank's stage of a pipeline. Every rank describes the whole model, and holds its stage's
   /// part. The loss, its weight, metrics, the norm, skips, stops, weight files and checkpoints are those of all ranks.
-  /// With several stages, Engine::schedule() makes a step, and micro_steps() throws ConfigError.
+  /// With several stages use schedule(); micro_steps() throws ConfigError.
   AnyEngine(Mesh& mesh, Model const& model, Config const& config);
   AnyEngine(AnyEngine const&) = delete;
   AnyEngine& operator=(AnyEngine const&) = delete;
@@ -146,9 +146,10 @@ class ZEROTH_EXPORT AnyEngine {
   /// restore() may follow.
   Restored restore(std::filesystem::path const& path, RestoreOptions const& options = {});
   /// Restores the newest undamaged checkpoint in `folder`, and names damaged ones that it skips. Returns nullopt if
-  /// there is neither a checkpoint nor `latest`. Throws DamagedError if all are damaged, SystemError if one cannot be
-  /// read now, and ContractError if one has another version's format. Claims the folder if it exists and is writable; a
-  /// job that only reads while another one saves should call restore(). Otherwise like restore().
+  /// there is neither a checkpoint nor `latest`. Throws DamagedError if all are damaged (unless
+  /// RestoreOptions::start_over_if_all_damaged), SystemError if one cannot be read now, and ContractError if one has
+  /// another version's format. Claims the folder if it exists and is writable; a job that only reads while another one
+  /// saves should call restore(). Otherwise like restore().
   std::optional<Restored> restore_latest(std::filesystem::path const& folder, RestoreOptions const& options = {});
 
   /// Copies all elements of `param` to every rank in fp32: the master, or a frozen parameter's compute copy. Call it
