@@ -106,8 +106,8 @@ class ZEROTH_EXPORT TensorParallel {
   /// memory; what is in padding columns does not count. `targets`: for each row a word of the whole vocabulary, counted
   /// from 0, the same on all ranks. `tape` gets what backward needs. Waits for one MAX, then for one transaction of two
   /// sums, each of a number for each row; with one rank for nothing. Sums are in fp32 and fp64, in the order of
-  /// columns, then of ranks. A NaN or infinity among a row's logits makes its loss NaN. Throws ContractError for shapes
-  /// that do not fit, for targets outside the vocabulary and on a GPU, before any rank is waited for.
+  /// columns, then of ranks. A NaN or +infinity among a row's logits makes its loss NaN. Throws ContractError for
+  /// shapes that do not fit, for targets outside the vocabulary and on a GPU, before any rank is waited for.
   template <Element T>
   [[nodiscard]] float cross_entropy(View<T const, 2> const& logits, std::span<std::int64_t const> targets,
                                     VocabularyPart const& vocabulary, CrossEntropyTape& tape);
