@@ -50,6 +50,7 @@ struct ModelRequest {
   std::optional<std::int64_t> context = {};  ///< Tokens of a sequence, in place of what the source says.
   bool untied_head = false;                  ///< A head has a matrix of its own, whatever the source says.
   int tensor_ranks = 1;                      ///< The model is what the first of them has.
+  bool sequence = false;                     ///< They divide the rows between layers, too.
 };
 
 inline constexpr std::int64_t largest_parameter_count = 1'000'000'000'000'000;
