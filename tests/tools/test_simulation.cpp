@@ -250,9 +250,9 @@ TEST_CASE("The axes of a mesh in all orders: a row for each, fastest first, with
     CHECK(order.stage == 1);
     CHECK(order.result->step_ms >= all.stages.front().result->step_ms);
     CHECK(order.result->memory == all.stages.front().result->memory);
-    // Tensor ranks that are neighbours share a node, and others do not.
+    // Four tensor ranks that are neighbours are on a node, and others on two or more.
     bool const inside = order.nearness->front() == simulate::MeshAxis::tensor;
-    CHECK((order.result->tensor_ms > 4 * all.stages.front().result->tensor_ms) == !inside);
+    CHECK((order.result->tensor_ms > 2 * all.stages.front().result->tensor_ms) == !inside);
   }
   CHECK(names.size() == 6);
   CHECK(all.stages.front().nearness->front() == simulate::MeshAxis::tensor);
@@ -296,7 +296,8 @@ TEST_CASE("Code that overlaps sums of tensor ranks waits less for them") {
   CHECK_FALSE(with.machine.rates.tensor_overlap);
   auto const in_turn_ms = tensor_ms();
   with.machine.rates.tensor_overlap = true;
-  CHECK(tensor_ms() == Approx(in_turn_ms / 2).epsilon(0.05));  // forward's are left
+  CHECK(tensor_ms() < 0.7 * in_turn_ms);
+  CHECK(tensor_ms() > in_turn_ms / 2);  // forward's
   CHECK(simulate::machine_of("8xH100").running("fused").rates.tensor_overlap);
 }
 
