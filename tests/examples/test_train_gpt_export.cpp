@@ -29,16 +29,15 @@ std::map<std::string, std::string> shapes_in(SafetensorsFile const& file) {
 }  // namespace
 
 TEST_CASE("what tensor ranks in a pipeline have trained is exported with the names, shapes and values of one rank") {
-  bool const untied = GENERATE(false, true);
   bool const sequence = GENERATE(false, true);
   Place const place;
   place.write("stage.json", stage_file(3));
   auto const train = [&](int ranks, int tensor, int pipeline, std::string const& more) {
-    auto const result = run(place.command(
-        fmt::format("--layers 3 --heads 4 --channels 16 --context 12 --steps 3 --ranks {} --set optimizer.type=SGD "
-                    "--set zeroth.mesh.tensor={} --set zeroth.mesh.pipeline={} --set zeroth.tied_gradients=apart "
-                    "--set zeroth.sequence_parallel={} {} {}",
-                    ranks, tensor, pipeline, sequence && tensor > 1, untied ? "--untied-head" : "", more)));
+    auto const result = run(place.command(fmt::format(
+        "--layers 3 --heads 4 --channels 16 --context 12 --steps 3 --untied-head --ranks {} --set optimizer.type=SGD "
+        "--set zeroth.mesh.tensor={} --set zeroth.mesh.pipeline={} "
+        "--set zeroth.sequence_parallel={} {}",
+        ranks, tensor, pipeline, sequence && tensor > 1, more)));
     INFO(result.output);
     REQUIRE(result.ending.status == 0);
   };
@@ -56,7 +55,7 @@ TEST_CASE("what tensor ranks in a pipeline have trained is exported with the nam
   auto const initial = weights_in("initial"), one = weights_in("one"), mesh = weights_in("mesh"),
              out = weights_in("exported");
   auto const shapes = shapes_in(one);
-  REQUIRE(shapes.size() == (untied ? 41U : 40U));  // 12 of each layer, two tables, the last norm
+  REQUIRE(shapes.size() == 41);  // 12 of each layer, two tables, the head, the last norm
   CHECK(shapes_in(mesh) == shapes);
   CHECK(shapes_in(out) == shapes);
   for (auto const& [name, shape] : shapes) {

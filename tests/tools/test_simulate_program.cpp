@@ -102,8 +102,10 @@ TEST_CASE("--permute puts the axes of a mesh in all orders, and --slow takes any
   for (auto const& order : simulated(mesh + " --ranks 8 --permute")["stages"]) {  // on one node
     CHECK(order["step_ms"] == simulated(mesh + " --ranks 8")["stages"][1]["step_ms"]);
   }
-  check_refused("simulate --ranks 32 --permute --schedules " + mesh, "--permute excludes --schedules");
-  check_failed("simulate --ranks 30 --permute " + mesh, "is 4, which does not divide 30 ranks");
+  check_refused("simulate --ranks 32 --permute --schedules " + mesh, "--schedules excludes --permute");
+  check_failed(
+      "simulate --ranks 30 --permute " + mesh,
+      "configs/3d.json: zeroth.mesh.pipeline 2 times zeroth.mesh.tensor 2 is 4, which does not divide 30 ranks");
   check_failed("simulate --model 124M --ranks 8 --permute",
                "--permute: a mesh of 1 tensor, 8 data and 1 pipeline ranks");
   auto const slow_ms = [&](std::string const& slow) {
