@@ -52,6 +52,20 @@ TEST_CASE("What never takes most of a column is drawn as often as its time says"
   CHECK(testing::count_of(text, "G") == 4);
 }
 
+TEST_CASE("A wait in the middle of a turn is drawn as a wait") {
+  Timeline timeline;
+  timeline.add({"tensor", "sum", "a", 30, 60});
+  timeline.add({"compute", "wait", "", 30, 50});
+  timeline.add({"compute", "wait", "", 80, 90});
+  timeline.add({"compute", "forward", "a", 0, 90});
+  timeline.add({"compute", "backward", "a", 90, 100});
+  CHECK(lanes_of(timeline, 100, 10) ==
+        " compute |FFF..FFF.B|\n"
+        "  gather |          |\n"
+        "  reduce |          |\n"
+        "  tensor |   SSS    |\n");
+}
+
 TEST_CASE("Nothing is drawn where it had no time") {
   Timeline timeline;
   timeline.add({"compute", "forward", "a", 0, 14});  // has a share of 0.4 in the second column, and none in the third

@@ -202,6 +202,20 @@ TEST_CASE("What tensor ranks divide is planned by the part of one of them, and s
   CHECK(equal == "zeroth.mesh.tensor 2 with --parameters: allowed with a preset, and with a Hugging Face config.json");
 }
 
+TEST_CASE("With sequence parallelism a stage of a pipeline sends the rows that a tensor rank has") {
+  auto const input_of = [](bool sequence) {
+    auto const model = read_model({.model = "124M", .tensor_ranks = 4, .sequence = sequence});
+    return model.model.description().units[id_at<UnitId>(1)].input_per_sample;
+  };
+  CHECK(input_of(false) == 1024 * 768);
+  CHECK(input_of(true) == 1024 * 768 / 4);
+  CHECK(testing::thrown<ConfigError>([] {
+          static_cast<void>(read_model({.model = "124M", .context = 1022, .tensor_ranks = 4, .sequence = true}));
+        }) ==
+        "preset 124M: 1022 tokens in a sequence, which zeroth.mesh.tensor with zeroth.sequence_parallel, 4, does "
+        "not divide; allowed are multiples of it");
+}
+
 TEST_CASE("Models that no pipeline cuts are refused with what would do") {
   auto const piped = [](Model model, int stages, std::string const& more = "") {
     return plan_stages(input_for(std::move(model),

@@ -11,7 +11,7 @@ TEST_CASE("docs show what the tool prints, or lines of it that follow each other
     char const* name;
     std::size_t commands;
   };
-  for (auto const& [name, commands] : {Document{"docs/plan.md", 1}, {"docs/simulate.md", 3}}) {
+  for (auto const& [name, commands] : {Document{"docs/plan.md", 1}, {"docs/simulate.md", 3}, {"docs/3d.md", 3}}) {
     auto const shown = shown_in(document(name));
     CHECK(shown.size() >= commands);
     for (auto const& [command, output] : shown) {

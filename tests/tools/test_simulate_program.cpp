@@ -91,6 +91,30 @@ TEST_CASE("Options of a simulation that say nothing useful are refused with what
                 "--ranks: 65 with --slow: allowed: at most 64, for each is simulated");
 }
 
+TEST_CASE("--permute puts the axes of a mesh in all orders, and --slow takes any tensor rank") {
+  std::string const mesh = "--model 355M --untied-head --config configs/3d.json";
+  auto const orders = simulated(mesh + " --ranks 32 --permute")["stages"];
+  REQUIRE(orders.size() == 6);
+  CHECK(orders[0]["nearness"][0] == "tensor");
+  for (std::size_t i = 1; i < 6; ++i) {
+    CHECK(orders[i]["step_ms"] >= orders[i - 1]["step_ms"]);
+  }
+  for (auto const& order : simulated(mesh + " --ranks 8 --permute")["stages"]) {  // on one node
+    CHECK(order["step_ms"] == simulated(mesh + " --ranks 8")["stages"][1]["step_ms"]);
+  }
+  check_refused("simulate --ranks 32 --permute --schedules " + mesh, "--schedules excludes --permute");
+  check_failed(
+      "simulate --ranks 30 --permute " + mesh,
+      "configs/3d.json: zeroth.mesh.pipeline 2 times zeroth.mesh.tensor 2 is 4, which does not divide 30 ranks");
+  check_failed("simulate --model 124M --ranks 8 --permute",
+               "--permute: a mesh of 1 tensor, 8 data and 1 pipeline ranks");
+  auto const slow_ms = [&](std::string const& slow) {
+    return simulated(mesh + " --ranks 8" + slow)["stages"][1]["step_ms"].get<double>();
+  };
+  CHECK(slow_ms(" --slow 3=2") > 1.2 * slow_ms(""));
+  CHECK(slow_ms(" --slow 3=2") == slow_ms(" --slow 2=2"));
+}
+
 TEST_CASE("What a simulation lacks is asked for by name") {
   check_failed("simulate --parameters 1e9 --ranks 4",
                "--context is required: equal units does not say how long a sequence is");
@@ -240,7 +264,7 @@ TEST_CASE("Help names every option of a simulation") {
   CHECK(help.status == 0);
   for (char const* option :
        {"--model", "--parameters", "--units", "--config", "--ranks", "--machine", "--measured-links", "--context",
-        "--recompute", "--schedules", "--all-ranks", "--slow", "--trace", "--json"}) {
+        "--recompute", "--schedules", "--permute", "--all-ranks", "--slow", "--trace", "--json"}) {
     CHECK(contains(help.output, option));
   }
 }

@@ -122,7 +122,7 @@ SourcedModel model_of_hub_config(std::filesystem::path const& file, Object const
     config.refuse("model_type", R"("gpt2", "llama", "mistral", "qwen2" or "qwen3"; of another model give its )"
                                 ".safetensors file, or a list of its parameters");
   }
-  ModelBuilder build{file.string(), request.tensor_ranks};
+  ModelBuilder build{file.string(), request.tensor_ranks, request.sequence};
   known->add(config, request, build);
   return build.finish(file.string(), fmt::format("model_type {}", type));
 }

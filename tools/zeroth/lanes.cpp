@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <iterator>
 #include <map>
 #include <string_view>
 #include <utility>
@@ -24,19 +25,38 @@ char letter_of(std::string const& what) {
   return what == "wait" ? waiting : static_cast<char>(std::toupper(static_cast<unsigned char>(what.front())));
 }
 
+/// Waits within another span are no part of it: compute waits for tensor ranks in the middle of a unit.
 std::vector<Shares> shares_of(std::vector<Span> const& spans, std::string_view stream, double column_us, int columns) {
   std::vector<Shares> lane(static_cast<std::size_t>(columns), Shares{{idle, 1}});
   auto const column_at = [&](double us) { return std::clamp(static_cast<int>(us / column_us), 0, columns - 1); };
+  auto const add = [&](char letter, double begin_us, double end_us) {
+    for (int i = column_at(begin_us); i <= column_at(end_us); ++i) {
+      double const begin = i * column_us;
+      double const us = std::min(end_us, begin + column_us) - std::max(begin_us, begin);
+      auto& shares = lane[static_cast<std::size_t>(i)];
+      shares[letter] += std::max(us, 0.0) / column_us;
+      shares[idle] -= std::max(us, 0.0) / column_us;
+    }
+  };
+  std::vector<Span> waits;  // in order, as a stream has them
+  std::ranges::copy_if(spans, std::back_inserter(waits),
+                       [&](Span const& span) { return span.stream == stream && letter_of(span.what) == waiting; });
   for (auto const& span : spans) {
     if (span.stream != stream) {
       continue;
     }
-    for (int i = column_at(span.begin_us); i <= column_at(span.end_us); ++i) {
-      double const begin = i * column_us;
-      double const us = std::min(span.end_us, begin + column_us) - std::max(span.begin_us, begin);
-      auto& shares = lane[static_cast<std::size_t>(i)];
-      shares[letter_of(span.what)] += std::max(us, 0.0) / column_us;
-      shares[idle] -= std::max(us, 0.0) / column_us;
+    double at_us = span.begin_us;
+    if (letter_of(span.what) != waiting) {
+      for (auto wait = std::ranges::lower_bound(waits, span.begin_us, {}, &Span::begin_us);
+           wait != waits.end() && wait->end_us <= span.end_us; ++wait) {
+        if (wait->begin_us > at_us) {
+          add(letter_of(span.what), at_us, wait->begin_us);
+        }
+        at_us = wait->end_us;
+      }
+    }
+    if (span.end_us > at_us || span.begin_us == span.end_us) {
+      add(letter_of(span.what), at_us, span.end_us);
     }
   }
   return lane;

@@ -8,7 +8,7 @@
 namespace zeroth::tools {
 
 /// One line per stream, from 0 to `end_us` in `columns` characters: F forward, B backward, U update, G gather, P
-/// publish, R reduce, D decide, a dot for waiting, a blank for nothing. Spans shorter than a column are drawn in
+/// publish, R reduce, D decide, S sum, a dot for waiting, a blank for nothing. Spans shorter than a column are drawn in
 /// proportion.
 [[nodiscard]] std::string lanes_of(Timeline const& timeline, double end_us, int columns);
 

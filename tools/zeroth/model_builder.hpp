@@ -22,9 +22,9 @@ namespace zeroth::tools {
 /// Everything goes to the unit that was opened last. Throws ConfigError, naming `source`, for what no model can have.
 class ModelBuilder {
  public:
-  /// The first of `tensor_ranks` has what is built.
-  explicit ModelBuilder(std::string source, int tensor_ranks = 1)
-      : source_{std::move(source)}, model_{0, {0, tensor_ranks}} {}
+  /// The first of `tensor_ranks` has what is built. With `sequence` they divide the rows between layers, too.
+  explicit ModelBuilder(std::string source, int tensor_ranks = 1, bool sequence = false)
+      : source_{std::move(source)}, model_{0, {0, tensor_ranks}}, rows_divided_by_{sequence ? tensor_ranks : 1} {}
 
   [[nodiscard]] int tensor_ranks() const { return model_.tensor_part().of; }
   /// Tensor ranks have whole heads.
@@ -58,6 +58,7 @@ class ModelBuilder {
 
   std::string source_;
   Model model_;
+  int rows_divided_by_;
   std::vector<Unit> units_;
   std::vector<UnitFacts> facts_;
   std::set<std::string> names_;

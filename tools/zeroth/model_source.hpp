@@ -50,6 +50,7 @@ struct ModelRequest {
   std::optional<std::int64_t> context = {};  ///< Sequence length in tokens, overrides the source.
   bool untied_head = false;                  ///< Gives the head its own matrix, whatever the source says.
   int tensor_ranks = 1;                      ///< The model becomes the first tensor rank's part.
+  bool sequence = false;                     ///< Tensor ranks also divide the rows between layers.
 };
 
 inline constexpr std::int64_t largest_parameter_count = 1'000'000'000'000'000;

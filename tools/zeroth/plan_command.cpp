@@ -30,6 +30,7 @@ PlanResult make_plan(PlanOptions const& options) {
   auto config = config_of(job);
   auto wanted = job.model;
   wanted.tensor_ranks = config.tensor_ranks();
+  wanted.sequence = config.sequence_parallel();
   auto model = read_model(wanted);
   auto const device = options.device == "cuda" ? DeviceKind::cuda : DeviceKind::cpu;
   PlanInput input{model.model, std::move(config), job.ranks, {comm::transport_named(options.comm), device}};

@@ -63,7 +63,7 @@ std::string presets_near(std::string_view name) {
 }
 
 SourcedModel model_of_preset(Preset const& preset, ModelRequest const& request) {
-  ModelBuilder build{fmt::format("preset {}", preset.name), request.tensor_ranks};
+  ModelBuilder build{fmt::format("preset {}", preset.name), request.tensor_ranks, request.sequence};
   build.expect_divided_heads(preset.heads);
   build.context(request.context.value_or(preset.context));
   add_gpt(build, {.layers = preset.layers,

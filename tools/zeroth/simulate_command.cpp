@@ -130,6 +130,7 @@ void add_simulate_command(CLI::App& app, Page& page) {
     auto config = config_of(options->job);
     auto wanted = options->job.model;
     wanted.tensor_ranks = config.tensor_ranks();
+    wanted.sequence = config.sequence_parallel();
     auto const model = read_model(wanted);
     auto const request = request_of(*options, model, std::move(config));
     auto const simulations = simulate_stages(model, request);
