@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "support/noise.hpp"
+#include "zeroth/model/description.hpp"
 
 namespace zeroth::testing::jobs {
 namespace {
@@ -31,6 +32,7 @@ Init init_of(int kind) {
 BuiltModel::BuiltModel(Drawn const& drawn, TensorPart part, bool again) : model{drawn.seed, part} {
   struct Made {
     AnyParam param;
+    std::optional<model::CutPart> part;
     bool is_trained, is_in_parts;
   };
   std::map<std::string, Made> made;
@@ -42,9 +44,10 @@ BuiltModel::BuiltModel(Drawn const& drawn, TensorPart part, bool again) : model{
     if (from.declares_uses) {
       options.uses_per_micro_step = from.uses;
     }
-    BuiltUnit built{model.unit(fmt::format("u{}", u), options), {}, {}};
+    BuiltUnit built{model.unit(fmt::format("u{}", u), options)};
     auto const use = [&](Made const& what) {
       built.read.push_back(what.param);
+      built.parts.push_back(what.part);
       if (what.is_trained && what.is_in_parts) {
         built.trained.insert(built.trained.begin() + static_cast<std::ptrdiff_t>(built.in_parts++), what.param);
       } else if (what.is_trained) {
@@ -61,7 +64,8 @@ BuiltModel::BuiltModel(Drawn const& drawn, TensorPart part, bool again) : model{
                        .cut = division.cut,
                        .partial = division.partial});
       params.emplace_back(param.name, added);
-      Made const what{added, param.trainable && param.has_gradient, division.cut || division.partial};
+      auto const& described = model.description().params.back();
+      Made const what{added, described.part, param.trainable && param.has_gradient, division.cut || division.partial};
       use(made.insert_or_assign(param.name, what).first->second);
     }
     for (auto const& name : from.tied) {

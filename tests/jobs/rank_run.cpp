@@ -119,6 +119,7 @@ class Segment {
                                    restored.program_state.size()));
     }
     show_saved();
+    save(place_.folder / "restored", drawn_.saved_at).wait();
     restored_ = true;
     stops_from_ = stops_from_ == never ? never : 0;
     traffic_.disturb();
@@ -502,8 +503,14 @@ void run_rank(Job& job, Drawn const& drawn, Place const& place, Record& record) 
 }
 
 void add_states(Drawn const& drawn, Place const& place, Record& record) {
-  for (auto const& [name, bytes] : states_in(place.folder / "end" / fmt::format("step_{:08}", drawn.steps))) {
+  auto const states = [&](char const* folder, int step) {
+    return states_in(place.folder / folder / fmt::format("step_{:08}", step));
+  };
+  for (auto const& [name, bytes] : states("end", drawn.steps)) {
     record.add_bytes("in the end state " + name, bytes);
+  }
+  if (goes_on(drawn, place) && states("to go on from", drawn.saved_at) != states("restored", drawn.saved_at)) {
+    record.complain("the states right after the restore are not those of the checkpoint");
   }
   if (drawn.choice.is("weight file", "saved and loaded") && drawn.steps >= 2) {
     InputFile const file{place.folder / "weights.safetensors"};
