@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The channels between two ranks.
+/// Identifiers of the queues between two ranks.
 #pragma once
 #include <atomic>
 #include <compare>
