@@ -121,13 +121,12 @@ std::optional<StepReport> take_report(EngineState& engine) {
   return report;
 }
 
-/// Runs with zeroth.check, in the first two steps and every 100th.
-void compare_whole_gradients(EngineState& engine) {
-  auto const step = engine.session.protocol->steps() + 1;
-  bool const is_due = step - engine.session.first_step <= 2 || step % engine::replica_check_steps == 0;
-  if (engine.runtime.tensor && engine.runtime.device->holds_values() && engine.settings().check && is_due) {
-    engine::compare_whole_gradients(*engine.sharded.manager, engine.runtime.exchange().rank(), step,
-                                    engine.runtime.over_tensor());
+void compare_tensor_gradients(EngineState& engine) {
+  if (engine.compares_tensor_gradients()) {
+    auto const step = engine.session.protocol->steps() + 1;
+    auto const tensor = engine.runtime.over_tensor();
+    engine::compare_whole_gradients(*engine.sharded.manager, engine.runtime.exchange().rank(), step, tensor);
+    engine::compare_addends(*engine.sharded.manager, step, tensor);
   }
 }
 
@@ -233,10 +232,11 @@ std::optional<StepReport> AnyEngine::step(StepOptions const& options) {
     if (engine.session.checkpoints) {
       engine.session.checkpoints->add_to(sums);
     }
-    compare_whole_gradients(engine);
+    compare_tensor_gradients(engine);
     engine.sharded.manager->optimizer.decide(sums, accumulator.losses(), rules, accumulator.parity());
     engine.sharded.schedule->update();
     engine.session.protocol->end_step();
+    engine.record_addends();
     auto const steps = engine.session.protocol->steps();
     auto const& settings = engine.settings();
     engine.session.samples += settings.batch.train;

@@ -149,6 +149,13 @@ void EngineState::set_up(Mesh* mesh, Model const& given, Config const& config) {
     param.init = {};  // init functions may capture objects of the program
   }
   session.accumulator.emplace(counters());
+  record_addends();
+}
+
+bool EngineState::compares_tensor_gradients() const noexcept {
+  auto const step = session.protocol->steps() + 1;
+  bool const is_due = step - session.first_step <= 2 || step % engine::replica_check_steps == 0;
+  return is_due && runtime.tensor && runtime.device->holds_values() && settings().check;
 }
 
 void EngineState::tell_user(Config const& config, std::string const& of_start) const {

@@ -46,6 +46,11 @@ class EngineState {
   void compare_ties(shard::States states, std::string const& after) {
     sharded.compare_ties(states, after, runtime.exchange());
   }
+  /// Whether the step that comes next compares gradients between tensor ranks: with zeroth.check, in the first two
+  /// steps and every 100th.
+  [[nodiscard]] bool compares_tensor_gradients() const noexcept;
+  /// Call when the number of steps has changed: addends of partial gradients are recorded for that comparison alone.
+  void record_addends() noexcept { sharded.manager->gradients.addends().record(compares_tensor_gradients()); }
   /// Adds `turn`, which begins, to the call log. Backward turns of units that stay open are not compared between ranks:
   /// they move nothing, and may begin at any time after forward.
   void record(stage::Turn const& turn);

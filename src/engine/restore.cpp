@@ -137,6 +137,7 @@ void take_position(EngineState& engine, checkpoint::Position const& position) {
   engine.session.told_nonfinite = false;
   engine.runtime.set_options({.timeout = engine.settings().timeout, .check = true});
   engine.session.accumulator.emplace(engine.counters());
+  engine.record_addends();
   engine.compare_replicas(shard::States::with, "restore()");
   engine.compare_ties(shard::States::with, "restore()");
 }

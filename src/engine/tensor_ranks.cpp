@@ -148,4 +148,29 @@ void compare_whole_gradients(shard::ShardManager& manager, int place, std::int64
   }
 }
 
+void compare_addends(shard::ShardManager& manager, std::int64_t step, Exchange const& tensor) {
+  auto const addends = manager.gradients.addends().take();
+  if (addends.empty()) {
+    return;
+  }
+  std::vector<std::uint64_t> hashes;
+  for (auto const& each : addends) {
+    hashes.push_back(each.nonzero_count < least_nonzero_addend ? 0 : each.hash);
+  }
+  auto const all = gather(std::span<std::uint64_t const>{hashes}, "addends", tensor);
+  for (std::size_t at = 0; at < hashes.size(); ++at) {
+    bool equal = hashes[at] != 0;
+    for (auto of_rank = at; of_rank < all.size(); of_rank += hashes.size()) {
+      equal = equal && all[of_rank] == hashes[at];
+    }
+    if (equal) {
+      throw PeerError{fmt::format(
+          "step {}: all {} tensor ranks wrote the same gradient of parameter \"{}\", which is partial, so that its sum "
+          "over them is {} times the gradient. Either each rank is to write a part of it, or its ParamOptions::partial "
+          "is to be false",
+          step, tensor.world(), manager.memory.model().params[addends[at].param].name, tensor.world())};
+    }
+  }
+}
+
 }  // namespace zeroth::engine

@@ -26,5 +26,10 @@ void compare_tensor_replicas(shard::ShardManager& manager, shard::States states,
 /// Compares the reduced gradients in this rank's slices that all tensor ranks write whole, except partial sums. Call
 /// when they are reduced. The error names the first parameter that differs.
 void compare_whole_gradients(shard::ShardManager& manager, int place, std::int64_t step, Exchange const& tensor);
+/// Throws PeerError if all tensor ranks wrote the same gradient for a parameter that is partial: the sum is then a
+/// multiple of the gradient. Needs the addends of this step, and at least least_nonzero_addend of them that are not 0
+/// in this rank's slice; ranks that have fewer do not compare. Collective; waits.
+inline constexpr std::int64_t least_nonzero_addend = 16;
+void compare_addends(shard::ShardManager& manager, std::int64_t step, Exchange const& tensor);
 
 }  // namespace zeroth::engine

@@ -48,6 +48,8 @@ class Gradients {
   /// have had their last reduction, adds up those of ties that are summed apart: see TiedSums.
   void end_passes();
 
+  /// This rank's addends of partial gradients.
+  [[nodiscard]] Addends& addends() noexcept { return reducer_->addends(); }
   [[nodiscard]] int slots_high_water() const noexcept { return pool_.high_water(); }
   /// Bytes passed to collectives so far, over all ranks.
   [[nodiscard]] MovedBytes reduced_bytes() const noexcept { return reducer_->moved() + tied_sums_.moved(); }

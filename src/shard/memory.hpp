@@ -90,6 +90,7 @@ class Memory {
   [[nodiscard]] ManagerContext const& context() const noexcept { return context_; }
   [[nodiscard]] PlanRequest const& request() const noexcept { return request_; }
   [[nodiscard]] MemoryPlan const& plan() const noexcept { return plan_; }
+  [[nodiscard]] device::Device& device() const noexcept { return *context_.device; }
   [[nodiscard]] device::Kernels& kernels() const noexcept { return context_.device->kernels(); }
   [[nodiscard]] device::Stream& compute() const noexcept { return context_.device->compute(); }
   /// The ranks among which parameters are gathered for a use; all ranks if parameters are whole.

@@ -73,7 +73,8 @@ class FoldingReducer final : public Reducer {
 
 }  // namespace
 
-Reducer::Reducer(Memory& memory) : memory_{&memory}, carrier_{memory}, summed_before_(memory.flat_count(), 0) {
+Reducer::Reducer(Memory& memory)
+    : memory_{&memory}, carrier_{memory}, addends_{memory}, summed_before_(memory.flat_count(), 0) {
   trips_.reserve(memory.flat_count());
   over_tensor_.reserve(memory.flat_count());
   converted_.reserve(memory.flat_count());
@@ -137,6 +138,7 @@ void Reducer::sum_over_tensor(std::span<Unreduced const> gradients) {
       auto const read = read_by_optimizer(each.flat);
       auto const left = memory_->routes(each.flat).sum.hops.back().to;
       first = over_tensor_.empty() ? each.flat : first;
+      addends_.read(each.flat, left, read.at(left), read.dtype);
       over_tensor_.push_back({.operation = comm::Operation::all_reduce,
                               .input = read.at(left),
                               .output = read.at(left),

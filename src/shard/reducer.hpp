@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "shard/addends.hpp"
 #include "shard/carrier.hpp"
 #include "shard/memory.hpp"
 
@@ -34,6 +35,8 @@ class Reducer {
   [[nodiscard]] static std::int64_t scratch_bytes(PlanRequest const& request) noexcept;
   /// Bytes moved so far, over all ranks.
   [[nodiscard]] MovedBytes const& moved() const noexcept { return carrier_.moved(); }
+  /// This rank's addends of the sums over tensor ranks.
+  [[nodiscard]] Addends& addends() noexcept { return addends_; }
 
  protected:
   explicit Reducer(Memory& memory);
@@ -56,6 +59,7 @@ class Reducer {
 
   Memory* memory_;
   Carrier carrier_;
+  Addends addends_;
   std::vector<Trip> trips_;
   std::vector<comm::Collective> over_tensor_;
   std::vector<Unreduced> converted_;

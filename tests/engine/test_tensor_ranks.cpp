@@ -10,6 +10,7 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <limits>
 #include <numeric>
 #include <random>
 #include <span>
@@ -178,6 +179,51 @@ TEST_CASE("a parameter whose gradient is in parts, and is not said to be, is tol
   });
   CHECK_THAT(message_of(outcome[1]), Contains("the gradients of parameter \"bias\" differ between ranks 0 and 1") &&
                                          Contains("ParamOptions::partial"));
+}
+
+TEST_CASE("a parameter that is said to be partial, and whose gradient each tensor rank writes whole, is told") {
+  enum class Written : std::uint8_t { same, different, few, not_finite };
+  auto const train = [](int stage, Written written) {
+    auto const config = config_of(stage, R"(, "check": true)");
+    return run_job(4, [&](Job& job) {
+      Mesh mesh{job, config};
+      Model model{1, mesh.tensor_part()};
+      auto const unit = model.unit("u");
+      auto const bias = model.param(unit, "bias", {600}, Constant{0}, {.partial = true});
+      Engine<float> engine{mesh, model, config};
+      std::vector<float> gradient(600, 2.0F);
+      if (written == Written::different) {
+        gradient[77 + 300 * static_cast<std::size_t>(mesh.place().data)] += static_cast<float>(mesh.place().tensor);
+      } else if (written == Written::few) {
+        std::fill(gradient.begin() + 15, gradient.end(), 0.0F);
+      } else if (written == Written::not_finite) {
+        std::fill(gradient.begin(), gradient.end(), std::numeric_limits<float>::quiet_NaN());
+      }
+      for (int step = 0; step < 2; ++step) {
+        for (auto work : engine.schedule()) {
+          if (work.phase() == Phase::forward) {
+            static_cast<void>(work.forward(unit));
+            static_cast<void>(work.report_loss(1));
+          } else {
+            auto const p = work.backward(unit);
+            add(p.grad(bias), gradient);
+          }
+        }
+        engine.step();
+      }
+      engine.finish();
+    });
+  };
+  for (int stage = 0; stage <= 3; ++stage) {
+    CAPTURE(stage);
+    for (auto const& error : train(stage, Written::same)) {
+      CHECK_THAT(message_of(error), Contains("step 1: all 2 tensor ranks wrote the same gradient of parameter "
+                                             "\"bias\", which is partial"));
+    }
+    CHECK(messages_of(train(stage, Written::different)) == "");
+    CHECK(messages_of(train(stage, Written::few)) == "");
+    CHECK(messages_of(train(stage, Written::not_finite)) == "");
+  }
 }
 
 TEST_CASE("tensor ranks that start with different values are told") {
