@@ -84,7 +84,8 @@ class Segment {
         built_{drawn, mesh_ ? mesh_->tensor_part() : TensorPart{}, again},
         engine_{make_engine(mesh_, job, built_.model, config_)},
         tensor_{tensor_sums()},
-        walk_{drawn, choice_, built_, engine_.place(), mesh_ ? mesh_->data().world() : job.world(), tensor_.get()},
+        walk_{drawn,         choice_,           built_, engine_.place(), mesh_ ? mesh_->data().world() : job.world(),
+              tensor_.get(), place.is_reference},
         plan_{plan(built_.model, config_, job.world(), {.transport = place.transport})},
         traffic_{plan_, choice_} {
     if (is_of_pipeline(choice_, place)) {
