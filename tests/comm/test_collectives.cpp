@@ -122,8 +122,7 @@ TEST_CASE("ranks that start different things are told which") {
     beside.start(most, "value").wait();
   });
   for (auto const& error : outcome) {
-    CHECK_THAT(message_of(error),
-               Contains("by maximum") && Contains("by minimum") && Contains("(value, 1 fp32"));
+    CHECK_THAT(message_of(error), Contains("by maximum") && Contains("by minimum") && Contains("(value, 1 fp32"));
   }
 }
 
