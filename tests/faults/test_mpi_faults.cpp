@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks as processes: one that throws, is killed, is frozen or does something else ends all.
+#include <fmt/format.h>
 #include <signal.h>
 
 #include <array>
