@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks as processes: if one throws, is killed, freezes or diverges, all of them end.
+#include <fmt/format.h>
 #include <signal.h>
 
 #include <array>

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks as threads: however a job ends, it prints the reason and writes its flight records.
+#include <fmt/format.h>
+
 #include <csignal>
 #include <deque>
 #include <fstream>

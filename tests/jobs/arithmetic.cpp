@@ -27,13 +27,15 @@ void store(void* data, Dtype dtype, std::int64_t at, float value) {
   }
 }
 
-/// Throws std::runtime_error where what is no element of the parameter is not 0.
-void expect_padding(model::CutPart const& part, std::vector<float> const& values) {
-  part.each_run(0, part.count(), [&](model::CutPart::Run const& run) {
+/// Calls `f(element)` for those of the part that are no element of the parameter.
+template <class F>
+void each_of_padding(std::optional<model::CutPart> const& part, F const& f) {
+  if (!part) {
+    return;
+  }
+  part->each_run(0, part->count(), [&](model::CutPart::Run const& run) {
     for (auto i = run.first; run.is_padding() && i < run.first + run.count; ++i) {
-      if (auto const value = values[static_cast<std::size_t>(i)]; value != 0) {
-        throw std::runtime_error{fmt::format("element {} of a part is padding, and {}", i, value)};
-      }
+      f(i);
     }
   });
 }
@@ -42,8 +44,8 @@ void expect_padding(model::CutPart const& part, std::vector<float> const& values
 
 double read(AnyParams const& p, BuiltUnit const& unit) {
   double total = 0;
-  for (auto const& param : unit.read) {
-    auto const view = p[param];
+  for (auto const& each : unit.read) {
+    auto const view = p[each.param];
     double sum = 0;
     for (std::int64_t i = 0; i < view.count; ++i) {
       sum += static_cast<double>(load(view.data, view.dtype, i)) * static_cast<double>(1 + i % 3);
@@ -63,17 +65,20 @@ std::vector<float> elements(AnyView const& view) {
 
 std::vector<float> values_of(AnyParams const& p, BuiltUnit const& unit) {
   std::vector<float> all;
-  for (std::size_t i = 0; i < unit.read.size(); ++i) {
-    auto const more = elements(p[unit.read[i]]);
+  for (auto const& [param, part] : unit.read) {
+    auto const more = elements(p[param]);
     all.insert(all.end(), more.begin(), more.end());
-    if (unit.parts[i]) {
-      expect_padding(*unit.parts[i], more);
-    }
+    each_of_padding(part, [&](std::int64_t i) {
+      if (auto const value = more[static_cast<std::size_t>(i)]; value != 0) {
+        throw std::runtime_error{fmt::format("element {} of a part is padding, and {}", i, value)};
+      }
+    });
   }
   return all;
 }
 
-void contribute(AnyGradient const& grad, std::vector<float> const& values, Sample const& sample) {
+void contribute(AnyGradient const& grad, BuiltParam const& param, std::vector<float> const& values,
+                Sample const& sample) {
   for (std::int64_t i = 0; i < grad.count(); ++i) {
     auto const value = values[static_cast<std::size_t>(i)];
     float fresh =
@@ -84,10 +89,13 @@ void contribute(AnyGradient const& grad, std::vector<float> const& values, Sampl
     float const old = grad.beta() == 0 ? 0.0F : load(grad.data(), grad.dtype(), i);
     store(grad.data(), grad.dtype(), i, old + fresh);
   }
+  if (sample.spares_padding) {
+    each_of_padding(param.part, [&](std::int64_t i) { store(grad.data(), grad.dtype(), i, 0); });
+  }
 }
 
-void contribute(AnyBackward const& p, AnyParam const& param, Sample const& sample) {
-  contribute(p.grad(param), elements(p[param]), sample);
+void contribute(AnyBackward const& p, BuiltParam const& param, Sample const& sample) {
+  contribute(p.grad(param.param), param, elements(p[param.param]), sample);
 }
 
 }  // namespace zeroth::testing::jobs

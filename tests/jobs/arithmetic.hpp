@@ -38,10 +38,12 @@ struct Sample {
   std::int64_t number;
   float seed;
   float bad;  ///< What one element of each gradient is instead; 0: all are good.
+  bool spares_padding = false;
 };
 
-/// Adds to the gradient of a parameter that is `values`.
-void contribute(AnyGradient const& grad, std::vector<float> const& values, Sample const& sample);
-void contribute(AnyBackward const& p, AnyParam const& param, Sample const& sample);
+/// Adds to the gradient of a parameter that is `values`, and where it is not spared, to its padding, too.
+void contribute(AnyGradient const& grad, BuiltParam const& param, std::vector<float> const& values,
+                Sample const& sample);
+void contribute(AnyBackward const& p, BuiltParam const& param, Sample const& sample);
 
 }  // namespace zeroth::testing::jobs

@@ -31,8 +31,7 @@ Init init_of(int kind) {
 
 BuiltModel::BuiltModel(Drawn const& drawn, TensorPart part, bool again) : model{drawn.seed, part} {
   struct Made {
-    AnyParam param;
-    std::optional<model::CutPart> part;
+    BuiltParam built;
     bool is_trained, is_in_parts;
   };
   std::map<std::string, Made> made;
@@ -46,12 +45,11 @@ BuiltModel::BuiltModel(Drawn const& drawn, TensorPart part, bool again) : model{
     }
     BuiltUnit built{model.unit(fmt::format("u{}", u), options)};
     auto const use = [&](Made const& what) {
-      built.read.push_back(what.param);
-      built.parts.push_back(what.part);
+      built.read.push_back(what.built);
       if (what.is_trained && what.is_in_parts) {
-        built.trained.insert(built.trained.begin() + static_cast<std::ptrdiff_t>(built.in_parts++), what.param);
+        built.trained.insert(built.trained.begin() + static_cast<std::ptrdiff_t>(built.in_parts++), what.built);
       } else if (what.is_trained) {
-        built.trained.push_back(what.param);
+        built.trained.push_back(what.built);
       }
     };
     for (auto const& param : from.params) {
@@ -64,12 +62,13 @@ BuiltModel::BuiltModel(Drawn const& drawn, TensorPart part, bool again) : model{
                        .cut = division.cut,
                        .partial = division.partial});
       params.emplace_back(param.name, added);
-      auto const& described = model.description().params.back();
-      Made const what{added, described.part, param.trainable && param.has_gradient, division.cut || division.partial};
+      Made const what{{added, model.description().params.back().part},
+                      param.trainable && param.has_gradient,
+                      division.cut || division.partial};
       use(made.insert_or_assign(param.name, what).first->second);
     }
     for (auto const& name : from.tied) {
-      model.tie(built.unit, made.at(name).param);
+      model.tie(built.unit, made.at(name).built.param);
       use(made.at(name));
     }
     units.push_back(std::move(built));

@@ -11,12 +11,16 @@
 
 namespace zeroth::testing::jobs {
 
+struct BuiltParam {
+  AnyParam param;
+  std::optional<model::CutPart> part;  ///< That this tensor rank has, if they cut it.
+};
+
 struct BuiltUnit {
   Unit unit;
-  std::vector<AnyParam> read{};                        ///< All that it uses.
-  std::vector<std::optional<model::CutPart>> parts{};  ///< What tensor ranks have of each of those that they cut.
-  std::vector<AnyParam> trained{};                     ///< Of those, what backward writes gradients of.
-  std::size_t in_parts = 0;  ///< The first ones of `trained`, whose gradients no two tensor ranks have.
+  std::vector<BuiltParam> read{};     ///< All that it uses.
+  std::vector<BuiltParam> trained{};  ///< Of those, what backward writes gradients of.
+  std::size_t in_parts = 0;           ///< The first ones of `trained`, whose gradients no two tensor ranks have.
 };
 
 struct BuiltModel {

@@ -1,21 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// What one rank of a drawn job does, from its first engine to its last.
 #pragma once
-#include <filesystem>
-
 #include "jobs/drawn.hpp"
 #include "jobs/record.hpp"
-#include "zeroth/comm/communicator.hpp"
+#include "jobs/segment.hpp"
 #include "zeroth/comm/job.hpp"
 
 namespace zeroth::testing::jobs {
-
-/// Where a job leaves its files, the same for all ranks.
-struct Place {
-  std::filesystem::path folder;
-  bool is_reference = false;
-  comm::Transport transport = comm::Transport::local;
-};
 
 /// Adds what it has shown to `record`.
 void run_rank(Job& job, Drawn const& drawn, Place const& place, Record& record);

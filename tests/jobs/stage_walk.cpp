@@ -160,7 +160,7 @@ void StageWalk::backward_inputs(AnyWork& work, Tape& tape) const {
       made.together =
           walk_.seen(p, unit, tape.state, walk_.drawn(work, each->index()), [&](double own) { made.own = own; });
       for (auto const& param : unit.trained) {
-        made.values.push_back(elements(p[param]));
+        made.values.push_back(elements(p[param.param]));
       }
       tape.uses.push_back(std::move(made));
     }
@@ -178,7 +178,7 @@ void StageWalk::backward_weights(AnyWork& work, Tape const& tape, At at) const {
         Sample const all{made->together, work.first_sample() + use, tape.seed, walk_.bad_gradient(at)};
         auto sample = i < unit.in_parts ? walk_.in_part(all) : all;
         sample.state = i < unit.in_parts ? made->own : made->together;
-        contribute(p.grad(unit.trained[i]), made->values[i], sample);
+        contribute(p.grad(unit.trained[i].param), unit.trained[i], made->values[i], sample);
       }
     }
   }

@@ -22,13 +22,15 @@ constexpr std::size_t no_unit = std::numeric_limits<std::size_t>::max();
 
 }  // namespace
 
-Walk::Walk(Drawn const& drawn, Choice const& choice, BuiltModel const& built, int place, int ranks, TensorSums* tensor)
+Walk::Walk(Drawn const& drawn, Choice const& choice, BuiltModel const& built, int place, int ranks, TensorSums* tensor,
+           bool spares_padding)
     : drawn_{drawn},
       choice_{choice},
       built_{built},
       tensor_{tensor},
       place_{place},
       ranks_{ranks},
+      spares_padding_{spares_padding},
       micro_batch_{std::stoi(std::string{choice["train_micro_batch_size_per_gpu"]})},
       order_(built.units.size()) {
   std::iota(order_.begin(), order_.end(), std::size_t{0});

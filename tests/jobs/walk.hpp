@@ -22,8 +22,9 @@ struct At {
 
 class Walk {
  public:
-  /// `tensor` is null without tensor ranks.
-  Walk(Drawn const& drawn, Choice const& choice, BuiltModel const& built, int place, int ranks, TensorSums* tensor);
+  /// `tensor` is null without tensor ranks. The padding of gradients has something in it unless it is spared.
+  Walk(Drawn const& drawn, Choice const& choice, BuiltModel const& built, int place, int ranks, TensorSums* tensor,
+       bool spares_padding);
   void train(AnyMicroStep& micro, At at, std::vector<Metric> const& metrics) const;
   void evaluate(AnyEvaluationPass& pass) const;
   /// The values of a unit's parameters as forward reads them.
@@ -56,6 +57,7 @@ class Walk {
   void contribute(AnyBackward const& p, BuiltUnit const& unit, double drawn, Sample const& sample) const;
   /// `sample`, for gradients that this tensor rank has alone.
   [[nodiscard]] Sample in_part(Sample sample) const {
+    sample.spares_padding = spares_padding_;
     sample.number += tensor_ == nullptr ? 0 : 7919 * tensor_->index();
     return sample;
   }
@@ -77,6 +79,7 @@ class Walk {
   BuiltModel const& built_;
   TensorSums* tensor_;
   int place_, ranks_;
+  bool spares_padding_;
   std::int64_t micro_batch_;
   std::vector<std::size_t> order_;  // of forward
 };

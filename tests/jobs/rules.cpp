@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Which values of options no job may have together.
+#include <string_view>
+#include <vector>
+
+#include "jobs/options.hpp"
+
+namespace zeroth::testing::jobs {
+namespace {
+
+std::vector<std::string_view> types_without(std::string_view name) {
+  std::vector<std::string_view> all;
+  for (auto const& value : options()[option_named("types")].values) {
+    if (value.name != name) {
+      all.push_back(value.name);
+    }
+  }
+  return all;
+}
+
+/// What pipelines refuse, or do in the order of their own schedule.
+std::vector<Rule> rules_of_pipelines() {
+  return {
+      {"nested guards", {}, "zeroth.mesh.pipeline", {"-"}},
+      {"order", {}, "zeroth.mesh.pipeline", {"-"}},
+      {"skips units", {}, "zeroth.mesh.pipeline", {"-"}},
+      {"skips micro-steps", {}, "zeroth.mesh.pipeline", {"-"}},
+      {"zeroth.replay_every", {"1", "2"}, "zeroth.mesh.pipeline", {"-"}},
+      {"evaluates", {"between micro-steps"}, "zeroth.mesh.pipeline", {"-"}},
+      {"reads", {"between micro-steps"}, "zeroth.mesh.pipeline", {"-"}},
+      {"zeroth.pipeline.schedule", {"interleaved_1f1b of 2"}, "zeroth.mesh.pipeline", {"2"}},
+      {"zeroth.pipeline.schedule", {"interleaved_1f1b of 2"}, "gradient_accumulation_steps", {"2"}},
+      {"zeroth.pipeline.schedule", {"interleaved_1f1b of 3"}, "zeroth.mesh.pipeline", {"3"}},
+      {"zeroth.pipeline.schedule", {"interleaved_1f1b of 3"}, "gradient_accumulation_steps", {"3"}},
+      {"zeroth.pipeline.schedule", {}, "zeroth.mesh.pipeline", {"2", "1", "3"}},
+      {"zeroth.pipeline.partition", {}, "zeroth.mesh.pipeline", {"2", "3"}},
+  };
+}
+
+/// What tensor ranks refuse, and how many ranks a machine has time for.
+std::vector<Rule> rules_of_tensor_ranks() {
+  std::vector<Rule> rules{
+      {"sequence parallelism", {}, "zeroth.mesh.tensor", {"1", "2", "3", "4"}},
+      {"backward", {}, "zeroth.mesh.tensor", {"-"}},  // verbs are of the thread that made them
+      {"backward", {}, "tensor ranks that go on", {"as many"}},
+      {"zeroth.tied_gradients", {"apart"}, "zeroth.mesh.tensor", {"-", "1"}},
+      {"zeroth.tied_gradients", {"apart"}, "tensor ranks that go on", {"as many", "1"}},
+      {"zeroth.mesh.tensor", {"3", "4"}, "zeroth.mesh.pipeline", {"-", "1", "2"}},
+      {"tensor ranks that go on", {}, "goes on", {"in a new engine", "at another stage"}},
+      {"ranks of the reference", {}, "tensor ranks that go on", {"as many"}},
+  };
+  for (auto const* const option : {"zeroth.mesh.tensor", "tensor ranks that go on"}) {
+    rules.push_back({option, {"2"}, "ranks", {"2", "1", "3", "4"}});
+    rules.push_back({option, {"3", "4"}, "ranks", {"2", "1"}});
+    rules.push_back({option, {"2"}, "ranks that go on", {"as many", "1", "2", "3", "4"}});
+    rules.push_back({option, {"3", "4"}, "ranks that go on", {"as many", "1", "2"}});
+  }
+  return rules;
+}
+
+std::vector<Rule> all_rules() {
+  std::vector<Rule> rules{
+      {"groups", {"zero_hpz_partition_size"}, "zero_optimization.stage", {"3"}},
+      {"groups", {"mics_shard_size"}, "zero_optimization.stage", {"1", "2", "3"}},
+      {"groups", {"group_size"}, "zeroth.two_level_sums", {"true"}},
+      {"zeroth.two_level_sums", {}, "groups", {"zero_hpz_partition_size", "mics_shard_size", "group_size"}},
+      {"size of groups", {}, "groups", {"zero_hpz_partition_size", "mics_shard_size", "group_size"}},
+      {"parameters", {}, "zero_optimization.stage", {"3"}},
+      {"zero_optimization.stage3_prefetch_bucket_size", {}, "zero_optimization.stage", {"3"}},
+      {"zero_optimization.stage3_max_live_parameters", {}, "zero_optimization.stage", {"3"}},
+      {"zero_optimization.stage3_model_persistence_threshold",
+       {},
+       "zero_optimization.stage3_param_persistence_threshold",
+       {"1", "300", "100000"}},
+      {"zero_optimization.stage3_gather_16bit_weights_on_model_save", {}, "weight file", {"saved and loaded"}},
+      {"zeroth.gradient_slots", {}, "zero_optimization.stage", {"2", "3"}},
+      {"zeroth.reduce_gradients", {}, "gradient_accumulation_steps", {"2", "3"}},
+      {"zeroth.stochastic_rounding_seed", {}, "types", {"bf16 masters", "bf16 masters and states"}},
+      {"zeroth.same_bits_at_any_ranks", {"true"}, "zeroth.reduce_gradients", {"-", "every_micro_step"}},
+      {"zeroth.same_bits_at_any_ranks", {"true"}, "zeroth.two_level_sums", {"-"}},
+      {"zeroth.same_bits_at_any_ranks",
+       {"true"},
+       "types",
+       {"fp32", "fp32 reduced in bf16", "fp32 reduced in fp16", "bf16", "bf16 with fp32 gradients",
+        "bf16 reduced in fp32", "bf16 by both words", "bf16 with what is not finite", "bf16 added up in fp32", "fp16",
+        "fp16 without patience", "fp16 with a scale of its own", "fp16 with fp32 gradients", "fp16 added up in fp32"}},
+      {"ranks of the reference", {}, "zeroth.same_bits_at_any_ranks", {"true"}},
+      {"ranks of the reference", {}, "ranks that go on", {"as many"}},
+      // An evaluation has as many samples as there are ranks.
+      {"ranks of the reference", {}, "evaluates", {"never"}},
+      {"ranks of the reference", {}, "gradient norm", {"not asked", "ahead of the update", "of a parameter"}},
+      {"zeroth.skip_nonfinite",
+       {"false"},
+       "types",
+       {"fp32", "fp32 reduced in bf16", "fp32 reduced in fp16", "bf16", "bf16 with fp32 gradients",
+        "bf16 by both words", "bf16 reduced in fp32", "bf16 added up in fp32", "bf16 masters",
+        "bf16 masters and states"}},
+      {"zeroth.skip_nonfinite", {"true"}, "types", types_without("bf16 with what is not finite")},
+      {"zeroth.copy_engine_gather", {"true"}, "zeroth.register_memory", {"-", "true"}},
+      {"batch sizes", {"train batch"}, "gradient_accumulation_steps", {"-"}},
+      {"ranks that go on", {}, "goes on", {"in a new engine", "at another stage"}},
+      {"goes on from", {}, "goes on", {"in the same engine", "in a new engine", "at another stage"}},
+      {"evaluates", {"between micro-steps"}, "gradient_accumulation_steps", {"2", "3"}},
+      {"reads", {"between micro-steps"}, "gradient_accumulation_steps", {"2", "3"}},
+      // Skipped turns are taken in declared order.
+      {"skips units", {}, "order", {"declared"}},
+      {"skips micro-steps", {}, "order", {"declared"}},
+  };
+  for (auto const& more : {rules_of_pipelines(), rules_of_tensor_ranks()}) {
+    rules.insert(rules.end(), more.begin(), more.end());
+  }
+  for (auto const* const option :
+       {"zero_optimization.offload_optimizer.ratio", "zero_optimization.offload_optimizer.buffer_count",
+        "zero_optimization.offload_optimizer.pipeline_read", "zero_optimization.offload_optimizer.pipeline_write",
+        "zero_optimization.sub_group_size"}) {
+    rules.push_back({option, {}, "states", {"on a disk"}});
+  }
+  for (auto const* const option :
+       {"zero_optimization.offload_param.max_in_cpu", "zero_optimization.offload_param.buffer_size",
+        "zero_optimization.offload_param.buffer_count"}) {
+    rules.push_back({option, {}, "parameters", {"on a disk"}});
+  }
+  return rules;
+}
+
+}  // namespace
+
+std::vector<Rule> const& rules() {
+  static auto const all = all_rules();
+  return all;
+}
+
+}  // namespace zeroth::testing::jobs

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+/// One engine of a drawn job: what its rank makes, calls and shows until it ends or another one goes on.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "jobs/built_model.hpp"
+#include "jobs/disk_traffic.hpp"
+#include "jobs/drawn.hpp"
+#include "jobs/record.hpp"
+#include "jobs/stage_walk.hpp"
+#include "jobs/tensor_sums.hpp"
+#include "jobs/walk.hpp"
+#include "zeroth/zeroth.hpp"
+
+namespace zeroth::testing::jobs {
+
+/// Where a job leaves its files, the same for all ranks.
+struct Place {
+  std::filesystem::path folder;
+  bool is_reference = false;
+  comm::Transport transport = comm::Transport::local;
+};
+
+/// What goes on with as many ranks has to be as if it had never ended: its reference does not.
+[[nodiscard]] inline bool goes_on(Drawn const& drawn, Place const& place) {
+  return drawn.saved_at > 0 && (!place.is_reference || drawn.changes_ranks());
+}
+/// That asks to stop, among `ranks`.
+[[nodiscard]] inline int asking_rank(Drawn const& drawn, int ranks) {
+  return static_cast<int>(drawn.seed % static_cast<unsigned>(ranks));
+}
+
+/// One engine, on `job`.
+class Segment {
+ public:
+  /// `again`: the one that goes on. `stop_asked`: a rank of this job has asked to stop before.
+  Segment(Job& job, Drawn const& drawn, bool again, bool stop_asked, Place const& place, Record& record);
+  /// The checkpoint that it goes on from.
+  void restore();
+  void steps(int first, int last);
+  /// Shows what there is in the end, and saves it.
+  void end();
+  void check_bytes();
+
+ private:
+  [[nodiscard]] std::unique_ptr<TensorSums> tensor_sums();
+  [[nodiscard]] std::size_t stage() const { return mesh_ ? static_cast<std::size_t>(mesh_->place().stage) : 0; }
+  /// Of a pipeline, the plan says of one stage what is on a disk.
+  [[nodiscard]] bool has_plan_of_disk() const { return plan_.pipeline.empty() || plan_.largest_stage == stage(); }
+  /// What the reference leaves out.
+  [[nodiscard]] bool moves(char const* option, char const* value) const {
+    return !place_.is_reference && choice_.is(option, value);
+  }
+  static std::size_t count_of(AnyParam const& param);
+  void expect_refusal_of_other_data();
+  Saving save(std::filesystem::path const& folder, int step);
+  /// One rank asks, in the middle of the step; the reports of this one and of all that follow say so on all ranks.
+  void ask_to_stop(int step);
+  void gradient_norms(int step);
+  void micro_steps(int step);
+  void actions(int step);
+  void make(int step);
+  /// Saves a checkpoint that no job goes on from. This comes before everything else between two steps.
+  void save_beside(int step);
+  void between_micro_steps(int step);
+  void between_steps(int step);
+  void evaluate(int step, int passes, char const* when = "between");
+  /// Each rank shows those of its stage.
+  void show_values();
+  /// What each of them has of it, one behind the other.
+  std::vector<float> of_tensor_ranks(std::vector<float> const& own);
+  /// Right before a checkpoint, and right after it was restored: all parameters are the same.
+  void show_saved();
+  void read(int step);
+  void write(int step);
+  void weight_file();
+  void show(std::optional<StepReport> const& report);
+
+  Job& job_;
+  Drawn const& drawn_;
+  Choice const& choice_;
+  std::string prefix_;  // of names where a step that is made again has other bits
+  bool restored_;
+  int stops_from_;  // the first step whose report says so
+  Place const& place_;
+  Record& record_;
+  Config config_;
+  Timeline timeline_;
+  std::int64_t events_ = 0;
+  std::optional<Mesh> mesh_;
+  BuiltModel built_;
+  AnyEngine engine_;
+  std::unique_ptr<TensorSums> tensor_;  // with tensor ranks
+  Walk walk_;
+  std::optional<StageWalk> stage_walk_;  // in a pipeline
+  Plan plan_;
+  DiskTraffic traffic_;
+  std::vector<Metric> metrics_;
+};
+
+}  // namespace zeroth::testing::jobs
