@@ -139,8 +139,10 @@ void softmax_slopes(T const* logits, std::int64_t count, SoftmaxSlopes const& of
   }
 }
 
+// NOLINTBEGIN(bugprone-macro-parentheses): a type stands without
 #define ZEROTH_SLOPES(T, S) \
   template void softmax_slopes<T, S>(T const*, std::int64_t, SoftmaxSlopes const&, std::int64_t, S*) noexcept;
+// NOLINTEND(bugprone-macro-parentheses)
 #define ZEROTH_SOFTMAX(T)                                                        \
   template float largest_of<T>(T const*, std::int64_t) noexcept;                 \
   template float sum_of_exponentials<T>(T const*, std::int64_t, float) noexcept; \

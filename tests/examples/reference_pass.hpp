@@ -22,10 +22,10 @@ namespace gpt {
 template <class S>
 using Values = std::vector<S, Eigen::aligned_allocator<S>>;
 
-/// A Param does not tell its place, so read it from its bytes: {model, index, shape, shape of the whole}.
+/// A Param does not tell its place, so read it from its bytes: {model, index, shape, shape of the whole, first row}.
 template <std::size_t D>
 [[nodiscard]] std::size_t index_of(Param<D> const& p) {
-  return std::bit_cast<std::array<std::uint32_t, 2 + 4 * D>>(p)[1];
+  return std::bit_cast<std::array<std::uint32_t, 2 + 4 * D + 2>>(p)[1];
 }
 
 /// For a layer by itself.

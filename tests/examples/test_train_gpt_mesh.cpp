@@ -157,6 +157,43 @@ TEST_CASE("train_gpt has a tensor rank hold its part of the vocabulary") {
   }
 }
 
+#ifdef ZEROTH_TOOL
+TEST_CASE("zeroth plan says what a tensor rank of train_gpt is measured to hold") {
+  Place const place;
+  for (int const tensor : {2, 4}) {
+    for (int const pipeline : {1, 2}) {
+      auto const of_stage = 2 * tensor;
+      auto const mesh = fmt::format("--ranks {} --set zeroth.mesh.tensor={} --set zeroth.mesh.pipeline={}",
+                                    of_stage * pipeline, tensor, pipeline);
+      INFO(mesh);
+      auto const model = fmt::format("model-{}-{}", tensor, pipeline);
+      auto const trained = run(
+          place.command("--layers 3 --heads 4 --channels 16 --context 12 --vocabulary 300 --steps 1 --report report "
+                        "--save-initial " +
+                        model + " " + mesh));
+      INFO(trained.output);
+      REQUIRE(trained.ending.status == 0);
+      auto const asked =
+          fmt::format("{} plan --json --config stage.json --model {}/config.json {}", ZEROTH_TOOL, model, mesh);
+      auto const planned = run({.command = words_of(asked), .folder = place.path(), .environment = {}});
+      INFO(planned.output);
+      REQUIRE(planned.ending.status == 0);
+      auto const plan = json::parse(planned.output);
+      int ranks = 0;
+      for (auto const& record : place.report()) {
+        if (record["record"] == "memory") {
+          auto const stage = record["rank"].get<std::size_t>() / static_cast<std::size_t>(of_stage);
+          CHECK(record["measured_peak"]["total"] ==
+                (pipeline == 1 ? plan["stages"][3] : plan["pipeline"]["stages"][stage])["total"]);
+          ++ranks;
+        }
+      }
+      CHECK(ranks == of_stage * pipeline);
+    }
+  }
+}
+#endif
+
 TEST_CASE("train_gpt goes on from a checkpoint of tensor ranks on any mesh") {
   auto const* const head = GENERATE(false, true) ? "--untied-head" : "--set zeroth.tied_gradients=apart";
   Place const place;
@@ -171,13 +208,15 @@ TEST_CASE("train_gpt goes on from a checkpoint of tensor ranks on any mesh") {
     return numbers_of(place.report());
   };
   auto const all = numbers(2, 1, 1, "--steps 4 --save-final all");
-  for (int const pipeline : {1, 2}) {
-    auto steps = numbers(2, 1, 1, fmt::format("--steps 2 --checkpoint saved{}", pipeline));
-    auto const rest = numbers(
-        2, pipeline, 3, fmt::format("--steps 4 --checkpoint saved{} --resume auto --save-final resumed", pipeline));
-    steps.insert(steps.end(), rest.begin(), rest.end());
-    CHECK(steps == all);
-    CHECK((read_all(place / "resumed/model.safetensors") == read_all(place / "all/model.safetensors")));
+  for (int const from : {1, 2}) {
+    for (int const to : {1, 2}) {
+      auto const folder = fmt::format("--checkpoint saved-{}-{}", from, to);
+      auto steps = numbers(2, from, 1, "--steps 2 " + folder);
+      auto const rest = numbers(2, to, 3, "--steps 4 --resume auto --save-final resumed " + folder);
+      steps.insert(steps.end(), rest.begin(), rest.end());
+      CHECK(steps == all);
+      CHECK((read_all(place / "resumed/model.safetensors") == read_all(place / "all/model.safetensors")));
+    }
   }
   for (int const tensor : {1, 4}) {
     INFO(tensor);
