@@ -50,8 +50,8 @@ std::map<std::string, std::string> choices_in(std::string_view record) {
 
 std::string run_record(Options const& options, zeroth::Config const& config, Shape const& shape, Batches const& batches,
                        MathChoice const& math, int world) {
-  auto const batch = config.settings(world / config.pipeline().stages, 1).batch;  // this part does not depend on the
-                                                                                  // largest unit
+  auto const data_ranks = world / config.pipeline().stages / config.tensor_ranks();
+  auto const batch = config.settings(data_ranks, 1).batch;  // it does not depend on the largest unit
   Json const record{{"record", "run"},
                     {"world", world},
                     {"device", options.device == zeroth::DeviceKind::cuda ? "cuda" : "cpu"},

@@ -260,5 +260,6 @@ TEST_CASE("the files of meshes in configs/ train") {
   REQUIRE(result.ending.status == 0);
   auto const steps = steps_of(place.report());
   REQUIRE(steps.size() == 30);
+  CHECK(place.report().front()["batch"]["train"] == 2 * 8);  // two ranks along data, eight micro-steps
   CHECK(steps.back()["loss"].get<double>() < steps.front()["loss"].get<double>());
 }
