@@ -36,7 +36,12 @@ struct UnitWork {
 };
 
 /// An axis of a Mesh.
-enum class MeshAxis : std::uint8_t { tensor, data, pipeline };
+enum class MeshAxis : std::uint8_t {
+  tensor,    ///< Ranks that divide parameters.
+  data,      ///< Ranks of a stage that have the same part.
+  pipeline,  ///< Stages.
+};
+/// "tensor", "data" or "pipeline".
 [[nodiscard]] constexpr std::string_view name_of(MeshAxis axis) noexcept {
   return axis == MeshAxis::tensor ? "tensor" : axis == MeshAxis::data ? "data" : "pipeline";
 }
