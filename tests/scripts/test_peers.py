@@ -155,20 +155,34 @@ class Arguments(Folder):
         self.assertEqual((self.folder / "all").read_text(), "first second")
 
 
-class StageFiles(Folder):
-    @unittest.skipUnless("TRAIN_GPT" in os.environ, "TRAIN_GPT is set where the program is built")
-    def test_train_gpt_takes_them(self):
-        for load, precision in itertools.product((*loads.LOADS.values(), loads.IDLE), loads.PRECISIONS):
-            for stage in range(4):
-                config = self.folder / "stage.json"
-                config.write_text(loads.stage_file(stage, load, precision))
-                words = [os.environ["TRAIN_GPT"], "--plan", "--config", config, "--ranks", 4, "--layers", load.layers,
-                         "--heads", load.heads, "--channels", load.channels, "--context", load.context]
-                ended = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
-                self.assertEqual(ended.returncode, 0, ended.stderr)
-                self.assertRegex(ended.stdout, rf"[Ss]tage.*{stage}")
-                self.assertIn(f"compute {precision}", ended.stdout)
+@unittest.skipUnless("TRAIN_GPT" in os.environ, "TRAIN_GPT is set where the program is built")
+class TrainGpt(Folder):
+    """Takes the stage files that are asked for."""
 
+    def planned(self, text, load, ranks):
+        config = self.folder / "stage.json"
+        config.write_text(text)
+        words = [os.environ["TRAIN_GPT"], "--plan", "--config", config, "--ranks", ranks, "--layers", load.layers,
+                 "--heads", load.heads, "--channels", load.channels, "--context", load.context]
+        ended = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        return ended.stdout
+
+    def test_every_stage(self):
+        for load, precision, stage in itertools.product((*loads.LOADS.values(), loads.IDLE), loads.PRECISIONS, range(4)):
+            told = self.planned(loads.stage_file(stage, load, precision), load, ranks=4)
+            self.assertRegex(told, rf"[Ss]tage.*{stage}")
+            self.assertIn(f"compute {precision}", told)
+
+    def test_tensor_ranks(self):
+        for name, precision, sequence in itertools.product(("L1", "L2"), loads.PRECISIONS, (False, True)):
+            load = loads.LOADS[name]
+            told = self.planned(tensor.config(load, precision, tensor_ranks=2, sequence=sequence), load, ranks=2)
+            self.assertIn(f"compute {precision}", told)
+            self.assertIn("tensor ranks: 2,", told)
+
+
+class Speed(unittest.TestCase):
     def test_speed_is_of_the_steps_after_warm_up(self):
         load = loads.Load(layers=1, heads=1, channels=8, context=100, micro_batch=2, steps=3, warmup=2)
         self.assertEqual(loads.tokens_per_second([9000, 8000, 100, 50, 40], load, world=4), 2 * 100 * 4 / 0.050)
