@@ -416,8 +416,8 @@ class TensorRanks(unittest.TestCase):
         header, rows = tensor_table.aims(summary, [{"case": tensor_table.MASKS, "values_per_second": 0.9e9}])
         told = {row[0]: row[1:] for row in rows}
         self.assertEqual(header, ["", "aim", "L1 fp32"])
-        self.assertEqual(told["tokens/s over DTensor's fastest"], ["at least L1 1.5 and L2 2", "1.49, missed"])
-        self.assertEqual(told["peak memory per rank over DTensor's leanest"], ["at most 0.75", "0.75"])
+        self.assertEqual(told["tokens/s over DTensor's fastest"], ["at least L1 1.5 and L2 2", "1.490, missed"])
+        self.assertEqual(told["peak memory per rank over DTensor's leanest"], ["at most 0.75", "0.750"])
         self.assertEqual(told["tokens/s over stage 0 on the same two ranks"], ["at least L1 0.85", "not measured"])
         self.assertEqual(told["10^9 values of masks per second and core, by AVX-512"], ["at least 1", "0.90, missed"])
 
