@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Updates against a loop over the same streams: the same reads and writes, one addition each. AdamW in all dtypes, or
-/// every rule in fp32.
+/// Compares updates with a loop over the same streams: the same reads and writes, with one addition per element. AdamW
+/// in all dtypes, or every rule in fp32.
 /// bench_adamw [MILLIONS of elements, 64 [ROUNDS [all|fp32|rules]]]
 #include "zeroth/optim/update.hpp"
 
@@ -58,7 +58,7 @@ void run_yardstick(optim::UpdateArgs const& args) {
 }
 
 void yardstick(optim::UpdateArgs const& args) {
-  switch (optim::state_count(args.update->rule)) {  // other rules than AdamW are measured in fp32 alone
+  switch (optim::state_count(args.update->rule)) {  // rules other than AdamW are measured in fp32 only
     case 0: return run_yardstick<float, void, float, float, 0>(args);
     case 1: return run_yardstick<float, void, float, float, 1>(args);
     default: break;
@@ -99,7 +99,8 @@ nlohmann::json measure(bench::AdamwVariant const& variant, optim::UpdateArgs con
 int run(std::int64_t count, int rounds, std::string const& which) {
   auto const device = device::make_cpu_device();
   std::array<std::unique_ptr<device::Memory>, 5> memory;
-  // Not a power of two apart: an AMD EPYC reads such streams at a third of its rate, and a model's are hardly ever so.
+  // The distance is not a power of two: an AMD EPYC reads such streams at a third of its rate, and models rarely have
+  // them.
   std::int64_t apart = 0;
   for (auto& block : memory) {
     block = device->allocate(device::Category::scratch, count * 4 + (apart += 5 * 4096 + 192));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the benchmarks of AdamW on the CPU and on a GPU have in common: dtypes, arguments, bytes that must move.
+/// Common parts of the benchmarks of AdamW on the CPU and on a GPU: dtypes, arguments, bytes that must move.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -28,7 +28,7 @@ constexpr std::array adamw_variants{
     AdamwVariant{Dtype::bf16, Dtype::fp32, false, Dtype::bf16, Dtype::bf16},
 };
 
-/// Every byte of memory that is measured on has this value: about 0.01 as fp32, 1 as fp16.
+/// The value of every byte of the measured memory: about 0.01 as fp32, 1 as fp16.
 inline constexpr int adamw_byte = 0x3c;
 
 [[nodiscard]] inline optim::StepScalars adamw_scalars() {
@@ -48,7 +48,7 @@ inline optim::Update const updates[] = {
     {optim::Lion{.weight_decay = 0.01F}},
 };
 
-/// Over `count` elements of each of these, which hold 4 bytes per element.
+/// Buffers of `count` elements, with 4 bytes per element.
 struct AdamwMemory {
   void *master, *m, *v, *gradient, *parameter;
 };
@@ -76,7 +76,7 @@ struct AdamwMemory {
   return args;
 }
 
-/// Read and written: master and states both ways, the gradient in, the parameter out.
+/// Bytes read and written: master and states both ways, the gradient in, the parameter out.
 [[nodiscard]] inline std::int64_t update_bytes(AdamwVariant const& variant, optim::Rule const& rule,
                                                std::int64_t count) {
   auto const states = bytes_of(variant.master) + optim::state_count(rule) * bytes_of(variant.moments);

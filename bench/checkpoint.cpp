@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Checkpoints against what the disk and the memory can do at all, in turns of one run: as many bytes by as many
-/// threads, written and read past the system's cache, and copied. train_gpt's model of 85 million parameters in fp32.
+/// Compares checkpoints with the limits of disk and memory, alternately in one run: the same number of bytes and
+/// threads, written and read with direct I/O, and copied. Uses train_gpt's model of 85 million parameters in fp32.
 ///
 ///   bench_checkpoint FOLDER [ROUNDS [RANKS]] [--stage N] [--other-ranks N] [--buffer BYTES] [--no-steps]
-/// writes to FOLDER, on the disk that is meant, and prints JSON lines. Not a clean machine: its load average is in
-/// them.
+/// writes to FOLDER, which selects the disk, and prints JSON lines with the load average of the machine.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -31,8 +30,8 @@
 #include "paired.hpp"
 #include "resident.hpp"
 #include "zeroth/checkpoint/folder.hpp"
-#include "zeroth/core/input_file.hpp"
 #include "zeroth/device/cpu.hpp"
+#include "zeroth/tool/core/input_file.hpp"
 #include "zeroth/zeroth.hpp"
 
 namespace {
@@ -48,7 +47,8 @@ struct Options {
   bool with_steps = true;
 };
 
-/// Seconds of rank 0 by name, a number for each round. Ranks begin together, and end when the last has ended.
+/// Rank 0's seconds by name, a number per round. Ranks begin together, and the time ends when the last rank has
+/// finished.
 using Figures = std::map<std::string, std::vector<double>>;
 
 gpt::Shape shape() {
@@ -69,7 +69,7 @@ std::string stage_file(Options const& options) {
                      options.stage, options.buffer_bytes);
 }
 
-/// So that a file comes from the disk again.
+/// Drops the file from the page cache, so that it is read from the disk.
 void forget(fs::path const& file) {
   int const descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
   ::posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED);
@@ -91,7 +91,7 @@ class Rank {
             job.world())},
         memory_{device_->allocate_host(2 * shard_bytes_)},
         raw_file_{options.folder / fmt::format("raw_{}", job.rank())} {
-    for (std::int64_t i = 0; i < memory_->bytes(); i += 8) {  // no zeros, which some disks know
+    for (std::int64_t i = 0; i < memory_->bytes(); i += 8) {  // not zeros, which some disks compress
       auto const value = static_cast<std::uint64_t>(i) * 0x9e3779b97f4a7c15U;
       std::memcpy(memory_->data() + i, &value, sizeof value);
     }
@@ -126,7 +126,7 @@ class Rank {
     }
     fs::remove(raw_file_);
   }
-  /// At a number of ranks that others have saved for.
+  /// Restores at another number of ranks than that of the save.
   void restore_only() {
     for (int round = 0; round < options_.rounds; ++round) {
       write_raw();
@@ -199,7 +199,7 @@ class Rank {
       save_ms_ += report->save_ms;
     }
   }
-  /// As many steps with a save beside them as without.
+  /// Times the same number of steps without and with a concurrent save.
   void measure_steps() {
     constexpr int steps = 2;
     timed("steps", [&] { train(steps); });
@@ -254,7 +254,7 @@ void print(Options const& options, int ranks, char const* what, std::vector<doub
   std::fflush(stdout);
 }
 
-/// The first save makes its buffers, and later ones have them.
+/// The first save allocates buffers, which later ones reuse.
 void print_memory(Options const& options, std::vector<double> const& bytes_per_rank) {
   nlohmann::ordered_json const line{{"benchmark", "checkpoint"},
                                     {"what", "memory that saves add, bytes of each rank"},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Collectives against memcpy by as many ranks at once: bus bandwidth as nccl-tests defines it, which for both
-/// operations is what one rank receives, (ranks - 1) / ranks of the full buffer, per second. memcpy moves as many bytes
-/// per rank, between two buffers of its own. Prints one JSON object per operation, size and number of ranks.
+/// Compares collectives with memcpy by the same number of ranks. Reports bus bandwidth as nccl-tests defines it: for
+/// both operations it is what one rank receives, (ranks - 1) / ranks of the full buffer, per second. memcpy moves as
+/// many bytes per rank, between two buffers of its own. Prints one JSON object per operation, size and number of ranks.
 ///
 /// bench_collectives [ROUNDS [largest MIB, 64]]                 2 ranks as threads, then 4
 /// mpirun -n RANKS bench_collectives [ROUNDS [MIB]]             ranks as processes, over MPI
@@ -26,18 +26,18 @@ enum Subject : std::size_t { all_gather, reduce_scatter, plain_memcpy, subject_c
 
 struct Load {
   int ranks = 0;
-  std::int64_t full_bytes = 0;  ///< Of every rank's gathered, or not yet reduced, buffer.
+  std::int64_t full_bytes = 0;  ///< Size of every rank's full buffer: gathered, or to be reduced.
   int rounds = 0;
 
   [[nodiscard]] std::int64_t block_bytes() const { return full_bytes / ranks; }
   [[nodiscard]] std::int64_t moved_bytes() const { return full_bytes - block_bytes(); }
-  /// Enough at a time for the clock, few enough for paired rounds to see the same machine.
+  /// Enough repeats for the clock, few enough for paired rounds to see the same machine state.
   [[nodiscard]] int repeats() const {
     return static_cast<int>(std::clamp<std::int64_t>((96 << 20) / full_bytes, 2, 200));
   }
 };
 
-/// seconds[subject][round], of one collective or copy, until the last rank has ended.
+/// seconds[subject][round] of one collective or copy, until the last rank has finished.
 using Seconds = std::vector<std::vector<double>>;
 
 class RankLoop {
@@ -66,7 +66,7 @@ class RankLoop {
     Seconds seconds(subject_count);
     for (int round = -1; round < load_.rounds; ++round) {
       for (std::size_t i = 0; i < subject_count; ++i) {
-        // Who comes after whom changes: each one finds the caches as the one before left them.
+        // The order alternates, because each subject finds the caches as the previous one left them.
         auto const subject = static_cast<Subject>((i + static_cast<std::size_t>(round + 1)) % subject_count);
         communicator_.barrier(*stream_, {"bench", ""});
         double const taken = bench::seconds([&] {
@@ -126,12 +126,12 @@ void report(Load const& load, comm::Transport transport, char const* name, std::
   std::cout << line.dump() << std::endl;
 }
 
-/// All sizes; rank 0 prints.
+/// Measures all sizes; rank 0 prints.
 void run_rank(Job& job, int rounds, std::int64_t largest_bytes, std::atomic<comm::Transport>& transport) {
   auto& communicator = job.communicator();
   transport = communicator.transport();
   for (std::int64_t const kibibytes : {64, 256, 1024, 4096, 7168, 16384, 32768, 65536}) {
-    // Blocks are whole elements for any number of ranks.
+    // Blocks are whole elements at any number of ranks.
     auto const unit = std::int64_t{4} * job.world();
     Load const load{job.world(), (kibibytes << 10) / unit * unit, rounds};
     if (load.full_bytes > largest_bytes) {
@@ -160,7 +160,7 @@ int main(int argc, char** argv) {
   for (int const ranks : {2, 4}) {
     int const status =
         launch({.thread_ranks = ranks}, [&](Job& job) { run_rank(job, rounds, largest_mebibytes << 20U, transport); });
-    if (status != 0 || transport != comm::Transport::local) {  // a launcher has said how many ranks there are
+    if (status != 0 || transport != comm::Transport::local) {  // a launcher has set the number of ranks
       return status;
     }
   }

@@ -5,7 +5,7 @@
 
 namespace zeroth::bench {
 
-/// What rounds, sizes and other counts may be.
+/// The allowed range of rounds, sizes and other counts.
 inline CLI::Range const count{1, 1'000'000};
 
 }  // namespace zeroth::bench

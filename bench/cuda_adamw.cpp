@@ -31,7 +31,7 @@ nlohmann::json measure(Stopwatch& watch, bench::AdamwVariant const& variant, opt
   auto const args = bench::as(variant, all);
   auto const moved = bench::update_bytes(variant, args.update->rule, args.count);
   std::vector<double> rates, copy_rates, ratios;
-  for (int round = -1; round < rounds; ++round) {  // one for warmth
+  for (int round = -1; round < rounds; ++round) {  // one warm-up round
     double const adamw =
         watch.seconds([&](cudaStream_t stream) { expect(cuda::update(stream, args), "cuda::update"); });
     double const copied = watch.seconds([&](cudaStream_t stream) {
@@ -75,7 +75,7 @@ void run(std::int64_t count, int rounds, int segment_count) {
   auto const args = bench::adamw_args({master.data(), m.data(), v.data(), gradient.data(), parameter.data()}, count,
                                       segments, static_cast<optim::StepScalars const*>(their_scalars.data()));
   Stopwatch watch;
-  constexpr double warm_s = 0.5;  // a GPU that was idle takes some tenths of a second to come to its clocks
+  constexpr double warm_s = 0.5;  // an idle GPU takes some tenths of a second to reach its clock rates
   for (double spent_s = 0; spent_s < warm_s;) {
     spent_s += watch.seconds([&](cudaStream_t stream) { expect(cuda::update(stream, args), "cuda::update"); });
   }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Where a micro-step of train_gpt on a GPU spends its time: each layer by itself, forward and backward, in bf16 with
-/// gradients in bf16, on random numbers. One JSON line each, and one for all together.
+/// Measures the parts of a micro-step of train_gpt on a GPU: each layer separately, forward and backward, in bf16 with
+/// gradients in bf16, on random numbers. One JSON line each, and one for the total.
 /// bench_cuda_gpt [124M|1.5B [SEQUENCES, 16 [ROUNDS]]]
 ///
-/// All layers use the same weights: those of a real model come from further away than the cache.
+/// All layers share the same weights, which may stay in the cache, unlike those of a real model.
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
@@ -26,7 +26,7 @@ namespace {
 using T = zeroth::bf16;
 using zeroth::bench::Stopwatch;
 
-/// A unit that is always open: all parameters lie in the same memory, and so do all gradients.
+/// A unit that is always open: all parameters share the same memory, and so do all gradients.
 struct Open {
   Gpu<T>& device;
   T const* values;
@@ -43,7 +43,7 @@ struct Open {
   }
 };
 
-/// Repeats a few million random numbers, small ones: products of equal numbers run faster than others.
+/// Repeats a few million small random numbers: products of equal numbers run faster than others.
 Matrix<T> random_matrix(std::int64_t rows, std::int64_t cols) {
   static std::vector<T> const some = [] {
     std::mt19937 random{1};
@@ -112,11 +112,11 @@ class Bench {
     bool onto_residual, behind_gelu;
   };
 
-  /// Times `work`, of which a micro-step has `times`. What it is measured by is products or bytes moved.
+  /// Times `work`, which a micro-step has `times` times. Its rate is in products, or in bytes moved.
   void report(std::string const& what, std::int64_t times, double products, double bytes,
               std::function<void()> const& work) {
     std::vector<double> seconds;
-    for (int round = -2; round < rounds_; ++round) {  // two for warmth
+    for (int round = -2; round < rounds_; ++round) {  // two warm-up rounds
       double const took = watch_.seconds([&](cudaStream_t) { work(); });
       if (round >= 0) {
         seconds.push_back(took);
@@ -147,7 +147,7 @@ class Bench {
     BatchUpload upload{tokens_, shape_.vocabulary, 1};
     auto const batch = upload.enqueue(random_tokens(tokens_), watch_.stream());
     auto x = random_matrix(tokens_, shape_.channels);
-    Matrix<T> all;  // stays empty: no tensor ranks divide a GPU's rows
+    Matrix<T> all;  // stays empty: tensor ranks do not divide a GPU's rows
     report("embedding", 1, 0, bytes, [&] { layer.forward(open_, batch, x, all); });
     report("embedding, backward", 1, 0, bytes, [&] { layer.backward(open_, batch, x, all); });
   }
@@ -172,7 +172,7 @@ class Bench {
     auto y = random_matrix(tokens_, shape_.channels);
     auto dqkv = random_matrix(tokens_, 3 * shape_.channels);
     report("attention", times, products, 0, [&] { layer.forward(open_, qkv, log_sums, y); });
-    // Five products of such a size; two of them are made twice.
+    // Five products of this size; two of them are computed twice.
     report("attention, backward", times, 2.5 * products, 0, [&] { layer.backward(open_, qkv, y, log_sums, dy, dqkv); });
   }
 
@@ -225,8 +225,8 @@ class Bench {
     report("head, backward", 1, 2 * products, 0, [&] { layer.backward(open_, x, batch, tape, 1, dx); });
   }
 
-  /// What a micro-step takes if nothing gets lost between layers. Of attention only half counts as products here; MFU
-  /// counts it as if nothing was masked.
+  /// The time of a micro-step without losses between layers. Attention counts half of its products here; MFU counts
+  /// them without a mask.
   void all_together() const {
     nlohmann::json const line{{"benchmark", "cuda_gpt"},
                               {"model", name_},
@@ -246,7 +246,7 @@ class Bench {
   cudaDeviceProp device_{};
   Stopwatch watch_;
   Gpu<T> gpu_{watch_.stream(), {}};
-  Matrix<T> values_, gradients_;  // of the largest parameter
+  Matrix<T> values_, gradients_;  // sized for the largest parameter
   Open open_;
   double products_ = 0, seconds_ = 0;
 };
@@ -263,7 +263,8 @@ int main(int argc, char** argv) {
   app.add_option("SEQUENCES", sequences, "of a micro-batch")->capture_default_str()->check(zeroth::bench::count);
   app.add_option("ROUNDS", rounds, "that are measured")->capture_default_str()->check(zeroth::bench::count);
   CLI11_PARSE(app, argc, argv);
-  gpt::Shape shape{.layers = 12, .heads = 12, .channels = 768, .context = 1024, .vocabulary = 50304};  // in whole tiles
+  gpt::Shape shape{.layers = 12, .heads = 12, .channels = 768, .context = 1024, .vocabulary = 50304};  // a multiple of
+                                                                                                       // tiles
   if (name == "1.5B") {
     shape.layers = 48;
     shape.heads = 25;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Memory and time of a GPU.
+/// Memory and timing of a GPU.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -30,7 +30,7 @@ class DeviceMemory {
   void* data_ = nullptr;
 };
 
-/// Runs work on a stream and says how long the device took for it.
+/// Runs work on a stream and returns the device's time for it.
 class Stopwatch {
  public:
   Stopwatch() {
@@ -49,7 +49,7 @@ class Stopwatch {
   [[nodiscard]] cudaStream_t stream() const { return stream_; }
   template <class Work>
   [[nodiscard]] double seconds(Work const& work) {
-    // What was filled or uploaded beforehand may still be on its way, on the default stream.
+    // Earlier fills or uploads may still be running on the default stream.
     expect(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
     expect(cudaEventRecord(begin_, stream_), "cudaEventRecord");
     work(stream_);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The CPU device's loops over memory against memcpy: bytes read and written per second, one thread.
+/// Compares the CPU device's loops over memory with memcpy: bytes read and written per second, on one thread.
 /// bench_device_loops [MIB of one buffer, 32 [ROUNDS]]
 #include <array>
 #include <cstdlib>
@@ -70,7 +70,7 @@ class Bench {
     std::cout << line.dump() << std::endl;
   }
 
-  /// In place, as in a reduce-scatter (one output) or a fused all-reduce (all of them).
+  /// In place, like a reduce-scatter (one output) or a fused all-reduce (all of them).
   void rank_sum(Dtype dtype, int inputs, int outputs) {
     std::array<void*, buffer_count> buffers{};
     for (int i = 0; i < buffer_count; ++i) {
@@ -100,7 +100,7 @@ class Bench {
            count * bytes_each, [&] { device::reduce_epilogue(args); });
   }
 
-  /// In place: nothing moves, the sums are read off.
+  /// In place: moves nothing, and computes sums of squares.
   void squares(Dtype dtype) {
     device::ReduceEpilogue args;
     args.source = args.destination = at(1);
@@ -110,7 +110,7 @@ class Bench {
     report("reduce_epilogue squares of " + std::string{name_of(dtype)}, bytes_, [&] { device::reduce_epilogue(args); });
   }
 
-  /// All that a rank computes of a norm: squares by blocks, and the sum over blocks.
+  /// All of a rank's work for a norm: squares by blocks, and the sum over blocks.
   void norm() {
     device::ReduceEpilogue args;
     args.source = args.destination = at(1);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the engine's bookkeeping costs the caller's thread: a step on the CPU with a communicator that does nothing and
-/// units of which each rank owns 128 elements, four of them prefetched. No math, no waiting: what is left are calls.
-/// Per unit and pass, of a step's forward and backward pass over all units; and what the update of 128 elements costs
-/// per unit at stages 1 to 3 (at stage 0 every rank updates everything).
+/// Measures the engine's overhead on the caller's thread: a step on the CPU with a communicator that does nothing,
+/// without math or waiting. Each rank owns 128 elements of each unit, and four units are prefetched. Reports the time
+/// per unit and pass, over a step's forward and backward pass through all units. Also reports the time of an update of
+/// 128 elements per unit at stages 1 to 3 (at stage 0 every rank updates everything).
 ///
 /// bench_engine_overhead [ROUNDS]        prints one JSON object per stage, number of units and number of ranks
 #include <fmt/format.h>
@@ -24,7 +24,7 @@
 namespace zeroth {
 namespace {
 
-/// Takes transactions and leaves memory as it is; what all ranks would give is taken to be equal.
+/// Accepts transactions without moving data, as if all ranks had equal data.
 class IdleCommunicator final : public comm::Communicator {
  public:
   IdleCommunicator(int world, std::string name) : world_{world}, name_{std::move(name)}, recorder_{0, world} {}
@@ -44,7 +44,7 @@ class IdleCommunicator final : public comm::Communicator {
                  std::span<comm::Collective const> collectives) override {
     for (auto const& each : collectives) {
       device::as_cpu(stream).post([each, world = world_] {
-        if (each.dtype == Dtype::int64 || each.dtype == Dtype::fp64) {  // what the engine compares and reads
+        if (each.dtype == Dtype::int64 || each.dtype == Dtype::fp64) {  // numbers that the engine compares and reads
           simulate::exchange_with_mirrors(each, world);
         }
       });
@@ -60,7 +60,7 @@ class IdleCommunicator final : public comm::Communicator {
   comm::FlightRecorder recorder_;
 };
 
-/// Seconds of the caller's thread in one step, medians over rounds.
+/// Seconds of the caller's thread per step, medians over rounds.
 struct Times {
   double passes = 0, update = 0;
 };
@@ -72,7 +72,7 @@ Times measure(int stage, int units, int world, int rounds) {
   Model model;
   std::vector<Unit> ids;
   std::vector<Param<1>> weights;
-  std::int64_t const count = std::int64_t{128} * world;  // nothing is padded
+  std::int64_t const count = std::int64_t{128} * world;  // a size without padding
   for (int i = 0; i < units; ++i) {
     ids.push_back(model.unit(fmt::format("block{}", i)));
     weights.push_back(model.param(ids.back(), fmt::format("block{}.w", i), {count}, Constant{1}));
@@ -131,7 +131,7 @@ int main(int argc, char** argv) {
                                             {"us_per_unit_and_pass", 1e6 * times.passes / (2 * units)},
                                             {"update_us_per_unit", 1e6 * times.update / units}};
           std::cout << line.dump() << std::endl;
-        } catch (zeroth::ConfigError const& error) {  // so many ranks would not fit on this machine
+        } catch (zeroth::ConfigError const& error) {  // this machine has too little memory for so many ranks
           std::cerr << error.what() << '\n';
         }
       }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The models of train_gpt that benchmarks train: those of peers/loads.py.
+/// The loads of benchmarks that train train_gpt's model; peers/loads.py has the same.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace zeroth::bench {
 struct Load {
   char const* name;
   std::int64_t micro_batch, context;
-  int micro_steps;  ///< That a turn takes, of each rank.
+  int micro_steps;  ///< Per turn and rank.
   [[nodiscard]] int steps_of(int accumulation) const { return std::max(1, micro_steps / accumulation); }
 };
 inline constexpr Load loads[] = {{"L1", 4, 256, 2}, {"L2", 1, 128, 8}};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// States or parameters on a disk against all in memory, in turns of one run: steps of stage 3 with one micro-step and
-/// with four, the memory that ranks hold, and the storage alone against plain direct reads and writes by as many
-/// threads. train_gpt's model of 85 million parameters in fp32.
+/// Compares states or parameters on a disk with all of them in memory, alternately in one run. Measures steps of stage
+/// 3 with one and with four micro-steps, the memory of ranks, and the storage alone against plain direct reads and
+/// writes by as many threads. Uses train_gpt's model of 85 million parameters in fp32.
 ///
 ///   bench_offload FOLDER [ROUNDS [RANKS]] [--what states|parameters|both] [--tile ELEMENTS] [--stage N]
 /// keeps its files, which have no names, on FOLDER's disk, and prints JSON lines, each with the load average.
@@ -41,7 +41,7 @@ struct Options {
   [[nodiscard]] bool moves(char const* part) const { return what == part || what == "both"; }
 };
 
-/// A number of each round, by name.
+/// Numbers by name, one per round.
 using Figures = std::map<std::string, std::vector<double>>;
 
 gpt::Shape shape() {
@@ -81,7 +81,7 @@ void print(nlohmann::ordered_json line) {
   std::fflush(stdout);
 }
 
-/// What trains: an engine, and the layers over it.
+/// An engine and the layers over it.
 struct Trainer {
   Trainer(zeroth::Job& job, zeroth::Config const& given)
       : params{model, shape()},
@@ -121,12 +121,12 @@ class Pair {
   }
 
  private:
-  /// Seconds of a step, on all ranks.
+  /// Seconds of two steps, over all ranks.
   double step(Trainer& trainer, bool noted) {
     double one = 1;
     job_.sum({&one, 1});
     return zeroth::bench::seconds([&] {
-      constexpr int steps = 2;  // of which the first finds what was read ahead
+      constexpr int steps = 2;  // the first step finds prefetched data
       for (int i = 0; i < steps; ++i) {
         for (auto micro : trainer.engine.micro_steps()) {
           batches_.read(micro.first_sample(), trainer.engine.micro_batch(), batch_);
@@ -191,7 +191,8 @@ void measure_steps(Options const& options, gpt::Batches const& batches, int accu
   }
 }
 
-/// Tiles of 16 MiB, read and written by one stream each, over as many bytes moved by as many threads without either.
+/// Compares tiles of 16 MiB, read and written by one stream each, with the same bytes moved by as many threads without
+/// the storage.
 void measure_storage(Options const& options) {
   constexpr std::int64_t bytes = std::int64_t{256} << 20U;
   constexpr std::int64_t tile = std::int64_t{16} << 20U;

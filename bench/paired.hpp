@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Ratios of two things measured alternately in one run, so that what disturbs the machine disturbs both.
+/// Ratios of two alternating measurements in one run, so that disturbances of the machine affect both.
 #pragma once
 #include <algorithm>
 #include <chrono>
@@ -24,12 +24,12 @@ struct Paired {
   double ratio = 0, ratio_low = 0, ratio_high = 0;    ///< Yardstick over subject by round: median and quartiles.
 };
 
-/// Runs both alternately, `rounds` times each after one for warmth. A ratio of 1 means: as fast as the yardstick.
+/// Runs both alternately, `rounds` times each after a warm-up round. A ratio of 1 means as fast as the yardstick.
 template <class Subject, class Yardstick>
 [[nodiscard]] Paired compare(int rounds, Subject const& subject, Yardstick const& yardstick) {
   std::vector<double> subjects, yardsticks, ratios;
   for (int round = -1; round < rounds; ++round) {
-    // Who goes first alternates: the second one finds the caches as the first one left them.
+    // The order alternates, because the second one finds the caches as the first one left them.
     double ours = 0, bound = 0;
     if (round % 2 == 0) {
       ours = seconds(subject);

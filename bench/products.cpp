@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How fast the products of matrices are inside training steps of train_gpt's model, beside the same products alone:
-/// as often, by the same library, on the same two threads, with operands that stay where they are.
+/// Compares the speed of matrix products inside training steps of train_gpt's model with the same products alone: as
+/// many, by the same library, on the same two threads, with operands at fixed addresses.
 ///
 ///   bench_products [ROUNDS [TEXT]]
 /// prints one JSON line per load and precision.
@@ -52,7 +52,7 @@ class TimedMatmul final : public gpt::cpu::Matmul {
     calls_.clear();
     seconds_ = 0;
   }
-  /// Seconds that all products since forget() took.
+  /// Seconds of all products since forget().
   [[nodiscard]] double spent() const noexcept { return seconds_; }
   [[nodiscard]] std::map<ProductKind, std::int64_t> const& calls() const noexcept { return calls_; }
 
@@ -62,7 +62,7 @@ class TimedMatmul final : public gpt::cpu::Matmul {
   double seconds_ = 0;
 };
 
-/// Operands of a kind of product, which nobody else has.
+/// Operands of a kind of product, not used elsewhere.
 class Alone {
  public:
   explicit Alone(ProductKind const& kind)
@@ -83,7 +83,7 @@ class Alone {
   [[nodiscard]] gpt::Product const& product() const noexcept { return product_; }
 
  private:
-  /// Memory for `elements` of any type. Read as fp32 or bf16, each is about a half.
+  /// Memory for `elements` of any type. Each is about 0.5 as fp32 or bf16.
   void* take(std::int64_t elements) {
     auto& of = memory_.emplace_back();
     of.resize(1, elements);
@@ -100,14 +100,14 @@ class Alone {
   gpt::Product product_;
 };
 
-/// Seconds that the library takes for `calls` products of each kind.
+/// The library's seconds for `calls` products of each kind.
 double spent_alone(gpt::MathChoice const& choice, std::map<ProductKind, std::int64_t> const& calls) {
   auto const library = gpt::cpu::make_matmul(choice);
   double all = 0;
   for (auto const& [kind, count] : calls) {
     Alone const alone{kind};
     library->prepare(kind);
-    (*library)(alone.product());  // pages and caches
+    (*library)(alone.product());  // warms pages and caches
     all += seconds([&] {
       for (std::int64_t i = 0; i < count; ++i) {
         (*library)(alone.product());
@@ -117,10 +117,10 @@ double spent_alone(gpt::MathChoice const& choice, std::map<ProductKind, std::int
   return all;
 }
 
-/// Rank 0's, by round.
+/// Rank 0's figures, by round.
 struct Figures {
   std::vector<double> step, inside, alone;
-  std::int64_t operations = 0;  ///< Of a turn's products.
+  std::int64_t operations = 0;  ///< Operations of the products in a turn.
 };
 
 template <class T>
@@ -175,7 +175,7 @@ Figures measure(Load const& load, int rounds, gpt::Batches const& batches) {
   Figures figures;
   int const status = zeroth::launch({.thread_ranks = ranks}, [&](zeroth::Job& job) {
     Trainer<T> trainer{job, load, batches};
-    trainer.run(2);  // pages and caches
+    trainer.run(2);  // warms pages and caches
     for (int round = 0; round < rounds; ++round) {
       trainer.timed().forget();
       auto const step = seconds([&] { trainer.run(load.micro_steps); });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Numbers and masks of zeroth::Random on one thread, by each instruction set of this machine, against std::mt19937,
-/// which gives as many words one after another. PyTorch's CPU generator is one.
+/// Compares the numbers and masks of zeroth::Random on one thread, by each instruction set of this machine, with as
+/// many sequential words of std::mt19937, the generator of PyTorch on the CPU.
 /// bench_random [VALUES, 4096 at a call [ROUNDS]]
 #include "zeroth/core/random.hpp"
 
@@ -19,7 +19,7 @@
 namespace zeroth {
 namespace {
 
-constexpr int calls = 4096;  // of a measurement
+constexpr int calls = 4096;  // per measurement
 constexpr float rate = 0.1F;
 
 template <class Subject, class Yardstick>

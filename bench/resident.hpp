@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How much memory the system gives this process, as bench/peers/resident.py counts it.
+/// Resident memory of this process, measured like bench/peers/resident.py.
 #pragma once
 #include <cstdint>
 #include <cstdlib>
@@ -8,7 +8,7 @@
 
 namespace zeroth::bench {
 
-/// A size in /proc/self/status, in bytes: "VmRSS" is what is resident, "VmHWM" its peak, "RssFile" pages of files.
+/// A size in /proc/self/status, in bytes: "VmRSS" is resident memory, "VmHWM" its peak, "RssFile" pages of files.
 [[nodiscard]] inline std::int64_t resident(std::string const& name) {
   std::ifstream status{"/proc/self/status"};
   for (std::string line; std::getline(status, line);) {
@@ -18,12 +18,12 @@ namespace zeroth::bench {
   }
   return 0;
 }
-/// The peak starts again.
+/// Resets the peak.
 inline void forget_peak() { std::ofstream{"/proc/self/clear_refs"} << "5"; }
 
-/// Above what is resident when this is made. Pages of files do not count: libraries are touched as their code first
-/// runs, and belong to all processes together. They stay once they are in, so the peak without those at the end is that
-/// of the rest, or slightly less.
+/// Growth over the memory resident at construction. Pages of files do not count: libraries are paged in as their code
+/// first runs, and are shared by all processes. They stay once they are in, so the peak minus the final file pages is
+/// the peak of the rest, or slightly less.
 class Growth {
  public:
   Growth() {

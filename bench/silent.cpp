@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A small network whose middle layer may be used several times, for peers/silent.py, which trains the same in fp64 and
-/// with other systems: all numbers come from formulas that are exact in bf16.
+/// A small network with a middle layer that may be used several times. All numbers come from formulas that are exact in
+/// bf16. peers/silent.py trains the same in fp64 and with other systems.
 ///
 ///   bench_silent STAGE_FILE [--ranks N] [--steps N] [--uses N] [--uneven] [--save FOLDER]
 /// Ranks are threads. Prints one JSON line: losses and norms of all steps, and the weights at the end.
@@ -19,7 +19,7 @@ namespace {
 
 using Matrix = zeroth::Matrix<float>;
 constexpr std::int64_t width = 16;
-constexpr std::int64_t tokens = 4;  // of a sample
+constexpr std::int64_t tokens = 4;  // per sample
 
 struct Options {
   std::string file;
@@ -28,7 +28,7 @@ struct Options {
   std::string save;
 };
 
-/// Odd multiples of 2^-7 between -63 and 63 of them.
+/// Odd multiples of 2^-7, from -63 to 63 of them.
 float number(std::uint32_t stream, std::uint32_t index) {
   std::uint32_t const mixed = (stream * 1009U + index + 1U) * 2654435761U;
   return static_cast<float>(static_cast<int>((mixed >> 26U) * 2U) - 63) / 128.0F;
@@ -62,7 +62,7 @@ struct Layer {
 struct Network {
   zeroth::Model model;
   std::vector<Layer> layers;
-  std::vector<std::size_t> order;  // in which a forward pass runs them
+  std::vector<std::size_t> order;  // of a forward pass
 
   explicit Network(int uses) {
     for (std::string const name : {"first", "middle", "last"}) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Step time of stages 1, 2 and 3 over stage 0, on train_gpt's model: all stages live in one run and take turns, so
-/// that what disturbs the machine disturbs all of them. Stage 0 runs twice: its ratio to itself is the noise.
+/// Compares the step time of stages 1, 2 and 3 with stage 0, on train_gpt's model: all stages take turns in one run, so
+/// that disturbances of the machine affect all of them. Stage 0 runs twice: its ratio to itself is the noise.
 ///
 ///   bench_step_time [ROUNDS [TEXT [all|L1|L2 [RANKS...]]]] [--precision fp32|bf16]
 /// prints one JSON line per stage, load and number of ranks. --groups, --reductions and --replay compare other things.
@@ -29,14 +29,14 @@ using zeroth::bench::loads;
 using zeroth::bench::math_for;
 using zeroth::bench::shape_of;
 
-/// What is timed. The first of several is what ratios are over, and the second is the same again: the noise.
+/// A variant to time. The first of several is the base of ratios, and the second equals it, to show the noise.
 struct Variant {
   int stage = 0;
   std::string groups{};  ///< More keys of zero_optimization, each with a comma before it.
   std::string zeroth{};  ///< Keys of the section zeroth.
   int accumulation = 1;
 };
-/// Variants that are compared with the first of them.
+/// Variants to compare with the first of them.
 struct Comparison {
   char const* name;
   std::vector<Variant> variants;
@@ -55,7 +55,7 @@ Comparison reductions(int stage) {
   };
   return {"step_time_of_reductions", {when("last_micro_step"), when("last_micro_step"), when("every_micro_step")}};
 }
-/// Replays in every step: what one of them costs.
+/// Replays in every step, to show the cost of one.
 Comparison replays(int stage) {
   return {"step_time_of_replays", {{stage}, {stage}, {stage, "", R"("replay_every": 1)"}}};
 }
@@ -71,7 +71,7 @@ std::string stage_file(Variant const& variant, Load const& load) {
                      std::same_as<T, zeroth::bf16>, variant.zeroth);
 }
 
-/// One engine and its model, training.
+/// Trains one model with one engine.
 template <class T>
 class Runner {
  public:
@@ -83,7 +83,7 @@ class Runner {
         engine_{job, model_, zeroth::Config::from_json(stage_file<T>(variant, load))},
         micro_steps_{engine_, params_, {}, choice, 1} {}
 
-  /// Milliseconds per step that the compute thread waited for communication.
+  /// Returns the milliseconds per step that the compute thread waited for communication.
   double run(int steps) {
     double exposed_ms = 0;
     for (int step = 0; step < steps; ++step) {
@@ -95,7 +95,7 @@ class Runner {
         exposed_ms += before->exposed_comm_ms;
       }
     }
-    exposed_ms += engine_.finish()->exposed_comm_ms;  // nothing of this turn runs into the next
+    exposed_ms += engine_.finish()->exposed_comm_ms;  // finish() keeps this turn's work out of the next turn
     return exposed_ms / steps;
   }
 
@@ -111,7 +111,7 @@ class Runner {
 struct Figures {
   using ByRound = std::vector<double>;
   explicit Figures(std::size_t variants) : seconds{variants}, exposed_ms{variants} {}
-  std::vector<ByRound> seconds, exposed_ms;  ///< By variant; rank 0's.
+  std::vector<ByRound> seconds, exposed_ms;  ///< Rank 0's, by variant.
 };
 
 template <class T>
@@ -123,7 +123,7 @@ Figures measure(Load const& load, int ranks, int rounds, gpt::Batches const& bat
     std::vector<std::unique_ptr<Runner<T>>> runners;
     for (auto const& variant : variants) {
       runners.push_back(std::make_unique<Runner<T>>(job, shape, batches, variant, load, math_for(zeroth::dtype_of<T>)));
-      static_cast<void>(runners.back()->run(2));  // pages and caches
+      static_cast<void>(runners.back()->run(2));  // warms pages and caches
     }
     for (int round = 0; round < rounds; ++round) {
       for (std::size_t turn = 0; turn < runners.size(); ++turn) {
@@ -176,7 +176,7 @@ void print(Load const& load, int ranks, Figures const& figures, Comparison const
         {fmt::format("ratio_to_stage_{}", variants[0].stage), zeroth::bench::quantile(ratios, 0.5)},
         {"ratio_quartiles", {zeroth::bench::quantile(ratios, 0.25), zeroth::bench::quantile(ratios, 0.75)}}};
     if (i == 0) {
-      continue;  // the base
+      continue;  // the base is not compared with itself
     }
     fmt::print("{}\n", line.dump());
   }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the LibTorch adapter costs, on the GPT of examples/torch_gpt.
+/// The overhead of the LibTorch adapter, on the GPT of examples/torch_gpt.
 ///
 ///   bench_torch [ROUNDS] [--load L1|L2] [--stages 0,3]
-/// One rank: forward and backward, and whole steps, of plain libtorch with its AdamW over those of Trainers, which take
-/// turns in one run. Prints one JSON line per stage.
+/// One rank: the time of forward and backward, and of whole steps, of plain libtorch with its AdamW, divided by that of
+/// Trainers. Both take turns in one run. Prints one JSON line per stage.
 ///
 ///   mpirun -n 4 bench_torch --train STEPS --stage 3 [--load L1|L2] [--initial FOLDER] --data FILE
-/// Several ranks: tokens per second, losses, and memory of this rank above that of a process that has trained a tiny
-/// model, as bench/peers/train.py writes them of DDP and FSDP2 on the same load.
+/// Several ranks: tokens per second, losses, and this rank's memory above that of a process that has trained a tiny
+/// model. bench/peers/train.py prints the same for DDP and FSDP2 on the same load.
 #include "torch_gpt/gpt.hpp"
 
 #include <cstdint>
@@ -65,7 +65,7 @@ std::pair<torch::Tensor, torch::Tensor> random_batch(gpt::Shape const& shape, st
   return {tokens.slice(1, 0, shape.context).contiguous(), tokens.slice(1, 1).contiguous()};
 }
 
-/// libtorch alone.
+/// Trains with libtorch alone.
 class Plain {
  public:
   explicit Plain(gpt::Shape const& shape)
@@ -86,7 +86,7 @@ class Plain {
   torch::optim::AdamW optimizer_;
 };
 
-/// The same under a Trainer.
+/// Trains the same model with a Trainer.
 class Adapted {
  public:
   Adapted(zeroth::Job& job, Options const& options, int stage)
@@ -106,7 +106,7 @@ class Adapted {
   Trainer trainer_;
 };
 
-/// Medians of several seconds, and the ratio of two of them by round.
+/// Medians in seconds, and the ratio of two series by round.
 nlohmann::json compared(std::vector<double> const& plain, std::vector<double> const& ours) {
   std::vector<double> ratios;
   for (std::size_t i = 0; i < plain.size(); ++i) {
@@ -167,7 +167,7 @@ void compare_with_plain(zeroth::Job& job, Options const& options) {
   }
 }
 
-/// On the file's text, from the weights in a folder.
+/// Trains on the file's text, from the weights in a folder.
 class Training {
  public:
   Training(zeroth::Job& job, Options const& options)
@@ -183,7 +183,7 @@ class Training {
     }
     see(trainer_.step());
   }
-  /// Of all steps.
+  /// The losses of all steps.
   [[nodiscard]] std::vector<double> const& losses() {
     see(trainer_.finish());
     return losses_;

@@ -7,7 +7,7 @@ namespace zeroth::cuda {
 
 std::span<int const> capabilities() {
   static constexpr auto built_for = [] {
-    std::array list{__CUDA_ARCH_LIST__};  // nvcc's: 100 * major + 10 * minor
+    std::array list{__CUDA_ARCH_LIST__};  // nvcc's list: 100 * major + 10 * minor
     for (int& each : list) {
       each /= 10;
     }

@@ -47,7 +47,7 @@ class GpuBlock {
     function(static_cast<int>(threadIdx.x));
   }
 
-  /// Lanes l and l ^ half combine the same two values, so that all lanes get what lane 0 gets.
+  /// Lanes l and l ^ half combine the same two values, so all lanes get lane 0's result.
   template <class T, class Combine>
   __device__ void fold_warps(PerThread<T>& values, Combine const& combine) const {
     T& mine = values[static_cast<int>(threadIdx.x)];
@@ -77,16 +77,16 @@ class GpuBlock {
   }
 };
 
-/// Threads that a multiprocessor has room for (CUDA C++ Programming Guide, "Technical Specifications per Compute
-/// Capability"): fewer on GPUs that are not for data centers.
+/// The maximum of resident threads per multiprocessor (CUDA C++ Programming Guide, "Technical Specifications per
+/// Compute Capability"). Fewer on GPUs that are not for data centers.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 800 && __CUDA_ARCH__ != 900 && __CUDA_ARCH__ / 100 != 10
 inline constexpr int resident_threads = 1536;
 #else
 inline constexpr int resident_threads = 2048;
 #endif
 
-/// Blocks that a multiprocessor is to have at a time: what a body asks for, which bounds its registers, or as many as
-/// there is room for. 0 leaves it to the compiler; of 1 it makes leave to take half as many registers again, and more.
+/// The minimum of blocks per multiprocessor: the number that a body requests, which bounds its registers, or as many as
+/// there is room for. 0 leaves it to the compiler; with 1 it may use over 1.5 times as many registers.
 template <class Body>
 inline constexpr int resident_blocks = 0;
 template <class Body>
@@ -100,11 +100,12 @@ __global__ void __launch_bounds__(Body::threads, resident_blocks<Body>) run(__gr
   body(block, shared);
 }
 
-/// Starts bodies on a stream. The result is that of the launch, or of work that was enqueued earlier and has failed.
+/// Launches bodies on a stream. The result is an error of the launch, or of earlier work that has failed.
 struct OnStream {
   cudaStream_t stream;
 
-  /// In `blocks` blocks, or as many as a grid may have: bodies that stride over their work do all of it either way.
+  /// Launches `blocks` blocks, limited to the size of a grid. Bodies stride over their work, so they do all of it
+  /// either way.
   template <class Body>
   [[nodiscard]] cudaError_t operator()(Body const& body, std::int64_t blocks) const {
     auto const grid = static_cast<unsigned>(std::min<std::int64_t>(blocks, std::numeric_limits<std::int32_t>::max()));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Warps of a GPU: what warp.hpp names, in PTX. For nvcc.
+/// The warps of warp.hpp on a GPU, in PTX. For nvcc.
 #pragma once
 #include <cuda_runtime.h>
 
@@ -66,7 +66,7 @@ class GpuWarp {
     return static_cast<unsigned>(__cvta_generic_to_shared(address));
   }
 
-  /// Eight columns.
+  /// Multiplies eight columns.
   template <class T>
   static __device__ void multiply_add_8(float (&upper)[2], float (&lower)[2], std::uint32_t const (&a)[fragment_pairs],
                                         std::uint32_t b_0, std::uint32_t b_1) {

@@ -13,15 +13,15 @@ namespace zeroth::cuda {
 
 inline constexpr int access_bytes = 16;
 
-/// `count` elements, moved by as few accesses as there can be.
+/// `count` elements, moved by the fewest possible accesses.
 template <class T, int count>
 struct alignas(sizeof(T) * count < access_bytes ? sizeof(T) * count : access_bytes) Pack {
   T at[count];
 };
 
 #ifndef __CUDACC__
-/// Packs and single elements of global memory that were loaded or stored by this thread: where a kernel's body runs on
-/// the host, its accesses can be counted.
+/// Counts packs and single elements of global memory that this thread has loaded or stored. Used when a kernel's body
+/// runs on the host.
 struct Accesses {
   std::int64_t packs = 0, singles = 0;
 };
@@ -35,7 +35,7 @@ ZEROTH_DEVICE inline void count_access() {
 #endif
 }
 
-/// One pack of global memory.
+/// Loads one pack of global memory.
 template <int count, class T>
 [[nodiscard]] ZEROTH_DEVICE inline Pack<T, count> load(T const* from) {
   count_access<count>();
@@ -47,7 +47,7 @@ ZEROTH_DEVICE inline void store(T* to, Pack<T, count> const& pack) {
   count_access<count>();
 #if defined(__CUDA_ARCH__)
   if constexpr (sizeof(pack) % sizeof(uint4) == 0) {
-    // nvcc 13 takes some plain assignments apart into narrow stores.
+    // nvcc 13 splits some plain assignments into narrow stores.
     uint4 words[sizeof(pack) / sizeof(uint4)];
     memcpy(words, &pack, sizeof(pack));
     for (int k = 0; k < static_cast<int>(sizeof(pack) / sizeof(uint4)); ++k) {
@@ -62,7 +62,7 @@ ZEROTH_DEVICE inline void store(T* to, Pack<T, count> const& pack) {
   *reinterpret_cast<Pack<T, count>*>(to) = pack;
 }
 
-/// Elements of a pack with which the narrowest of several types fills an access.
+/// Elements of a pack in which the narrowest of several types fills an access.
 template <class... T>
 inline constexpr int pack_count = access_bytes / static_cast<int>(std::min({sizeof(T)...}));
 
@@ -71,14 +71,15 @@ struct Array {
   std::int64_t element_bytes;
 };
 
-/// Where packs of `count` elements begin in arrays that are worked on together: at elements origin + k * count, where
-/// all addresses are multiples of access_bytes. Not `aligned` if there are no such elements: then there are no packs.
+/// Positions of packs of `count` elements in arrays that are processed together: at elements origin + k * count, where
+/// all addresses are multiples of access_bytes. If there are no such elements, `aligned` is false and there are no
+/// packs.
 template <int count>
 struct PackGrid {
   bool aligned = false;
   std::int64_t origin = 0;  ///< In (-count, 0].
 
-  /// The beginning of the pack that `element` is in.
+  /// The start of the pack that contains `element`.
   [[nodiscard]] ZEROTH_HOST_DEVICE constexpr std::int64_t begin_of_pack(std::int64_t element) const {
     return origin + (element - origin) / count * count;
   }
@@ -97,7 +98,7 @@ template <int count>
   return {};
 }
 
-/// What one block does at a time of the elements [begin, end). Tiles begin where packs begin, except the first.
+/// The elements [begin, end) that a block processes at a time. All tiles but the first begin where a pack begins.
 struct Tile {
   std::int64_t begin, end;
 };
@@ -120,11 +121,11 @@ template <int tile_count, int count>
 template <int value>
 using Count = std::integral_constant<int, value>;
 
-/// This thread's part of a tile: calls `function(i, Count<count>{})` for packs that begin at element i, and
+/// Processes this thread's part of a tile: calls `function(i, Count<count>{})` for packs that begin at element i, and
 /// `function(i, Count<1>{})` for elements in no whole pack. `threads` threads share the tile.
 template <int threads, int count, class F>
 ZEROTH_DEVICE inline void each_pack(PackGrid<count> const& grid, Tile const& tile, int thread, F const& function) {
-  // Elements before the first whole pack, and from the end of the last one on. All of them if there are no packs.
+  // Elements before the first whole pack, and after the last one. All elements if there are no packs.
   std::int64_t head_end = tile.end;
   std::int64_t tail_begin = tile.end;
   if (grid.aligned) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// update() by the rule of `args`, for each rule: their kernels are many, and compile side by side.
+/// update() for each rule. The kernels are many, so each rule has a file of its own, and the files compile in parallel.
 #pragma once
 #include <cuda_runtime_api.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Adagrad of one element.
+/// Adagrad for one element.
 #pragma once
 #include <cmath>
 
@@ -9,7 +9,7 @@ namespace zeroth::optim {
 
 struct AdagradFactors {
   float gradient_scale;
-  float rate;  ///< Decayed.
+  float rate;  ///< After decay.
   float l2;
   float epsilon;
 };

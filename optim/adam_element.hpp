@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Adam and AdamW of one element.
+/// Adam and AdamW for one element.
 #pragma once
 #include <cmath>
 
@@ -7,15 +7,15 @@
 
 namespace zeroth::optim {
 
-/// What all elements of a segment share.
+/// Factors that all elements of a segment share.
 struct AdamFactors {
   float gradient_scale;
   float beta1, rest1;  ///< rest = 1 - beta
   float beta2, rest2;
   float inverse_root2;  ///< 1 / sqrt(1 - beta2^t)
   float epsilon;
-  float step;       ///< Learning rate over 1 - beta1^t.
-  float l2;         ///< Decay that goes through the gradient; 0 with decoupled decay.
+  float step;       ///< Learning rate divided by 1 - beta1^t.
+  float l2;         ///< Decay that is added to the gradient; 0 with decoupled decay.
   float decoupled;  ///< Learning rate times decay; 0 without decoupled decay.
 };
 
@@ -37,7 +37,7 @@ struct AdamFactors {
   };
 }
 
-/// Both kinds of decay are always computed, one of them with 0: two operations that memory hides, and one loop.
+/// Always computes both kinds of decay, one of them with 0: memory hides the two operations, and one loop serves both.
 [[gnu::always_inline]] ZEROTH_HOST_DEVICE inline void update_element(AdamFactors const& f, float gradient,
                                                                      float& master, float& m, float& v) noexcept {
   float const before = master;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Lion of one element.
+/// Lion for one element.
 #pragma once
 #include "zeroth/optim/update.hpp"
 
@@ -25,7 +25,7 @@ struct LionFactors {
           .decoupled = rate * (rule.weight_decay * segment.weight_decay_factor)};
 }
 
-/// The sign of 0 is 0, and of a NaN a NaN.
+/// The sign of 0 is 0, and the sign of a NaN is NaN.
 [[gnu::always_inline]] ZEROTH_HOST_DEVICE inline void update_element(LionFactors const& f, float gradient,
                                                                      float& master, float& average) noexcept {
   float const before = master;

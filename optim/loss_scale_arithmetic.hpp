@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The arithmetic of update(LossScaleRules): what the CPU and, on a GPU, the scalar kernel both compile.
+/// The arithmetic of update(LossScaleRules), shared by the CPU and the GPU's scalar kernel.
 #pragma once
 #include "zeroth/core/dtype.hpp"
 #include "zeroth/optim/loss_scale.hpp"
@@ -8,7 +8,7 @@ namespace zeroth::optim::arithmetic {
 
 inline constexpr float scale_factor = 2;
 inline constexpr float largest_scale =
-    0x1p126F;  // also what fp16.initial_scale_power allows; twice this, twice, is inf
+    0x1p126F;  // also the limit of fp16.initial_scale_power; twice that, doubled again, is inf
 
 ZEROTH_HOST_DEVICE inline void overflowed(LossScaleRules const& rules, LossScaleState& state) noexcept {
   if (rules.hysteresis != 1 && state.hysteresis_left != 1) {
@@ -37,7 +37,7 @@ ZEROTH_HOST_DEVICE inline void update(LossScaleRules const& rules, bool overflow
   }
   bool const would_shrink = rules.hysteresis == 1 || state.hysteresis_left == 1;
   if (overflow && would_shrink && state.scale == rules.minimum) {
-    state.exhausted = true;  // and nothing else: DeepSpeed ends here
+    state.exhausted = true;  // and nothing else changes: DeepSpeed ends here
     return;
   }
   overflow ? overflowed(rules, state) : went_well(rules, state);

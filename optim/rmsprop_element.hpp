@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// RMSProp of one element, without and with momentum.
+/// RMSProp for one element, without and with momentum.
 #pragma once
 #include <cmath>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The arithmetic of every rule of the library's, for one element: what the CPU's loops and, on a GPU, the kernels both
-/// compile. For a rule R there are
+/// The arithmetic of every rule of the library for one element, shared by the CPU's loops and the GPU's kernels. For a
+/// rule R there are
 ///
 ///     factors_of(R const&, StepScalars const&, Segment const&)   what all elements of a segment share
 ///     update_element(Factors const&, float gradient, float& master, float& state...)   with R::state_count states

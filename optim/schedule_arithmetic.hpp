@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The arithmetic of learning_rate(): what the CPU and, on a GPU, the scalar kernel both compile.
+/// The arithmetic of learning_rate(), shared by the CPU and the GPU's scalar kernel.
 #pragma once
 #include "core/exact_math.hpp"
 #include "zeroth/optim/schedule.hpp"
 
 namespace zeroth::optim::arithmetic {
 
-/// How far the warmup has come at scheduler step `step` of `steps`: 0 at the start; 1, or nearly, at the end.
+/// The progress of the warmup at scheduler step `step` of `steps`: 0 at the start, and 1, or nearly 1, at the end.
 ZEROTH_HOST_DEVICE inline double warmup_fraction(WarmupKind kind, double step, double steps) noexcept {
   return kind == WarmupKind::linear ? step / steps : logarithm(step + 1) / logarithm(steps);
 }
 
-/// How far up the cycle is after `position` of its updates: from 0 to 1 and back.
+/// The height of the cycle after `position` of its updates: from 0 to 1 and back.
 ZEROTH_HOST_DEVICE inline double cycle_height(Schedule const& schedule, std::int64_t position) noexcept {
   bool const rises = position <= schedule.cycle_first;
   std::int64_t const stairs = rises ? schedule.cycle_first_stairs : schedule.cycle_second_stairs;
@@ -52,8 +52,8 @@ ZEROTH_HOST_DEVICE inline double range_test(Schedule const& schedule, std::int64
     case ScheduleKind::range_test: return static_cast<float>(range_test(schedule, applied));
     default: break;
   }
-  // A DeepSpeed scheduler is stepped after an update, and says before its first step what it starts from. So update 1
-  // runs at the start value, update 2 at scheduler step 0 (which for the warmups is that value again), and so on.
+  // A DeepSpeed scheduler steps after an update, and reports its start value before its first step. So update 1 uses
+  // the start value, update 2 uses scheduler step 0 (which for the warmups is that value again), and so on.
   double const low = schedule.kind == ScheduleKind::warmup_cosine ? 0.0 : static_cast<double>(schedule.warmup_min);
   if (applied == 0) {
     return static_cast<float>(low);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Stochastic gradient descent of one element, without and with momentum.
+/// Stochastic gradient descent for one element, without and with momentum.
 #pragma once
 #include "zeroth/optim/update.hpp"
 
@@ -28,8 +28,8 @@ struct MomentumFactors {
   float gradient_scale;
   float rate;
   float l2;
-  float momentum, rest;          ///< Of the buffer before, and of the gradient, in the buffer.
-  float of_gradient, of_buffer;  ///< In the direction that is gone.
+  float momentum, rest;          ///< Weights of the previous buffer and of the gradient in the new buffer.
+  float of_gradient, of_buffer;  ///< Weights in the update direction.
 };
 
 [[nodiscard]] ZEROTH_HOST_DEVICE inline MomentumFactors factors_of(Momentum const& rule, StepScalars const& scalars,
@@ -40,7 +40,7 @@ struct MomentumFactors {
           .momentum = rule.momentum,
           .rest = scalars.applied == 1
                       ? 1.0F
-                      : static_cast<float>(1 - rule.dampening),  // the first gradient is the buffer's start
+                      : static_cast<float>(1 - rule.dampening),  // the first gradient starts the buffer
           .of_gradient = rule.nesterov ? 1.0F : 0.0F,
           .of_buffer = rule.nesterov ? rule.momentum : 1.0F};
 }

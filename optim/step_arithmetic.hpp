@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The arithmetic of advance(): what the CPU and, on a GPU, the scalar kernel both compile.
+/// The arithmetic of advance(), shared by the CPU and the GPU's scalar kernel.
 #pragma once
 #include <cmath>
 
@@ -10,7 +10,7 @@
 
 namespace zeroth::optim::arithmetic {
 
-/// What the gradient is multiplied by so that its norm is at most `clip`.
+/// The factor that limits the gradient's norm to `clip`.
 ZEROTH_HOST_DEVICE inline double clipping(double norm, float clip) noexcept {
   double const bounded = norm + 1e-6;
   return clip > 0 && bounded > static_cast<double>(clip) ? static_cast<double>(clip) / bounded : 1.0;
@@ -31,7 +31,7 @@ ZEROTH_HOST_DEVICE inline void advance(StepRules const& rules, StepSums const& t
   scalars.nonfinite = false;
   double const weight = total.weight.value();
   double const sum_of_squares = total.sum_of_squares.value();
-  if (!(weight > 0)) {  // nobody computed anything: no update, and no news for the loss scale
+  if (!(weight > 0)) {  // no rank computed anything: skip the update, and keep the loss scale
     scalars.loss = 0;
     scalars.gradient_norm = 0;
     return;

@@ -15,8 +15,8 @@
 namespace zeroth::optim {
 namespace {
 
-/// Elements that are converted, updated and rounded in turn. They stay in the first-level cache, so memory still sees
-/// one pass.
+/// Elements that are converted, updated and rounded in turn. They stay in the first-level cache, so memory is still
+/// read and written once.
 constexpr std::int64_t block = 512;
 
 /// Elements in fp32.
@@ -27,7 +27,7 @@ struct Wide {
   std::int64_t count;
 };
 
-/// A rule, bound to what the elements of a segment share.
+/// A rule with the factors that the elements of a segment share.
 struct Bound {
   void (*update)(void const* factors, Wide const& elements);
   void const* factors;
@@ -59,7 +59,7 @@ struct Loop {
 };
 
 struct OwnFactors {
-  Own const& rule;
+  CustomRule const& rule;
   StepScalars const& scalars;
   Segment const& segment;
 
@@ -71,13 +71,13 @@ struct OwnFactors {
       for (std::size_t i = 0; i < count; ++i) {
         gradient[i] = elements.gradient[first + static_cast<std::int64_t>(i)] * scalars.gradient_scale;
       }
-      OwnElements given{.master = {elements.master + first, count},
-                        .gradient = {gradient, count},
-                        .states = {},
-                        .learning_rate = scalars.learning_rate * segment.learning_rate_factor,
-                        .weight_decay_factor = segment.weight_decay_factor,
-                        .applied = scalars.applied};
-      for (std::size_t k = 0; k < rule.kept.size(); ++k) {
+      CustomRuleElements given{.master = {elements.master + first, count},
+                               .gradient = {gradient, count},
+                               .states = {},
+                               .learning_rate = scalars.learning_rate * segment.learning_rate_factor,
+                               .weight_decay_factor = segment.weight_decay_factor,
+                               .applied = scalars.applied};
+      for (std::size_t k = 0; k < rule.kept_states.size(); ++k) {
         given.states[k] = {elements.states[k] + first, count};
       }
       rule.update(given);
@@ -85,7 +85,7 @@ struct OwnFactors {
   }
 };
 
-/// The elements in fp32: where they are, or widened to `buffer`.
+/// The elements in fp32: in place, or widened to `buffer`.
 template <class T>
 ZEROTH_INLINE auto widened(T* values, float* buffer, std::int64_t count) {
   if constexpr (std::is_same_v<std::remove_const_t<T>, float>) {
@@ -98,7 +98,7 @@ ZEROTH_INLINE auto widened(T* values, float* buffer, std::int64_t count) {
   }
 }
 
-/// One segment. P is the parameter's type, or void where the master is the parameter.
+/// Updates one segment. P is the parameter's type, or void if the master is the parameter.
 ///
 /// 16-bit types are converted block by block in loops of their own: one loop over several element sizes would mix
 /// vectors of different lengths and run at half the speed.
@@ -138,7 +138,7 @@ struct WideUpdate {
   }
 };
 
-/// One segment whose masters are bf16. S is the states' type.
+/// Updates one segment with bf16 masters. S is the type of the states.
 template <class G, class S>
 struct RoundedUpdate {
   UpdateArgs const& args;
@@ -177,7 +177,7 @@ struct RoundedUpdate {
     std::int64_t const groups = (lane + count + noise_lanes - 1) / noise_lanes;
     fill_philox(noise_sequence(noise, what), element / noise_lanes, groups, words);
     std::memcpy(bits, words, static_cast<std::size_t>(groups) * 4 * sizeof(std::uint32_t));
-    std::uint32_t largest = 0;  // nearly always small, and then there is half as much to do
+    std::uint32_t largest = 0;  // nearly always small, which halves the work
     for (std::int64_t i = 0; i < count; ++i) {
       largest = std::max(largest, magnitude_bits(wide[i]));
     }
@@ -193,7 +193,7 @@ struct RoundedUpdate {
       values[i] = round_stochastically(wide[i], bits[lane + i]);
     }
   }
-  /// fp32 is not rounded: it was updated in place.
+  /// fp32 is updated in place and not rounded.
   ZEROTH_INLINE void round(RoundingNoise const& /*noise*/, Rounded /*what*/, std::int64_t /*first*/,
                            float const* /*wide*/, float* /*values*/, std::int64_t /*count*/) const {}
 };
@@ -222,9 +222,9 @@ void update(UpdateArgs const& args) {
   std::visit(
       [&]<class R>(R const& rule) {
         for (auto const& segment : args.segments) {
-          if constexpr (std::is_same_v<R, Own>) {
+          if constexpr (std::is_same_v<R, CustomRule>) {
             OwnFactors const factors{rule, *args.scalars, segment};
-            update_segment(args, {&OwnFactors::run, &factors, static_cast<int>(rule.kept.size())}, segment);
+            update_segment(args, {&OwnFactors::run, &factors, static_cast<int>(rule.kept_states.size())}, segment);
           } else {
             auto const factors = factors_of(rule, *args.scalars, segment);
             update_segment(args, {&Loop<R>::run, &factors, R::state_count}, segment);
@@ -245,8 +245,8 @@ std::vector<State> states_of(Rule const& rule) {
 int state_count(Rule const& rule) noexcept {
   return std::visit(
       []<class R>(R const& each) {
-        if constexpr (std::is_same_v<R, Own>) {
-          return static_cast<int>(each.kept.size());
+        if constexpr (std::is_same_v<R, CustomRule>) {
+          return static_cast<int>(each.kept_states.size());
         } else {
           return R::state_count;
         }

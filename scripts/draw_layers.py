@@ -36,7 +36,7 @@ def layer_of(path, moved):
     """Of what follows include/ or src/: "core", "comm", "comm_store"; None if it is in none."""
     if path in moved:
         return moved[path]
-    parts = path.removeprefix("zeroth/").split("/")
+    parts = path.removeprefix("zeroth/").removeprefix("tool/").split("/")
     if len(parts) < 2:
         return None  # zeroth.hpp, which includes all
     if parts[0] == "cuda":

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Element-wise moves: conversions, and what a reduction's result does to its destination.
+/// Element-wise moves: conversions, and the update of a reduction's destination.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -35,7 +35,7 @@ struct Move {
     });
   }
 
-  /// Moves `count` elements and returns what the destination then holds.
+  /// Moves `count` elements and returns the destination's new values.
   template <int count>
   ZEROTH_DEVICE Pack<To, count> move(std::int64_t first, Count<count> /*count*/) const {
     auto const from = load<count>(source + first);
@@ -57,7 +57,7 @@ struct Move {
   [[nodiscard]] ZEROTH_HOST_DEVICE std::int64_t tiles() const { return tiles_of<tile_count>(grid, begin, end); }
 };
 
-/// `launch(body, blocks)` starts a body, if there is work for any block.
+/// Launches `move` by `launch(body, blocks)`, if there is any work.
 template <class Launch, class To, class From>
 [[nodiscard]] cudaError_t launch_move(Launch const& launch, Move<To, From> const& move) {
   return move.tiles() == 0 ? cudaSuccess : launch(move, move.tiles());
@@ -74,7 +74,7 @@ template <class To, class From>
 template <class Launch>
 [[nodiscard]] cudaError_t launch_convert(Launch const& launch, void* destination, Dtype destination_dtype,
                                          void const* source, Dtype source_dtype, std::int64_t count) {
-  if (destination == source) {  // of one dtype, so nothing changes
+  if (destination == source) {  // they have one dtype, so nothing changes
     return cudaSuccess;
   }
   cudaError_t result = cudaSuccess;

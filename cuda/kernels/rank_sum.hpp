@@ -39,7 +39,7 @@ struct EachOfRanks {
 
 template <class T>
 struct AddRanks : EachOfRanks<AddRanks<T>, T> {
-  /// All inputs are read before anything is written: an output may be one of them.
+  /// Reads all inputs before it writes: an output may be one of them.
   template <int count>
   ZEROTH_DEVICE void add(std::int64_t first, Count<count> /*count*/) const {
     RankSum const& given = this->args;
@@ -64,7 +64,7 @@ struct AddRanks : EachOfRanks<AddRanks<T>, T> {
   }
 };
 
-/// Into sums in fp32, which no input overlaps.
+/// Adds into sums in fp32, which overlap no input.
 template <class T>
 struct AddRanksInto : EachOfRanks<AddRanksInto<T>, T> {
   template <int count>

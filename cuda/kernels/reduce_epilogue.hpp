@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A reduction's result into its destination, and the block sums of squares of what is then there, in one pass.
+/// Moves a reduction's result into its destination, and computes the block sums of squares of the new values, in one
+/// pass.
 #pragma once
 #include <algorithm>
 
@@ -8,8 +9,9 @@
 
 namespace zeroth::cuda {
 
-/// Moves [move.begin, move.end), or only reads the destination with `in_place`. Each warp has blocks of
-/// sum_block_count elements. Its lanes' order is not that of wide accesses: elements change hands in shared memory.
+/// Moves [move.begin, move.end), or only reads the destination with `in_place`. Each warp sums blocks of
+/// sum_block_count elements. The order of its lanes differs from that of wide accesses, so elements are exchanged
+/// through shared memory.
 template <class To, class From>
 struct MoveAndSum {
   static constexpr int threads = 128;
@@ -20,7 +22,7 @@ struct MoveAndSum {
   static constexpr int tile_count = sums_at_once * static_cast<int>(device::sum_block_count);
   static_assert(device::square_lanes == warp_threads);
   struct Shared {
-    float values[(tile_count + pack) / 32 * 33 + 33];  // of a tile, from the beginning of its first pack, at place()
+    float values[(tile_count + pack) / 32 * 33 + 33];  // a tile, from the start of its first pack, indexed by place()
   };
 
   Move<To, From> move;
@@ -51,11 +53,11 @@ struct MoveAndSum {
   }
 
  private:
-  /// Where an element is in shared memory. The gap behind every 32 puts what the threads of a warp write together, a
-  /// pack apart from each other, into different banks.
+  /// The index of an element in shared memory. The gap after every 32 elements puts the simultaneous writes of a warp's
+  /// threads, which are a pack apart, into different banks.
   [[nodiscard]] static ZEROTH_DEVICE int place(int element) { return element + element / 32; }
 
-  /// Of the elements [first, first + count) in shared memory.
+  /// Sums the squares of elements [first, first + count) in shared memory.
   template <class Block>
   ZEROTH_DEVICE void sum(Block& block, Shared& shared, int first, int count, std::int64_t first_sum) const {
     constexpr int length = static_cast<int>(device::sum_block_count);

@@ -11,14 +11,14 @@
 
 namespace zeroth::cuda {
 
-/// In one block. Whole numbers are added, so that the order of threads does not matter.
+/// Runs in one block. It adds integers, so the order of threads does not matter.
 struct Collect {
   static constexpr int threads = 512;
   static constexpr int words = device::exact_words;
-  static constexpr int most_at_once = 256;  // parts of 55 bits that a word has room for
+  static constexpr int most_at_once = 256;  // parts of 55 bits that fit into the sum of a word
   struct Shared {
-    std::uint64_t part[words][threads];  // of a thread, since the last carry
-    float nonfinite[threads];            // 0, or the sum of what is not finite
+    std::uint64_t part[words][threads];  // a thread's, since the last carry
+    float nonfinite[threads];            // 0, or the sum of the non-finite values
     optim::ExactSum sum;
   };
 
@@ -70,7 +70,7 @@ struct Collect {
         }
       }
     });
-    block.phase([&](int thread) {  // one for each word, in halves, so that nothing overflows
+    block.phase([&](int thread) {  // one thread per word, in halves, so that nothing overflows
       if (thread < words) {
         std::uint64_t low = 0, high = 0;
         for (int from = 0; from < threads; ++from) {
@@ -93,7 +93,7 @@ struct Collect {
   }
 };
 
-/// In one thread.
+/// Runs in one thread.
 struct AddLoss {
   static constexpr int threads = warp_threads;
   struct Shared {};
@@ -111,7 +111,7 @@ struct AddLoss {
   }
 };
 
-/// In one thread.
+/// Runs in one thread.
 struct Advance {
   static constexpr int threads = warp_threads;
   struct Shared {};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// An update by a rule, in one pass over master, states, gradient and parameter; masters and states of bf16 are rounded
+/// An update by a rule, in one pass over master, states, gradient and parameter. bf16 masters and states are rounded
 /// stochastically.
 #pragma once
 #include <cuda_runtime_api.h>
@@ -16,9 +16,9 @@
 
 namespace zeroth::cuda {
 
-/// Some of the segments of an update. They travel by value, as arguments of the kernel do, so that a step neither
-/// copies nor keeps them. P is the parameter's type, or void where the master is the parameter; M is the master's type
-/// and S that of the states, each fp32 or bf16.
+/// Some of the segments of an update. They are passed by value, as kernel arguments, so that a step neither copies nor
+/// keeps them. P is the parameter's type, or void if the master is the parameter; M is the master's type and S that of
+/// the states, each fp32 or bf16.
 template <class Rule, class G, class P, class M, class S>
 struct Update {
   static constexpr int state_count = Rule::state_count;
@@ -27,7 +27,7 @@ struct Update {
   static constexpr bool rounds = std::is_same_v<M, bf16>;
   static_assert(!rounds || pack == optim::noise_lanes);
   static constexpr int tile_count = threads * pack * 2;
-  static constexpr int most_segments = 96;  // so that arguments stay below 4 KiB
+  static constexpr int most_segments = 96;  // keeps the arguments below 4 KiB
   struct Shared {};
 
   M* master;
@@ -40,7 +40,7 @@ struct Update {
   PackGrid<pack> grid;
   int segment_count = 0;
   optim::Segment segments[most_segments] = {};
-  std::int64_t tiles_through[most_segments] = {};  ///< Of the segments up to and including this one.
+  std::int64_t tiles_through[most_segments] = {};  ///< Sum of the tiles of all segments up to this one.
 
   template <class Block>
   ZEROTH_DEVICE void operator()(Block& block, Shared& /*shared*/) const {
@@ -73,14 +73,13 @@ struct Update {
   }
 
  private:
-  /// Elements are rounded by themselves where packs do not begin with the elements that share random words. Layouts see
-  /// to it that they do.
+  /// Uses single elements if packs do not begin with the elements that share random words. Layouts ensure that they do.
   [[nodiscard]] ZEROTH_DEVICE PackGrid<pack> packs_of(optim::Segment const& segment) const {
     bool const apart = rounds && (segment.element - segment.begin + grid.origin) % pack != 0;
     return apart ? PackGrid<pack>{} : grid;
   }
 
-  /// Whose tile this is: the first segment whose tiles go beyond it.
+  /// The segment of a tile: the first one whose tiles end after it.
   [[nodiscard]] ZEROTH_DEVICE int segment_of(std::int64_t tile) const {
     int low = 0;
     for (int high = segment_count - 1; low < high;) {
@@ -94,7 +93,7 @@ struct Update {
     return low;
   }
 
-  /// What the first element of a pack is rounded with: its place in the model decides.
+  /// The source of rounding noise for the first element of a pack, which depends on its position in the model.
   struct NoiseAt {
     optim::RoundingNoise noise;
     std::int64_t element;
@@ -110,7 +109,7 @@ struct Update {
                             std::index_sequence<state...> /*states*/) const {
     auto const narrow = load<count>(gradient + first);
     auto wide = widened(load<count>(master + first));
-    // One more than there are, since there may be none.
+    // One more than needed, since there may be none.
     Pack<float, count> kept[state_count + 1] = {widened(load<count>(states[state] + first))..., {}};
     for (int k = 0; k < count; ++k) {
       optim::update_element(factors, to_float(narrow.at[k]), wide.at[k], kept[state].at[k]...);
@@ -135,7 +134,7 @@ struct Update {
     return wide;
   }
 
-  /// What is stored of `wide`: it, or bf16. A pack has the elements that share random words, or is one element.
+  /// Rounds `wide` to T, fp32 or bf16. A pack has the elements that share random words, or is one element.
   template <class T, int count>
   [[nodiscard]] static ZEROTH_DEVICE Pack<T, count> rounded(Pack<float, count> const& wide, optim::Rounded what,
                                                             NoiseAt const& at) {
@@ -188,7 +187,7 @@ template <class G, class P, class M, class S, class Rule, class Launch>
   return body.segment_count == 0 ? cudaSuccess : launch(body, body.tiles());
 }
 
-/// What device::expect_update() lets through, and no more: each is a kernel.
+/// Instantiates only the combinations that device::expect_update() accepts, since each is a kernel.
 template <class Rule, class Launch>
 [[nodiscard]] cudaError_t launch_rule(Launch const& launch, optim::UpdateArgs const& args, Rule const& rule) {
   if (args.master_dtype == Dtype::bf16) {
@@ -212,13 +211,13 @@ template <class Rule, class Launch>
   return result;
 }
 
-/// `function(rule)` for the rule of `args`.
+/// Calls `function(rule)` with the rule of `args`.
 template <class F>
 [[nodiscard]] cudaError_t with_rule(optim::UpdateArgs const& args, F const& function) {
   return std::visit(
       [&]<class Rule>(Rule const& rule) {
-        if constexpr (std::is_same_v<Rule, optim::Own>) {
-          return cudaErrorNotSupported;  // it is a function of the host
+        if constexpr (std::is_same_v<Rule, optim::CustomRule>) {
+          return cudaErrorNotSupported;  // the rule is a function of the host
         } else {
           return function(rule);
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// GPT-2 as an ordinary libtorch module, with the names and shapes of Hugging Face's GPT2LMHeadModel: the model of
-/// examples/train_gpt. Nothing but the holder of a block knows of Zeroth.
+/// examples/train_gpt. Only the holder of a block uses Zeroth.
 #pragma once
 #include <torch/torch.h>
 
@@ -16,7 +16,7 @@ namespace torch_gpt {
 
 namespace nn = torch::nn;
 
-/// What Hugging Face calls Conv1D: a linear layer whose weight is [in, out].
+/// A linear layer with a weight of [in, out]; Hugging Face calls it Conv1D.
 struct Conv1DImpl : nn::Module {
   torch::Tensor weight, bias;
   Conv1DImpl(std::int64_t in, std::int64_t out)
@@ -69,7 +69,7 @@ struct BlockImpl : nn::Module {
     return y + mlp(ln_2(y));
   }
 };
-ZEROTH_TORCH_UNIT(Block);  // in place of TORCH_MODULE
+ZEROTH_TORCH_UNIT(Block);  // replaces TORCH_MODULE
 
 struct TransformerImpl : nn::Module {
   nn::Embedding wte, wpe;
@@ -97,19 +97,19 @@ TORCH_MODULE(Transformer);
 struct GptImpl : nn::Module {
   Transformer transformer;
   explicit GptImpl(gpt::Shape const& s) : transformer{register_module("transformer", Transformer{s})} {}
-  /// Logits of [rows, context] tokens. The head is the embedding of tokens.
+  /// Logits for [rows, context] tokens. The head is the token embedding.
   torch::Tensor forward(torch::Tensor const& tokens) {
     return torch::matmul(transformer(tokens), transformer->wte->weight.t());
   }
 };
 TORCH_MODULE(Gpt);
 
-/// The mean cross entropy of what follows each token.
+/// The mean cross entropy of the token that follows each token.
 inline torch::Tensor loss_of(torch::Tensor const& logits, torch::Tensor const& targets) {
   return nn::functional::cross_entropy(logits.to(torch::kFloat).flatten(0, 1), targets.flatten());
 }
 
-/// train_gpt's: the same numbers to start from, and what has one dimension does not decay.
+/// The options of train_gpt: the same initial values, and no decay for parameters of one dimension.
 inline zeroth::torch_adapter::TrainerOptions options_of(gpt::Shape const& shape) {
   auto const is_norm = [](std::string const& name) { return name.find("ln_") != std::string::npos; };
   zeroth::torch_adapter::TrainerOptions options;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The GPT of examples/train_gpt as a libtorch module, trained as a stage file says. docs/torch.md has more.
+/// The GPT of examples/train_gpt as a libtorch module, trained as a stage file says. See docs/torch.md.
 ///
 ///   torch_gpt --data FILE --config configs/zero3.json [--ranks 4], or under mpirun
 #include "gpt.hpp"
@@ -26,7 +26,7 @@ struct Options {
   bool recompute = false;
 };
 
-/// Tokens and what follows each of them, as [rows, context].
+/// The tokens and their targets, as [rows, context].
 std::pair<torch::Tensor, torch::Tensor> to_tensors(gpt::Batch& batch, std::int64_t context) {
   auto const of = [&](std::vector<std::uint8_t>& bytes) {
     return torch::from_blob(bytes.data(), {static_cast<std::int64_t>(bytes.size()) / context, context}, torch::kByte)
@@ -71,7 +71,7 @@ void train(zeroth::Job& job, Options const& options) {
       auto const [tokens, targets] = to_tensors(batch, shape.context);
       micro.backward(torch_gpt::loss_of(net(tokens), targets));
     }
-    print(job, trainer.step());  // the report of the step before
+    print(job, trainer.step());  // prints the report of the previous step
   }
   print(job, trainer.finish());
   if (!options.save_final.empty()) {

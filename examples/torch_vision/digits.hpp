@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Handwritten digits: a line of text for each, 64 pixels of 0 to 16 and the digit, with commas between.
+/// Handwritten digits in text: one line each, with 64 pixels from 0 to 16 and the digit, separated by commas.
 #pragma once
 #include <torch/torch.h>
 
@@ -19,7 +19,7 @@ struct Digits {
   torch::Tensor labels;  ///< [count]
 
   [[nodiscard]] std::int64_t count() const { return labels.size(0); }
-  /// Throws SystemError if the file cannot be read, or a line is not what it is to be.
+  /// Throws SystemError if the file cannot be read, or a line does not have this form.
   static Digits read(std::filesystem::path const& file) {
     constexpr std::size_t pixels = 64;
     std::ifstream in{file};

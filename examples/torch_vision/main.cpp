@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A residual network that reads digits, trained as a stage file says. The images are those that scikit-learn ships, as
+/// A residual network that classifies digits, trained as a stage file says. The images are those of scikit-learn, as
 /// text:
 ///
 ///   gzip -dc $(python3 -c 'import sklearn.datasets as d; print(d.__path__[0])')/data/digits.csv.gz > digits.csv
@@ -15,7 +15,7 @@
 
 namespace {
 
-constexpr std::int64_t for_evaluation = 297;  // the last of them
+constexpr std::int64_t for_evaluation = 297;  // the last images
 constexpr int steps = 200;
 
 void print(zeroth::Job const& job, std::optional<zeroth::StepReport> const& report) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A small residual network for images of few pixels: He et al. 2016, with BatchNorm over all ranks.
+/// A small residual network for small images: He et al. 2016, with BatchNorm over all ranks.
 #pragma once
 #include <torch/torch.h>
 
@@ -36,7 +36,7 @@ struct BlockImpl : nn::Module {
 };
 TORCH_MODULE(Block);
 
-/// Plain libtorch: which of it are units, the program says.
+/// Plain libtorch: the program chooses which modules are units.
 struct ResNetImpl : nn::Module {
   nn::Conv2d conv{nullptr};
   SyncBatchNorm bn{nullptr};

@@ -6,14 +6,14 @@
 
 namespace gpt {
 
-/// Keeps one number per row and head, the logarithm of the softmax's denominator, and computes the scores once more in
+/// Keeps one number per row and head, the logarithm of the softmax's denominator, and recomputes the scores in
 /// backward, instead of keeping context^2 of them.
 template <class Device>
 class Attention {
  public:
   using Matrix = Activations<Device>;
 
-  /// `channels` of the shape's: those of some of its heads.
+  /// `channels` are those of all heads or of this rank's heads.
   Attention(Shape const& s, std::int64_t channels)
       : heads_{.count = channels / (s.channels / s.heads), .width = s.channels / s.heads, .context = s.context} {
     Device::expect_heads(heads_);

@@ -9,7 +9,7 @@ namespace gpt {
 struct AttentionHeads {
   std::int64_t count, width, context;
   [[nodiscard]] std::int64_t channels() const { return count * width; }
-  /// Of scores, as `S` has it.
+  /// The factor for scores, in type `S`.
   template <class S>
   [[nodiscard]] S scale() const {
     return 1 / std::sqrt(static_cast<S>(width));

@@ -43,11 +43,11 @@ class Block {
         c_attn_{p.c_attn},
         attention_{s, p.c_proj.weight.shape()[0]},
         c_proj_{p.c_proj},
-        attention_dropout_{dropout, 1 + 2 * index, s, true},
+        attention_dropout_{dropout, 1 + 2 * index, s},
         ln_2_{p.ln_2},
         c_fc_{p.c_fc},
         mlp_c_proj_{p.mlp_c_proj},
-        mlp_dropout_{dropout, 2 + 2 * index, s, true} {}
+        mlp_dropout_{dropout, 2 + 2 * index, s} {}
 
   [[nodiscard]] zeroth::Unit unit() const { return unit_; }
 
@@ -188,12 +188,10 @@ class Block {
                                                      Scratch& scratch) {
     auto const& dbranch = dropout.backward(p, d, scratch.dbranch);
     if constexpr (Device::divides_layers) {
-      if (p.device.divides_rows()) {
-        p.device.leave_backward(dbranch, scratch.dall).wait();
-        return scratch.dall;
-      }
+      return all_rows(p, dbranch, scratch.dall);
+    } else {
+      return dbranch;
     }
-    return dbranch;
   }
   /// The same, in `to`.
   template <class Open>

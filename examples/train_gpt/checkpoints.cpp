@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
   throw zeroth::SystemError{fmt::format("--checkpoint {}: cannot be written: {}", folder.string(), error.message())};
 }
 
-/// `folder`, or a checkpoint in it.
+/// Whether `path` is `folder`, or a checkpoint in it.
 bool is_of(fs::path const& path, fs::path const& folder) {
   std::error_code ignored;
   return fs::equivalent(path, folder, ignored) || fs::equivalent(path / "..", folder, ignored);
@@ -81,7 +81,7 @@ std::optional<zeroth::Restored> Checkpoints::resume(zeroth::AnyEngine& engine) {
   std::optional<zeroth::Restored> restored;
   if (!options_.resume.empty() && options_.resume != resume_newest) {
     restored = engine.restore(options_.resume, {.order = order_});
-  } else if (!options_.checkpoint.empty()) {  // where not even --resume is given, a restart finds its own
+  } else if (!options_.checkpoint.empty()) {  // without --resume a restart still finds the run's own checkpoints
     restored = engine.restore_latest(options_.checkpoint, {.order = order_});
   }
   last_ = restored ? restored->step : -1;
@@ -111,7 +111,7 @@ void Checkpoints::save(zeroth::AnyEngine& engine, std::int64_t step) {
   last_ = step;
 }
 
-/// Ends the save that is under way.
+/// Waits for a running save.
 void Checkpoints::settle() {
   if (saving_) {
     try {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// From which checkpoint a run goes on, and which it leaves.
+/// The checkpoint that a run resumes from, and those that it saves.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -11,25 +11,26 @@
 
 namespace gpt {
 
-/// Before there is a job: makes the folder of --checkpoint, so that a place that cannot be written is found before
-/// hours of training. Throws ConfigError if what is in it already would be mixed with this run's, SystemError if it
-/// cannot be made or written.
+/// Creates the folder of --checkpoint before there is a job, so that an unwritable place is found before hours of
+/// training. Throws ConfigError if existing checkpoints would be mixed with this run's, SystemError if the folder
+/// cannot be created or written.
 void prepare_checkpoints(Options const& options);
 
 /// All calls are collective.
 class Checkpoints {
  public:
-  /// `facts` is what every checkpoint keeps of the program. Throws ConfigError for restarts of ranks that are
-  /// processes.
+  /// `facts` is stored in every checkpoint as the program's state. Throws ConfigError if restarts are requested and
+  /// ranks are processes.
   Checkpoints(zeroth::Job& job, Options const& options, zeroth::SampleOrder const& order, std::string facts);
-  /// Before the first step: as --resume says, and after a restart from what this run has saved. Nothing if the run
-  /// begins. Claims the folder of --checkpoint. Throws ContractError if a checkpoint does not fit.
+  /// Restores before the first step: from --resume, or after a restart from this run's own checkpoints. Returns nullopt
+  /// if the run starts from the beginning. Locks the folder of --checkpoint. Throws ContractError if a checkpoint does
+  /// not fit.
   [[nodiscard]] std::optional<zeroth::Restored> resume(zeroth::AnyEngine& engine);
-  /// Behind step `step`: saves, if it is that time. Once a save of this run was well, one that is not costs itself
-  /// only: the engine tells of it, and the next one is another try. Throws SystemError before that.
+  /// Call after step `step`: saves if a save is due. Throws SystemError if a save failed and none of this run succeeded
+  /// before. Later failures are only logged, by the engine, and the next save tries again.
   void after_step(zeroth::AnyEngine& engine, std::int64_t step);
-  /// Nothing comes behind step `step`: saves that, unless it was. Waits until it is on the disk; throws SystemError
-  /// where that fails.
+  /// Call after step `step`, the last one: saves it unless that was done. Waits until it is on the disk; throws
+  /// SystemError if that fails.
   void finish(zeroth::AnyEngine& engine, std::int64_t step);
 
  private:
@@ -39,9 +40,9 @@ class Checkpoints {
   Options const& options_;
   zeroth::SampleOrder order_;
   std::string facts_;
-  std::optional<zeroth::Saving> saving_;  // that nobody has waited for
-  std::int64_t last_ = -1;                // step that was saved or restored
-  bool was_well_ = false;                 // a save
+  std::optional<zeroth::Saving> saving_;  // nothing has waited for it yet
+  std::int64_t last_ = -1;                // step last saved or restored
+  bool was_well_ = false;                 // a save has succeeded
 };
 
 }  // namespace gpt

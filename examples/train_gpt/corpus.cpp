@@ -42,7 +42,7 @@ std::vector<fs::path> files_in(fs::path const& folder) {
 
 }  // namespace
 
-/// Open, and as long as it was then.
+/// An open file; only the bytes that it had when it was opened count.
 class DataFile {
  public:
   explicit DataFile(fs::path path) : path_{std::move(path)}, descriptor_{::open(path_.c_str(), O_RDONLY | O_CLOEXEC)} {

@@ -16,9 +16,9 @@ class Dropout {
  public:
   using Matrix = Activations<Device>;
 
-  /// `use` is another one at every place of the model. `divided`: of rows that tensor ranks divide if they do so.
-  Dropout(float rate, std::uint32_t use, Shape const& s, bool divided = true)
-      : rate_{rate}, use_{use}, per_sequence_{s.context * s.channels}, divided_{divided} {}
+  /// `use` is another one at every place of the model.
+  Dropout(float rate, std::uint32_t use, Shape const& s)
+      : rate_{rate}, use_{use}, per_sequence_{s.context * s.channels} {}
 
   [[nodiscard]] bool on() const { return rate_ > 0; }
 
@@ -60,7 +60,7 @@ class Dropout {
     Dropped dropped{p.random, per_sequence_, rate_};
     dropped.random.use = use_;
     if constexpr (Device::divides_layers) {
-      dropped.first = divided_ ? p.device.first_own_row(x) * x.cols() : 0;
+      dropped.first = p.device.first_own_row(x) * x.cols();
     }
     return dropped;
   }
@@ -68,7 +68,6 @@ class Dropout {
   float rate_;
   std::uint32_t use_;
   std::int64_t per_sequence_;
-  bool divided_;
 };
 
 }  // namespace gpt

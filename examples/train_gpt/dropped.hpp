@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What dropout leaves out, as kernels are told.
+/// The parameters of dropout for kernels.
 #pragma once
 #include <cstdint>
 
@@ -7,14 +7,14 @@
 
 namespace gpt {
 
-/// Which elements of a micro-batch's activations, [sequences, elements of a sequence], are left out.
+/// Selects the elements that are dropped of a micro-batch's activations, [sequences, elements of a sequence].
 struct Dropped {
-  zeroth::Random random;  ///< Of the first sequence. Those of the others are the samples that follow.
+  zeroth::Random random;  ///< For the first sequence. The next sequences have the next sample numbers.
   std::int64_t per_sequence;
   float rate;
-  std::int64_t first = 0;  ///< Of these elements in the micro-batch's, where a rank has some of the rows only.
+  std::int64_t first = 0;  ///< Offset of these elements in the micro-batch, if a rank has only some of the rows.
 
-  [[nodiscard]] float scale() const { return 1 / (1 - rate); }  ///< Of what stays.
+  [[nodiscard]] float scale() const { return 1 / (1 - rate); }  ///< For elements that are kept.
 };
 
 }  // namespace gpt

@@ -3,6 +3,8 @@
 #pragma once
 #include <concepts>
 
+#include <zeroth/parallel/cross_entropy.hpp>
+
 #include "dropout.hpp"
 #include "layer_norm.hpp"
 #include "product.hpp"
@@ -15,8 +17,7 @@ class Embedding {
   using Matrix = Activations<Device>;
   using Batch = typename Device::Batch;
 
-  Embedding(EmbeddingParams const& params, Shape const& s, float dropout)
-      : params_{params}, dropout_{dropout, 0, s, false} {}
+  Embedding(EmbeddingParams const& params, Shape const& s, float dropout) : params_{params}, dropout_{dropout, 0, s} {}
 
   [[nodiscard]] zeroth::Unit unit() const { return params_.unit; }
 
@@ -24,38 +25,43 @@ class Embedding {
   template <class Open>
   void forward(Open const& p, Batch const& batch, Matrix& x, Matrix& all) const {
     if constexpr (Device::divides_layers) {
-      if (p.device.divides_rows()) {
-        embed(p, batch, all);
-        p.device.own_rows(all, x);
+      if (p.device.tensor_ranks() > 1) {
+        embed_together(p, batch, x, all);
+        dropout_.forward(p, x);
         return;
       }
     }
-    embed(p, batch, x);
-  }
-  /// Uses up `dx` and `all`.
-  template <class Open>
-  void backward(Open const& p, Batch const& batch, Matrix& dx, Matrix& all) const {
-    if constexpr (Device::divides_layers) {
-      if (p.device.divides_rows()) {
-        p.device.leave_backward(dx, all).wait();
-        embed_backward(p, batch, all);
-        return;
-      }
-    }
-    embed_backward(p, batch, dx);
-  }
-
- private:
-  template <class Open>
-  void embed(Open const& p, Batch const& batch, Matrix& x) const {
     auto const tokens = p[params_.tokens];
     x.resize(Device::tokens(batch), tokens.extent(1));
     p.device.embed(batch, tokens, p[params_.positions], x);
     dropout_.forward(p, x);
   }
+  /// Uses up `dx` and `all`.
   template <class Open>
-  void embed_backward(Open const& p, Batch const& batch, Matrix& dx) const {
-    p.device.embed_backward(batch, dropout_.backward(p, dx, dx), p.grad(params_.tokens), p.grad(params_.positions));
+  void backward(Open const& p, Batch const& batch, Matrix& dx, Matrix& all) const {
+    auto const& own = dropout_.backward(p, dx, dx);
+    if constexpr (Device::divides_layers) {
+      auto const& of_all = all_rows(p, own, all);
+      p.device.embed_backward(batch, of_all, p.device.rows(params_.tokens), p.grad(params_.tokens),
+                              p.grad(params_.positions));
+    } else {
+      p.device.embed_backward(batch, own, p.grad(params_.tokens), p.grad(params_.positions));
+    }
+  }
+
+ private:
+  /// A token's vector is one rank's, and 0 on the others: their sum is the vector, whatever the dtype.
+  template <class Open>
+  void embed_together(Open const& p, Batch const& batch, Matrix& x, Matrix& all) const {
+    auto const tokens = p[params_.tokens];
+    auto& parts = p.device.divides_rows() ? all : x;
+    parts.resize(Device::tokens(batch), tokens.extent(1));
+    p.device.embed_part(batch, tokens, p.device.rows(params_.tokens), parts);
+    p.device.leave(parts).wait();
+    if (p.device.divides_rows()) {
+      p.device.own_rows(parts, x);
+    }
+    p.device.add_positions(p[params_.positions], x);
   }
 
   EmbeddingParams params_;
@@ -66,6 +72,7 @@ class Embedding {
 template <class Device>
 struct SoftmaxTape {
   Sums<Device> largest, sums, losses;
+  zeroth::CrossEntropyTape of_part;  // in place of these, where tensor ranks divide the vocabulary
 };
 
 /// The last LayerNorm, the product with the token embedding, and the cross-entropy.
@@ -78,10 +85,11 @@ class Head {
 
   struct Tape {
     LayerNormTape<Device> norm;
-    Sums<Device> logits;  // [tokens, vocabulary], in aligned rows: vocabularies are odd
+    Sums<Device> logits;  // [tokens, vocabulary that this rank has], in aligned rows: vocabularies are odd
     SoftmaxTape<Device> softmax;
     Matrix normal, dlogits;  // the last where it cannot take the place of `logits`
-    Matrix own;              // rows of this rank, where tensor ranks divide them
+    Matrix parts;            // of the gradient's sum over tensor ranks: all rows
+    Matrix own;              // rows of this rank, where they divide them
   };
 
   /// See Block::Slopes.
@@ -100,50 +108,91 @@ class Head {
     auto const tokens = p[tokens_];
     ln_f_.forward_to_all(p, x, tape.norm, tape.own, tape.normal);
     tape.logits.resize_aligned(tape.normal.rows(), tokens.extent(0));
+    p.device.multiply({.a = operand(tape.normal), .b = transposed(operand(tokens)), .out = result(tape.logits)});
+    if constexpr (Device::divides_layers) {
+      if (p.device.tensor_ranks() > 1) {
+        return p.device.cross_entropy_of_part(tape.logits, batch, p.device.rows(tokens_), tape.softmax.of_part);
+      }
+    }
     for (auto* const rows : {&tape.softmax.largest, &tape.softmax.sums, &tape.softmax.losses}) {
       rows->resize(1, tape.normal.rows());
     }
-    p.device.multiply({.a = operand(tape.normal), .b = transposed(operand(tokens)), .out = result(tape.logits)});
     return p.device.cross_entropy(tape.logits, batch, tape.softmax);
   }
   /// `seed` times the gradient of the mean loss. Uses up the tape.
   template <class Open>
   void backward(Open const& p, Matrix const& x, Batch const& batch, Tape& tape, Wide seed, Matrix& dx) const {
-    Matrix& dlogits = dlogits_of(tape);
-    p.device.cross_entropy_backward(tape.logits, batch, tape.softmax, seed / rows_of(tape), dlogits);
-    p.device.multiply(contribution(transposed(operand(dlogits)), operand(tape.normal), p.grad(tokens_)));
-    p.device.multiply({.a = operand(dlogits), .b = operand(p[tokens_]), .out = result(tape.normal)});
+    auto const& dlogits = dlogits_of(p, batch, tape, seed);
+    auto const& dnormal = backward_of_words(p, dlogits, tape);
     dx.resize(x.rows(), x.cols());
     p.device.clear(dx);
-    ln_f_.backward(p, x, tape.norm, own_rows(p, tape.normal, tape.own), dx);
+    ln_f_.backward(p, x, tape.norm, dnormal, dx);
   }
   /// The same in two halves. The second uses up the tape.
   template <class Open>
   void backward_inputs(Open const& p, Matrix const& x, Batch const& batch, Tape& tape, Wide seed, Slopes& slopes,
                        Matrix& dx) const {
-    Matrix& dlogits = dlogits_of(tape);
-    p.device.cross_entropy_backward(tape.logits, batch, tape.softmax, seed / rows_of(tape), dlogits);
+    auto const& dlogits = dlogits_of(p, batch, tape, seed);
     slopes.normal.resize(tape.normal.rows(), x.cols());
     p.device.multiply({.a = operand(dlogits), .b = operand(p[tokens_]), .out = result(slopes.normal)});
+    if constexpr (Device::divides_layers) {
+      if (p.device.tensor_ranks() > 1) {
+        p.device.enter_backward(slopes.normal).wait();
+      }
+    }
     dx.resize(x.rows(), x.cols());
     p.device.clear(dx);
     ln_f_.backward_inputs(p, x, tape.norm, own_rows(p, slopes.normal, tape.own), dx, slopes.norm);
   }
   template <class Open>
   void backward_weights(Open const& p, Tape& tape, Slopes const& slopes) const {
-    p.device.multiply(contribution(transposed(operand(dlogits_of(tape))), operand(tape.normal), p.grad(tokens_)));
+    weights_of_words(p, place_of_dlogits(tape), tape);
     ln_f_.backward_weights(p, slopes.norm);
   }
 
  private:
-  [[nodiscard]] static Wide rows_of(Tape const& tape) { return static_cast<Wide>(tape.normal.rows()); }
-  [[nodiscard]] static Matrix& dlogits_of(Tape& tape) {
+  [[nodiscard]] static Matrix& place_of_dlogits(Tape& tape) {
     if constexpr (std::same_as<Matrix, Sums<Device>>) {
       return tape.logits;
     } else {
       tape.dlogits.resize_aligned(tape.logits.rows(), tape.logits.cols());
       return tape.dlogits;
     }
+  }
+  template <class Open>
+  [[nodiscard]] static Matrix& dlogits_of(Open const& p, Batch const& batch, Tape& tape, Wide seed) {
+    Matrix& dlogits = place_of_dlogits(tape);
+    if constexpr (Device::divides_layers) {
+      if (p.device.tensor_ranks() > 1) {
+        p.device.cross_entropy_backward_of_part(tape.logits, tape.softmax.of_part, seed, dlogits);
+        return dlogits;
+      }
+    }
+    p.device.cross_entropy_backward(tape.logits, batch, tape.softmax, seed / static_cast<Wide>(tape.normal.rows()),
+                                    dlogits);
+    return dlogits;
+  }
+  /// Gives the gradient of what the matrix was multiplied with, of this rank's rows. Tensor ranks add it up while they
+  /// compute that of the matrix.
+  template <class Open>
+  [[nodiscard]] Matrix const& backward_of_words(Open const& p, Matrix const& dlogits, Tape& tape) const {
+    if constexpr (Device::divides_layers) {
+      if (p.device.tensor_ranks() > 1) {
+        tape.parts.resize(tape.normal.rows(), tape.normal.cols());
+        p.device.multiply({.a = operand(dlogits), .b = operand(p[tokens_]), .out = result(tape.parts)});
+        auto sum = p.device.enter_backward(tape.parts);
+        weights_of_words(p, dlogits, tape);
+        sum.wait();
+        return own_rows(p, tape.parts, tape.own);
+      }
+    }
+    weights_of_words(p, dlogits, tape);
+    p.device.multiply({.a = operand(dlogits), .b = operand(p[tokens_]), .out = result(tape.normal)});
+    return tape.normal;
+  }
+  template <class Open>
+  void weights_of_words(Open const& p, Matrix const& dlogits, Tape const& tape) const {
+    p.device.multiply(contribution(transposed(operand(dlogits)), operand(tape.normal), p.grad(tokens_)));
   }
 
   zeroth::Unit unit_;

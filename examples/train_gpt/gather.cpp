@@ -13,13 +13,13 @@ namespace {
 
 using zeroth::comm::Label;
 
-/// Collectives over what the host holds: on a device of the job's kind, in memory that it shares with the host, since
-/// that is what the job's communicator works on.
+/// Collectives over host data: on a device of the job's kind, in memory that it shares with the host, as the job's
+/// communicator requires.
 class Exchange {
  public:
   explicit Exchange(zeroth::Job& job) : job_{job}, communicator_{job.communicator()}, device_{job.make_device()} {}
 
-  /// Every rank's `bytes` at `mine`, in rank order: on rank 0, and on the others too if `on_all`.
+  /// Gathers every rank's `bytes` at `mine`, in rank order: on rank 0, and on the others too if `on_all`.
   [[nodiscard]] std::unique_ptr<zeroth::device::Memory> together(Label const& label, void const* mine,
                                                                  std::int64_t bytes, bool on_all) {
     bool const receives = on_all || job_.rank() == 0;

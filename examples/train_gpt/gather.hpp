@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What all ranks know, on the first.
+/// Gathers data of all ranks on the first.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,10 +10,10 @@
 
 namespace gpt {
 
-/// Every rank's `mine` in rank order, on rank 0; on the others unspecified. Collective; waits.
+/// Gathers every rank's `mine` in rank order on rank 0; unspecified on the others. Collective; waits.
 [[nodiscard]] std::vector<RankMemory> gather(zeroth::Job& job, RankMemory const& mine);
 
-/// The same for text of any length; `label` is for what names stuck collectives.
+/// Gathers text of any length; `label` names the collective in reports about stuck ones.
 [[nodiscard]] std::vector<std::string> gather(zeroth::Job& job, zeroth::comm::Label const& label,
                                               std::string const& mine);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// GPT-2: the walk over its units, forward and back, which is the only part that opens them.
+/// GPT-2: runs its units forward and backward. Only this part opens units.
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace gpt {
 
 enum class Recompute : bool { off, on };
 
-/// On a Device (math.hpp). A `Pass` opens units: forward(unit) and backward(unit) give an OpenUnit.
+/// Runs on a Device (math.hpp). A `Pass` opens units: forward(unit) and backward(unit) return an OpenUnit.
 template <class Device>
 class Gpt {
  public:
@@ -23,19 +23,20 @@ class Gpt {
   using Head = gpt::Head<Device>;
   using Batch = typename Device::Batch;
 
-  /// One micro-batch's activations, in memory that the next micro-batch uses again.
+  /// One micro-batch's activations. The next micro-batch reuses the memory.
   struct Workspace {
-    std::vector<Matrix> x;                     // into each block, and out of the last
-    std::vector<typename Block::Tape> blocks;  // one serves all if they are computed again
+    std::vector<Matrix> x;                     // inputs of the blocks, and the output of the last
+    std::vector<typename Block::Tape> blocks;  // a single one if blocks are recomputed
     typename Head::Tape head;
     typename Block::Scratch scratch;
     Matrix d;
-    Matrix all;                                  // rows that tensor ranks divide behind the embedding
-    std::vector<typename Block::Slopes> slopes;  // of each block, where backward is in two halves
+    Matrix all;                                  // the rows of all tensor ranks, if they divide rows after the
+                                                 // embedding
+    std::vector<typename Block::Slopes> slopes;  // of each block, if backward has two halves
     typename Head::Slopes head_slopes;
   };
 
-  /// `dropout` is its rate behind the embedding, attention and the MLP; 0: none.
+  /// `dropout` is its rate after the embedding, attention and the MLP; 0 disables it.
   Gpt(GptParams const& params, Recompute recompute, float dropout = 0)
       : recompute_{recompute}, embedding_{params.embedding, params.shape, dropout}, head_{params.head} {
     std::uint32_t index = 0;
@@ -46,7 +47,7 @@ class Gpt {
   Gpt(zeroth::Model& model, Shape const& shape, Recompute recompute, float dropout = 0)
       : Gpt{GptParams{model, shape}, recompute, dropout} {}
 
-  /// Which units a walk is over: all, or those in a row that a stage of a pipeline has.
+  /// The units to run: all, or the consecutive ones of a pipeline stage.
   struct Part {
     bool embedding = true, head = true;
     std::size_t first_block = 0, blocks = 0;
@@ -63,7 +64,7 @@ class Gpt {
             .first_block = index_in_blocks(first),
             .blocks = index_in_blocks(last + 1) - index_in_blocks(first)};
   }
-  /// For what one stage keeps of a micro-step.
+  /// Activations for all units, or for those that one stage keeps of a micro-step.
   [[nodiscard]] Workspace workspace() const { return workspace(all()); }
   [[nodiscard]] Workspace workspace(Part const& part) const {
     Workspace w;
@@ -78,7 +79,7 @@ class Gpt {
     forward_body(pass, all(), batch, w);
     return forward_head(pass, all(), batch, w);
   }
-  /// All but the head: from the batch, or from w.x[0], to w.x[part.blocks].
+  /// Runs all units but the head: from the batch, or from w.x[0], to w.x[part.blocks].
   template <class Pass>
   void forward_body(Pass& pass, Part const& part, Batch const& batch, Workspace& w) const {
     if (part.embedding) {
@@ -96,13 +97,13 @@ class Gpt {
     return head_.forward(pass.forward(head_.unit()), w.x[part.blocks], batch, w.head);
   }
 
-  /// After forward on the same batch. `seed` times the gradient of the mean loss.
+  /// Call after forward on the same batch. Computes `seed` times the gradient of the mean loss.
   template <class Pass>
   void backward(Pass& pass, Batch const& batch, Workspace& w, typename Device::Wide seed) const {
     backward(pass, all(), batch, w, seed);
   }
-  /// `w.d` is the gradient of w.x[part.blocks], where the part has no head, and then of w.x[0]; with the embedding
-  /// anything.
+  /// On entry `w.d` is the gradient of w.x[part.blocks], unless the part has the head. On return it is the gradient of
+  /// w.x[0]; unspecified if the part has the embedding.
   template <class Pass>
   void backward(Pass& pass, Part const& part, Batch const& batch, Workspace& w, typename Device::Wide seed) const {
     if (part.head) {
@@ -111,7 +112,7 @@ class Gpt {
     for (auto i = part.blocks; i-- > 0;) {
       auto const& block = blocks_[part.first_block + i];
       auto const p = pass.backward(block.unit());
-      if (recompute_ == Recompute::on && i + 1 < part.blocks) {  // the last block's insides are still there
+      if (recompute_ == Recompute::on && i + 1 < part.blocks) {  // the last block's intermediates are still valid
         block.forward(p, w.x[i], tape(w, i), w.scratch);
       }
       block.backward(p, w.x[i], tape(w, i), w.scratch, w.d);
@@ -120,7 +121,8 @@ class Gpt {
       embedding_.backward(pass.backward(embedding_.unit()), batch, w.d, w.all);
     }
   }
-  /// The same in two halves, unless blocks are computed again. What `w` has after the first stays for the second.
+  /// The first half of backward, for inputs; not supported if blocks are recomputed. The second half needs the contents
+  /// of `w`.
   template <class Pass>
   void backward_inputs(Pass& pass, Part const& part, Batch const& batch, Workspace& w,
                        typename Device::Wide seed) const {
@@ -133,7 +135,7 @@ class Gpt {
       block.backward_inputs(pass.inputs(block.unit()), w.x[i], w.blocks[i], w.scratch, w.slopes[i], w.d);
     }
     if (part.embedding) {
-      static_cast<void>(pass.inputs(embedding_.unit()));  // which has none
+      static_cast<void>(pass.inputs(embedding_.unit()));  // it has no input gradients
     }
   }
   template <class Pass>

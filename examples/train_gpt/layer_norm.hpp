@@ -24,6 +24,16 @@ template <class Open, class Matrix>
   return all;
 }
 
+/// All rows of `own`: itself where tensor ranks do not divide rows, otherwise what they bring together in `all`.
+template <class Open, class Matrix>
+[[nodiscard]] Matrix const& all_rows(Open const& p, Matrix const& own, Matrix& all) {
+  if (!p.device.divides_rows()) {
+    return own;
+  }
+  p.device.leave_backward(own, all).wait();
+  return all;
+}
+
 template <class Device>
 class LayerNorm {
  public:

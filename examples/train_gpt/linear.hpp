@@ -33,7 +33,7 @@ class Linear {
     p.device.multiply(sum);
   }
 
-  /// y = x W, a part of a sum over tensor ranks, to which the bias is to be added.
+  /// y = x W, a part of a sum over tensor ranks, to which the bias is added later.
   template <class Open>
   void forward_part(Open const& p, Matrix const& x, Matrix& y) const {
     p.device.multiply({.a = operand(x), .b = operand(p[params_.weight]), .out = result(y)});
@@ -43,11 +43,11 @@ class Linear {
   void add_bias(Open const& p, Matrix& y) const {
     p.device.add_to_rows(p[params_.bias], y);
   }
-  /// Input and output channels that this rank multiplies with, of all of them.
+  /// This rank's numbers of input and output channels, out of all.
   [[nodiscard]] auto const& shape() const { return params_.weight.shape(); }
   [[nodiscard]] bool is_divided() const { return params_.weight.shape() != params_.weight.global_shape(); }
 
-  /// `dx` may be the memory of `x`.
+  /// `dx` may share the memory of `x`.
   template <class Open>
   void backward(Open const& p, Matrix const& x, Matrix const& dy, Matrix& dx) const {
     backward_weights(p, x, dy);
@@ -62,7 +62,7 @@ class Linear {
     p.device.multiply(contribution(transposed(operand(x)), operand(dy), p.grad(params_.weight)));
     p.device.add_column_sums(dy, p.grad(params_.bias));
   }
-  /// Where x = gelu(inner): `dinner`, which may be the memory of `x`.
+  /// For x = gelu(inner): computes `dinner`, which may share the memory of `x`.
   template <class Open>
   void backward_gelu(Open const& p, Matrix const& x, Matrix& inner, Matrix const& dy, Matrix& dinner) const {
     backward_weights(p, x, dy);

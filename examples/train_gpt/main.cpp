@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Trains a GPT-2 on text, byte by byte, at the stage that the config file says.
+/// Trains a GPT-2 on text, byte by byte, at the stage of the config file.
 ///
 ///   train_gpt --config configs/zero3.json --data book.txt --ranks 4
 ///   mpirun -n 4 train_gpt --config configs/zero3.json --data book.txt
@@ -14,7 +14,7 @@
 #include <string>
 #include <utility>
 
-#include <zeroth/core/standard_streams.hpp>
+#include <zeroth/tool/core/standard_streams.hpp>
 
 #include "checkpoints.hpp"
 #include "train_on.hpp"
@@ -33,7 +33,7 @@ void print_plan(gpt::Options const& options, zeroth::Config const& config, gpt::
       model, config, world, {.transport = options.transport.value_or(Transport::local), .device = options.device})));
 }
 
-/// The inputs of blocks are what can be kept.
+/// Applies activation_checkpointing, which here keeps the inputs of blocks.
 void heed_activations(zeroth::Config const& config, gpt::Options& options) {
   auto const asked = config.activation_checkpointing();
   if (asked.cpu_checkpointing && options.device == zeroth::DeviceKind::cuda) {
@@ -62,7 +62,7 @@ void expect_tensor_ranks_divide(zeroth::Config const& config, char const* key, s
                                         whole % above == 0 ? fmt::format(" or {}", above) : std::string{})};
 }
 
-/// Tensor ranks have whole heads, and as many rows as each other.
+/// Checks that tensor ranks have whole heads and equal numbers of rows.
 void expect_divided(zeroth::Config const& config, gpt::Shape const& shape) {
   expect_tensor_ranks_divide(config, "zeroth.mesh.tensor", shape.heads, "heads (--heads)");
   if (config.sequence_parallel()) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the layers compute on: a Device, which is cpu::Cpu<T>, gpu::Gpu<T> or cpu::Rehearsal<T>. It has
-///   Element   what activations are stored in;  Wide   what sums are made in
+/// The Device that layers compute on: cpu::Cpu<T>, gpu::Gpu<T> or cpu::Rehearsal<T>. It has
+///   Element   the type of activations;  Wide   the type of sums
 ///   Matrix<V>, Batch, tokens(batch)
-///   expect_heads(shape)    throws ConfigError for those that it cannot attend with
-///   keeps_hidden           whether GELU's output is kept for backward, or made again
-///   divides_layers         whether tensor ranks can divide what a layer does: then it has leave() and enter_backward()
-/// and one function for everything that a layer does with numbers, multiply(Product) first of all.
+///   expect_heads(shape)    throws ConfigError for heads that it does not support
+///   keeps_hidden           whether GELU's output is kept for backward, or recomputed
+///   divides_layers         whether tensor ranks can divide a layer's work: then it has leave() and enter_backward()
+/// and one function for each numeric operation of a layer, multiply(Product) first of all.
 #pragma once
 #include <cstddef>
 
@@ -20,12 +20,12 @@ using Activations = typename Device::template Matrix<typename Device::Element>;
 template <class Device>
 using Sums = typename Device::template Matrix<typename Device::Wide>;
 
-/// A unit that is open, and where to work on it.
+/// An open unit, and the device to compute on.
 template <class Device, class Guard>
 struct OpenUnit {
   Device& device;
   Guard guard;
-  zeroth::Random random{};  ///< Of the micro-batch's first sequence, for use 0.
+  zeroth::Random random{};  ///< For the micro-batch's first sequence and use 0.
 
   template <std::size_t D>
   [[nodiscard]] auto operator[](Param<D> const& param) const {
@@ -37,7 +37,7 @@ struct OpenUnit {
   }
 };
 
-/// The Pass of a device around one of the engine's.
+/// Wraps a pass of the engine, and adds the device to the units that it opens.
 template <class Device, class Micro>
 class PassOn {
  public:
@@ -48,7 +48,7 @@ class PassOn {
   [[nodiscard]] auto backward(zeroth::Unit unit) {
     return OpenUnit<Device, decltype(micro_.backward(unit))>{device_, micro_.backward(unit), micro_.random(0, 0)};
   }
-  /// In a pipeline whose schedule divides backward.
+  /// For pipelines with a schedule that divides backward.
   [[nodiscard]] auto inputs(zeroth::Unit unit) {
     return OpenUnit<Device, decltype(micro_.inputs(unit))>{device_, micro_.inputs(unit), micro_.random(0, 0)};
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Which library multiplies.
+/// The choice of matrix library.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -7,15 +7,15 @@
 namespace gpt {
 
 enum class MathLibrary : std::uint8_t {
-  automatic,  ///< What is fastest on this processor.
+  automatic,  ///< The fastest on this processor.
   eigen,
   onednn,
-  cublaslt,  ///< On GPUs, and not to be asked for.
+  cublaslt,  ///< On GPUs; cannot be requested.
 };
 
 struct MathChoice {
   MathLibrary library;
-  std::string name;  ///< "oneDNN 2.6.3 for avx512_core_bf16": as printed, recorded, and compared between ranks.
+  std::string name;  ///< "oneDNN 2.6.3 for avx512_core_bf16": printed, recorded, and compared between ranks.
 };
 
 }  // namespace gpt

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Matrices of activations, in a device's memory.
+/// Matrices of activations in device memory.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace gpt {
 
-/// Row-major. Takes memory when it gets its shape first and keeps it, as Eigen's do; what is in it then is anything.
-/// `Memory` has take(bytes), which throws if there are no more, give_back(data), and aligned_row_bytes.
+/// A row-major matrix. resize() allocates memory and keeps it, as Eigen's matrices do; its contents are unspecified
+/// then. `Memory` has take(bytes), which throws if out of memory, give_back(data), and aligned_row_bytes.
 template <class T, class Memory>
 class Matrix {
  public:
@@ -20,11 +20,11 @@ class Matrix {
         cols_{std::exchange(other.cols_, 0)},
         stride_{std::exchange(other.stride_, 0)} {}
   Matrix& operator=(Matrix&&) = delete;
-  ~Matrix() { Memory::give_back(data_); }  // null is fine
+  ~Matrix() { Memory::give_back(data_); }  // null is allowed
 
-  /// What was in it is lost if it grows. Throws what Memory::take() throws.
+  /// Loses the contents if the matrix grows. Throws what Memory::take() throws.
   void resize(std::int64_t rows, std::int64_t cols) { resize(rows, cols, cols); }
-  /// For any `cols`, rows that begin where the device likes them to. What lies between them is anything.
+  /// For any `cols`, aligns rows as the device prefers. Elements between rows are unspecified.
   void resize_aligned(std::int64_t rows, std::int64_t cols) {
     constexpr std::int64_t unit = std::max<std::int64_t>(1, Memory::aligned_row_bytes / std::int64_t{sizeof(T)});
     resize(rows, cols, (cols + unit - 1) / unit * unit);
@@ -33,7 +33,7 @@ class Matrix {
   [[nodiscard]] T const* data() const noexcept { return data_; }
   [[nodiscard]] std::int64_t rows() const noexcept { return rows_; }
   [[nodiscard]] std::int64_t cols() const noexcept { return cols_; }
-  /// Elements from the beginning of a row to that of the next.
+  /// Elements from the start of one row to the next.
   [[nodiscard]] std::int64_t stride() const noexcept { return stride_; }
   [[nodiscard]] std::int64_t count() const noexcept { return rows_ * cols_; }
 
@@ -41,7 +41,7 @@ class Matrix {
   void resize(std::int64_t rows, std::int64_t cols, std::int64_t stride) {
     if (rows * stride > capacity_) {
       Memory::give_back(std::exchange(data_, nullptr));
-      capacity_ = 0;  // should there be no more
+      capacity_ = 0;  // stays 0 if take() throws
       data_ = static_cast<T*>(Memory::take(rows * stride * std::int64_t{sizeof(T)}));
       capacity_ = rows * stride;
     }

@@ -10,10 +10,10 @@
 #include <utility>
 #include <variant>
 
-#include <zeroth/config/document.hpp>
 #include <zeroth/core/error.hpp>
-#include <zeroth/core/input_file.hpp>
-#include <zeroth/core/whole_file.hpp>
+#include <zeroth/tool/config/document.hpp>
+#include <zeroth/tool/core/input_file.hpp>
+#include <zeroth/tool/core/whole_file.hpp>
 
 namespace gpt {
 
@@ -57,7 +57,7 @@ class HubConfig {
     }
     return *value;
   }
-  /// Refuses another value than `only`, which is also Hugging Face's default, or null if `null_too`.
+  /// Throws for a value other than `only`, which is also Hugging Face's default, or null if `null_too`.
   void expect(char const* key, Value const& only, bool null_too = false) const {
     auto const* const member = find(object_, key);
     if (member == nullptr || is(member->node, only) ||
@@ -107,7 +107,7 @@ Shape read_shape(fs::path const& folder) {
   return shape;
 }
 
-/// As PyTorch calls it.
+/// PyTorch's name.
 char const* torch_name(zeroth::Dtype dtype) {
   return dtype == zeroth::Dtype::bf16 ? "bfloat16" : dtype == zeroth::Dtype::fp16 ? "float16" : "float32";
 }
@@ -170,7 +170,7 @@ Shape resolve_shape(ShapeOptions const& asked, fs::path const& init) {
 }
 
 ModelFolder::ModelFolder(fs::path path) : path_{std::move(path)} {
-  auto const named = path_.has_filename() ? path_ : path_.parent_path();  // "a/" is "a"
+  auto const named = path_.has_filename() ? path_ : path_.parent_path();  // "a/" is the same as "a"
   target_ = zeroth::followed(named);
   std::error_code error;
   if (auto const there = fs::status(target_, error); fs::exists(there) && !fs::is_directory(there)) {
@@ -193,7 +193,7 @@ ModelFolder::~ModelFolder() {
 void ModelFolder::publish(Shape const& shape, zeroth::Dtype dtype) {
   zeroth::write_whole_file("model configuration", partial_ / "config.json", to_json(shape, dtype));
   std::error_code error;
-  fs::rename(partial_, target_, error);  // takes the place of an empty folder, but of no other
+  fs::rename(partial_, target_, error);  // replaces an empty folder, but no other
   if (error == std::errc::directory_not_empty || error == std::errc::file_exists) {
     error.clear();
     for (char const* name : {"config.json", weights_name}) {

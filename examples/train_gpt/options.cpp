@@ -28,7 +28,7 @@ std::map<std::string, MathLibrary> const libraries{
     {"auto", MathLibrary::automatic}, {"eigen", MathLibrary::eigen}, {"onednn", MathLibrary::onednn}};
 std::map<std::string, Order> const orders{{"sequential", Order::sequential}, {"shuffled", Order::shuffled}};
 
-/// A whole number from `lowest`; CLI11's own bounds speak of floating point.
+/// A whole number from `lowest` on; CLI11's own messages about bounds mention floating point.
 CLI::Validator at_least(std::int64_t lowest) {
   return CLI::Validator{[lowest](std::string const& text) {
                           std::int64_t value = 0;
@@ -60,7 +60,7 @@ CLI::Validator positive() {
                         "FLOAT > 0"};
 }
 
-/// A probability of leaving something out.
+/// A dropout rate.
 CLI::Validator rate() {
   return CLI::Validator{[](std::string const& text) {
                           float value = 0;
@@ -71,7 +71,7 @@ CLI::Validator rate() {
                         "FLOAT in [0, 1)"};
 }
 
-/// A name: a shell's variable that is not set is none.
+/// A non-empty path, because an unset shell variable is empty.
 CLI::Validator not_empty() {
   return CLI::Validator{[](std::string const& text) { return text.empty() ? "is empty; allowed: a path" : ""; },
                         "PATH"};
@@ -98,7 +98,7 @@ void declare_checkpoints(CLI::App& app, Options& o) {
       ->capture_default_str();
 }
 
-/// Options whose values are words.
+/// Options with words as values.
 struct Words {
   std::string order = "sequential", comm = "auto", device = "cpu", math = "auto";
 };
@@ -167,7 +167,7 @@ void declare(CLI::App& app, Options& o, Words& words) {
   app.add_flag("--recompute", o.recompute, "Keep only the blocks' inputs and compute their insides again in backward");
 }
 
-/// Throws a ValidationError for what means nothing without, or beside, something else.
+/// Throws a ValidationError for options that need another one, or exclude each other.
 void check_checkpoints(Options const& o) {
   auto const refuse = [](char const* option, std::string const& why) { throw CLI::ValidationError{option, why}; };
   bool const from_path = !o.resume.empty() && o.resume != resume_newest;

@@ -15,7 +15,7 @@
 
 namespace gpt {
 
-/// What --resume takes beside a path: the newest in --checkpoint, if there is any.
+/// The value of --resume for the newest checkpoint in --checkpoint, if there is one.
 inline constexpr char const* resume_newest = "auto";
 
 struct Options {
@@ -29,11 +29,12 @@ struct Options {
   float dropout = 0;
   Order order = Order::sequential;
   std::filesystem::path report, trace, save_initial, save_final, init;
-  std::filesystem::path checkpoint;  ///< Folder of checkpoints; empty: none are saved.
-  std::filesystem::path resume;      ///< A checkpoint, a folder of them, or resume_newest; empty: begin anew.
+  std::filesystem::path checkpoint;  ///< Folder of checkpoints; empty: saves none.
+  std::filesystem::path resume;      ///< A checkpoint, a folder of them, or resume_newest; empty: starts from the
+                                     ///< beginning.
   std::optional<std::int64_t> save_every, keep;
   int max_restarts = 0;
-  std::optional<double> peak_tflops;  ///< Of a rank; none: nobody knows.
+  std::optional<double> peak_tflops;  ///< Per rank; nullopt: unknown.
   std::optional<zeroth::comm::Transport> transport;
   zeroth::DeviceKind device = zeroth::DeviceKind::cpu;
   bool plan = false, recompute = false, share_devices = false, tf32 = false, show_products = false;
@@ -41,10 +42,10 @@ struct Options {
 };
 
 struct CommandLine {
-  std::optional<Options> options;  ///< None if there is nothing to do: help was asked for, or something is wrong.
-  int exit_status = 0;             ///< Then: 0 or 2.
+  std::optional<Options> options;  ///< nullopt if there is nothing to run: help was asked for, or an option is wrong.
+  int exit_status = 0;             ///< Exit status in that case: 0 or 2.
 };
-/// Prints help to `out` and what is wrong to `err`.
+/// Prints help to `out` and errors to `err`.
 [[nodiscard]] CommandLine parse(int argc, char const* const* argv, std::ostream& out, std::ostream& err);
 
 }  // namespace gpt

@@ -36,7 +36,7 @@ void Output::begin(std::string const& facts, std::optional<zeroth::Restored> con
                                      options_.steps)
                        : fmt::format("{} has all of {} steps: nothing is trained\n", at, options_.steps));
     for (auto const& change : changes) {
-      if (!change.starts_with("config.")) {  // the engine has told of the stage file
+      if (!change.starts_with("config.")) {  // the engine has logged changes of the stage file
         progress_->say("  " + change + "\n");
       }
     }

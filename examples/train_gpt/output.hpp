@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a run says and writes while it goes on.
+/// Prints progress and writes the report during a run.
 #pragma once
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <zeroth/comm/job.hpp>
-#include <zeroth/core/whole_file.hpp>
 #include <zeroth/engine/checkpoint.hpp>
 #include <zeroth/engine/progress_line.hpp>
+#include <zeroth/tool/core/whole_file.hpp>
 
 #include "math_library.hpp"
 #include "options.hpp"
@@ -17,18 +17,18 @@
 
 namespace gpt {
 
-/// Progress and report, on rank 0; nothing on the others.
+/// Progress and report on rank 0; does nothing on the others.
 class Output {
  public:
-  /// Opens the report, so that one that cannot be written is found before training.
+  /// Opens the report, so that an unwritable file is found before training.
   Output(zeroth::Job const& job, Options const& options, Shape const& shape, std::int64_t tokens_per_step);
-  /// `facts` is the run's record, `restored` where it goes on from.
+  /// `facts` is the run's record; `restored` is the checkpoint that it resumes from.
   void begin(std::string const& facts, std::optional<zeroth::Restored> const& restored);
-  /// Says what multiplies, and `table` if there is one.
+  /// Prints the matrix library, and `table` if there is one.
   void products(MathChoice const& math, std::string const& table);
-  /// `bytes` is what this rank holds.
+  /// `bytes` is this rank's memory use.
   void step(zeroth::StepReport const& step, std::int64_t bytes);
-  /// The last call. Collective. The run has ended behind step `step`.
+  /// The last call. Collective. The run has ended after step `step`.
   void finish(zeroth::Job& job, RankMemory const& mine, RunEnd end, std::int64_t step);
 
  private:

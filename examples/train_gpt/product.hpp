@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Products of row-major matrices, as the layers ask for them: what every device's library is given.
+/// Products of row-major matrices, in the form that layers pass to every device's library.
 #pragma once
 #include <concepts>
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace gpt {
 
-/// A matrix that is read: `rows` x `cols` as it lies in memory, with rows that begin `stride` elements apart.
+/// A matrix to read: `rows` x `cols` in its memory layout, with rows `stride` elements apart.
 struct Operand {
   void const* data;
   zeroth::Dtype dtype;
@@ -18,7 +18,7 @@ struct Operand {
   bool transposed = false;
 };
 
-/// A matrix that is written. Its shape is the product's.
+/// A matrix to write. Its shape is the product's.
 struct Result {
   void* data;
   zeroth::Dtype dtype;
@@ -28,26 +28,26 @@ struct Result {
 enum class Epilogue : std::uint8_t {
   none,
   bias,        ///< + bias, one per column
-  bias_gelu,   ///< + bias, which goes to `inner`; then GELU of that to `out`
-  gelu_slope,  ///< times the slope of GELU at `inner`
+  bias_gelu,   ///< + bias, stored in `inner`; then GELU of it to `out`
+  gelu_slope,  ///< times the derivative of GELU at `inner`
 };
 [[nodiscard]] inline bool has_gelu(Epilogue epilogue) {
   return epilogue == Epilogue::bias_gelu || epilogue == Epilogue::gelu_slope;
 }
 
-/// out = epilogue(op(a) op(b) + beta * addend), summed in fp32 (fp64 of fp64) and rounded once. What an epilogue with
-/// GELU reads may have been rounded before.
+/// out = epilogue(op(a) op(b) + beta * addend), summed in fp32 (fp64 for fp64) and rounded once. The input of a GELU
+/// epilogue may have been rounded before.
 struct Product {
   Operand a, b;
   Result out;
   float beta = 0;
-  void const* addend = nullptr;  ///< Laid out as `out`; null: what is in `out`.
+  void const* addend = nullptr;  ///< Laid out like `out`; null: the contents of `out`.
   Epilogue epilogue = Epilogue::none;
-  void const* bias = nullptr;  ///< In the type of `out`.
-  void* inner = nullptr;       ///< Laid out as `out`, which has no gaps between rows then.
+  void const* bias = nullptr;  ///< Has the type of `out`.
+  void* inner = nullptr;       ///< Laid out like `out`, which then has no gaps between rows.
 };
 
-/// Everything about a product but its addresses.
+/// Everything about a product except its addresses.
 struct ProductKind {
   std::int64_t m, n, k;  // of out: m x n
   std::int64_t a_stride, b_stride, out_stride;
@@ -61,19 +61,19 @@ struct ProductKind {
 /// "a product 8 x 8 x 8, fp32 to fp32, strides 8, 8 and 8, adding nothing, no epilogue"
 [[nodiscard]] std::string describe(ProductKind const& kind);
 
-/// As zeroth::dtype_of, and of double, in which tests run the math.
+/// Like zeroth::dtype_of, plus double, which tests use.
 template <class T>
 inline constexpr zeroth::Dtype math_dtype = zeroth::dtype_of<T>;
 template <>
 inline constexpr zeroth::Dtype math_dtype<double> = zeroth::Dtype::fp64;
 
-/// All of a Matrix.
+/// A whole Matrix as an operand.
 template <class M>
   requires requires(M const& m) { m.stride(); }
 [[nodiscard]] Operand operand(M const& m) {
   return {m.data(), math_dtype<std::remove_cvref_t<decltype(*m.data())>>, m.rows(), m.cols(), m.stride()};
 }
-/// A parameter.
+/// A parameter as an operand.
 template <class View>
   requires requires(View const& view) { view.extent(1); }
 [[nodiscard]] Operand operand(View const& view) {
@@ -88,7 +88,7 @@ template <class M>
 [[nodiscard]] Result result(M& m) {
   return {m.data(), math_dtype<std::remove_cvref_t<decltype(*m.data())>>, m.stride()};
 }
-/// What adds a product to a gradient, in its own memory.
+/// A product that is added to a gradient, in the gradient's own memory.
 template <class Gradient>
 [[nodiscard]] Product contribution(Operand const& a, Operand const& b, Gradient const& gradient) {
   return {.a = a,

@@ -11,12 +11,13 @@
 
 namespace gpt {
 
-/// What one rank planned to hold, and held at most.
+/// Planned and peak memory of one rank.
 struct RankMemory {
   zeroth::MemoryBytes planned, measured;
 };
 
-/// One line each, floats with 9 significant digits (enough to give back every fp32 value), null for what is not finite.
+/// One line each, floats with 9 significant digits (enough to restore every fp32 value), null for values that are not
+/// finite.
 [[nodiscard]] std::string step_record(zeroth::StepReport const& step, std::int64_t tokens);
 [[nodiscard]] std::string memory_record(int rank, RankMemory const& memory);
 

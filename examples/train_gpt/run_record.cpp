@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <variant>
 
-#include <zeroth/config/document.hpp>
+#include <zeroth/tool/config/document.hpp>
 
 namespace gpt {
 
@@ -17,7 +17,7 @@ using Json = nlohmann::ordered_json;
 
 std::string to_line(Json const& record) { return record.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"; }
 
-/// Adds what is in `object`, as it is shown, by its path.
+/// Adds the values of `object`, as displayed, by path.
 void add_values(zeroth::config::Object const& object, std::string const& path,
                 std::map<std::string, std::string>& values) {
   for (auto const& member : object) {
@@ -30,7 +30,7 @@ void add_values(zeroth::config::Object const& object, std::string const& path,
   }
 }
 
-/// Of a run's record, without what is no choice of it. Nothing of any other text.
+/// The choices in a run's record. Empty for any other text.
 std::map<std::string, std::string> choices_in(std::string_view record) {
   zeroth::config::Problems problems;
   auto object = zeroth::config::read_document(record, problems, zeroth::config::Comments::refused);
@@ -40,7 +40,7 @@ std::map<std::string, std::string> choices_in(std::string_view record) {
   if (auto const kind = values.find("record"); kind == values.end() || kind->second != "\"run\"") {
     return {};
   }
-  // Of a key of the stage file its value counts, and not who says it.
+  // For keys of the stage file only the value counts, not its origin.
   std::erase_if(values,
                 [](auto const& each) { return each.first.starts_with("config.") && !each.first.ends_with(".value"); });
   return values;
@@ -50,7 +50,8 @@ std::map<std::string, std::string> choices_in(std::string_view record) {
 
 std::string run_record(Options const& options, zeroth::Config const& config, Shape const& shape, Batches const& batches,
                        MathChoice const& math, int world) {
-  auto const batch = config.settings(world / config.pipeline().stages, 1).batch;  // which follows from no unit
+  auto const batch = config.settings(world / config.pipeline().stages, 1).batch;  // this part does not depend on the
+                                                                                  // largest unit
   Json const record{{"record", "run"},
                     {"world", world},
                     {"device", options.device == zeroth::DeviceKind::cuda ? "cuda" : "cpu"},

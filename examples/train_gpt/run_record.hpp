@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What is run, as JSON: the first line of a report, and what checkpoints keep of the program.
+/// The configuration of a run as JSON: the first line of a report, and the program's state in checkpoints.
 #pragma once
 #include <string>
 #include <string_view>
@@ -15,15 +15,15 @@
 
 namespace gpt {
 
-/// One line.
+/// One JSON line.
 [[nodiscard]] std::string run_record(Options const& options, zeroth::Config const& config, Shape const& shape,
                                      Batches const& batches, MathChoice const& math, int world);
 
-/// How the run that saved a checkpoint differs from the one of the record `now`: "world: 3, was 4". Nothing of a
-/// checkpoint that another program has saved.
+/// The differences between the run that saved a checkpoint and the record `now`: "world: 3, was 4". Empty for a
+/// checkpoint of another program.
 [[nodiscard]] std::vector<std::string> changes_since(zeroth::Restored const& restored, std::string_view now);
 
-/// The record `now` of a run that goes on: also from where, and with what changes.
+/// The record `now` of a resumed run, with the checkpoint that it resumes from and the changes.
 [[nodiscard]] std::string resumed_record(std::string const& now, zeroth::Restored const& restored,
                                          std::vector<std::string> const& changes);
 

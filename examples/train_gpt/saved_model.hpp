@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Where a run leaves its model.
+/// Saves a run's model.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -10,8 +10,7 @@
 
 namespace gpt {
 
-/// Holds the place of a model folder on rank 0 from the start, so that one that cannot be written is found before hours
-/// of training.
+/// Creates the model folder on rank 0 at the start, so that an unwritable place is found before hours of training.
 class SavedModel {
  public:
   SavedModel(zeroth::Job const& job, std::filesystem::path path) : path_{std::move(path)} {
@@ -19,7 +18,7 @@ class SavedModel {
       folder_.emplace(path_);
     }
   }
-  /// Collective. Nothing if no folder was asked for. `dtype`: Settings::saved_weights.
+  /// Collective. Does nothing if no folder was requested. `dtype`: Settings::saved_weights.
   template <class Engine>
   void save(Engine& engine, Shape const& shape, zeroth::Dtype dtype) {
     if (path_.empty()) {

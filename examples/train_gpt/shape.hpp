@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The model's extents.
+/// The model's dimensions.
 #pragma once
 #include <cstdint>
 
@@ -8,16 +8,16 @@ namespace gpt {
 struct Shape {
   std::int64_t layers = 6, heads = 6, channels = 384, context = 256;
   std::int64_t vocabulary = 256;  ///< At least 256: a byte is a token.
-  bool untied_head = false;       ///< The head has a matrix of its own, and not the token embedding.
+  bool untied_head = false;       ///< The head has its own matrix instead of the token embedding.
   friend bool operator==(Shape const&, Shape const&) = default;
 };
 
-/// Floating-point operations for a token, on all ranks together. Forward has 2 for each element of a matrix that the
-/// token is multiplied with, and for each product of attention, not masked. Backward has twice as many. What is
-/// computed again does not count.
+/// Floating-point operations per token, over all ranks. Forward has 2 per element of a matrix that the token is
+/// multiplied with, and per product of attention, without a mask. Backward has twice as many. Recomputation does not
+/// count.
 [[nodiscard]] double flops_per_token(Shape const& shape) noexcept;
 
-/// What an extent may be, and how many layers: beyond it no sum of bytes is meant.
+/// Limits for extents and for the number of layers, so that sums of bytes do not overflow.
 struct Extents {
   std::int64_t least, most;
   [[nodiscard]] bool contain(std::int64_t extent) const noexcept { return extent >= least && extent <= most; }

@@ -5,15 +5,15 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
-#include <zeroth/config/assignments.hpp>
 #include <zeroth/core/error.hpp>
-#include <zeroth/core/input_file.hpp>
+#include <zeroth/tool/config/assignments.hpp>
+#include <zeroth/tool/core/input_file.hpp>
 
 namespace gpt {
 
 namespace {
 
-/// The options as a stage file would say them.
+/// The options in the form of a stage file.
 std::string stated(StageFileOptions const& options) {
   std::vector<std::string> assignments;
   auto const add = [&](char const* key, auto const& value) {
@@ -52,20 +52,20 @@ void declare(CLI::App& app, StageFileOptions& options) {
 }
 
 zeroth::Config read_stage_file(StageFileOptions const& options) {
-  zeroth::Beside beside;
-  beside.stated = stated(options);
+  zeroth::ConfigInputs inputs;
+  inputs.stated = stated(options);
   if (!options.given.empty()) {
-    beside.given_by = options.given.string();
+    inputs.given_by = options.given.string();
     try {
-      beside.given = zeroth::read_text(options.given);
+      inputs.given = zeroth::read_text(options.given);
     } catch (zeroth::Unreadable const& error) {
       throw zeroth::ConfigError{fmt::format("--given {}: {}", options.given.string(), error.what())};
     }
   }
   if (!options.set.empty()) {
-    beside.changes = zeroth::config::changes_from(options.set);
+    inputs.changes = zeroth::config::changes_from(options.set);
   }
-  auto config = zeroth::Config::from_file(options.config, beside);
+  auto config = zeroth::Config::from_file(options.config, inputs);
   config.expect_complete();
   return config;
 }

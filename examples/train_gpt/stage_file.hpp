@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The stage file, with what the command line says beside it.
+/// Reads the stage file together with the options that add to it.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -26,10 +26,10 @@ struct StageFileOptions {
 
 void declare(CLI::App& app, StageFileOptions& options);
 
-/// Throws ConfigError, also for values that are left open.
+/// Throws ConfigError, also for values left open.
 [[nodiscard]] zeroth::Config read_stage_file(StageFileOptions const& options);
 
-/// A line for each key that is without effect, with the reason; empty unless --verbose asks for it.
+/// A line with the reason for each key without effect; empty unless --verbose asks for it.
 [[nodiscard]] std::string notes_of(StageFileOptions const& options, zeroth::Config const& config);
 
 }  // namespace gpt

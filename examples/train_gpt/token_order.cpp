@@ -14,7 +14,7 @@ void sort_by_token(std::span<std::uint8_t const> inputs, std::span<std::int32_t>
   for (std::size_t t = 1; t < first.size(); ++t) {
     first[t] += first[t - 1];
   }
-  // Each token's begin goes up to its end, which is where the next one's began.
+  // Each token's start advances to its end, which is the start of the next.
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     order[static_cast<std::size_t>(first[inputs[i]]++)] = static_cast<std::int32_t>(i);
   }

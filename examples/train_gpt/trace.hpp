@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A few steps of all ranks as a picture.
+/// Traces a few steps of all ranks.
 #pragma once
 #include <algorithm>
 #include <cstdint>
 #include <optional>
 
 #include <zeroth/comm/job.hpp>
-#include <zeroth/core/whole_file.hpp>
 #include <zeroth/device/timeline.hpp>
+#include <zeroth/tool/core/whole_file.hpp>
 
 #include "options.hpp"
 
 namespace gpt {
 
-/// Traces up to five steps, after two that settle what runs for the first time. Nothing if no file was asked for.
+/// Traces up to five steps, after two warm-up steps. Does nothing if no file was requested.
 class Trace {
  public:
   Trace(zeroth::Job const& job, Options const& options);
-  /// Before step `step`, from 0, of the `steps` that are to come.
+  /// Call before step `step`, from 0, of `steps` remaining ones.
   template <class Engine>
   void before(Engine& engine, std::int64_t step, std::int64_t steps) {
     auto const first = std::clamp<std::int64_t>(steps - 1, 0, settling_steps);
@@ -25,7 +25,7 @@ class Trace {
       engine.trace(step == first ? &timeline_ : nullptr);
     }
   }
-  /// After the engine's finish(). Collective.
+  /// Call after the engine's finish(). Collective.
   void finish(zeroth::Job& job);
 
  private:

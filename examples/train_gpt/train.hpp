@@ -30,7 +30,7 @@ struct StageWorkOf<Where, T, G> {
   using Type = typename Where::template StageWork<T, G>;
 };
 
-/// The forward and backward passes of a step: micro-step by micro-step, or as the schedule of a pipeline says.
+/// The forward and backward passes of a step: micro-step by micro-step, or in the order of a pipeline's schedule.
 template <class Where, zeroth::Element T, zeroth::GradientOf<T> G>
 class Passes {
  public:
@@ -69,17 +69,17 @@ class Passes {
   }
 
  private:
-  /// Engines on GPUs refuse files that ask for one.
+  /// Engines on GPUs reject files that ask for a pipeline.
   static constexpr bool has_pipelines = HasPipelines<Where, T, G>;
 
   Task const& task_;
-  std::optional<zeroth::TensorParallel> tensor_;  // outlives what follows
+  std::optional<zeroth::TensorParallel> tensor_;  // outlives the members below
   std::optional<typename Where::template MicroSteps<T, G>> micro_steps_;
   std::optional<typename StageWorkOf<Where, T, G>::Type> stage_;
   Batch batch_;
 };
 
-/// What one rank does. `Where::MicroSteps<T, G>` computes.
+/// One rank's training. `Where::MicroSteps<T, G>` computes the passes.
 template <class Where, zeroth::Element T, zeroth::GradientOf<T> G>
 RunEnd train(zeroth::Job& job, Task const& task, zeroth::Precision<T, G>) {
   auto const& [options, config, shape, batches] = task;
@@ -88,7 +88,8 @@ RunEnd train(zeroth::Job& job, Task const& task, zeroth::Precision<T, G>) {
   zeroth::Mesh mesh{job, config};
   zeroth::Model model{options.seed, mesh.tensor_part()};
   GptParams const params{model, shape, config.sequence_parallel() ? Rows::divided : Rows::whole};
-  auto const settings = config.settings(mesh.data().world(), 1);  // of which nothing here depends on the largest unit
+  auto const settings = config.settings(mesh.data().world(), 1);  // the parts used here do not depend on the largest
+                                                                  // unit
   auto const& batch_sizes = settings.batch;
   auto const math = Where::choose(job, options.math, zeroth::dtype_of<T>);
   auto const facts = run_record(options, config, shape, batches, math, job.world());
@@ -118,7 +119,7 @@ RunEnd train(zeroth::Job& job, Task const& task, zeroth::Precision<T, G>) {
   for (bool stop = false; step < options.steps && !stop;) {
     trace.before(engine, step - first, options.steps - first);
     passes.run(engine);
-    stop = show(engine.step());  // Ctrl-C anywhere: all ranks end at the same step
+    stop = show(engine.step());  // on Ctrl-C anywhere, all ranks end at the same step
     checkpoints.after_step(engine, ++step);
   }
   checkpoints.finish(engine, step);

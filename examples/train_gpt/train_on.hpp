@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The training loop, on a rank's device.
+/// The training loop on a rank's device.
 #pragma once
 #include <cstdint>
 #include <zeroth/comm/job.hpp>
@@ -11,7 +11,7 @@
 
 namespace gpt {
 
-/// What all ranks of this process share, read-only.
+/// Read-only data that all ranks of this process share.
 struct Task {
   Options const& options;
   zeroth::Config const& config;
@@ -19,10 +19,10 @@ struct Task {
   Batches const& batches;
 };
 
-/// How a run ends that does not fail; the same on all ranks.
+/// How a run without failure ends; the same on all ranks.
 enum class RunEnd : std::uint8_t {
-  done,     ///< Also where it was stopped and nothing is saved that it could go on from.
-  stopped,  ///< Before its last step, because somebody asked for it; the last checkpoint has all that was trained.
+  done,     ///< Also if it was stopped without a checkpoint to resume from.
+  stopped,  ///< Stopped on request before its last step; the last checkpoint has all training so far.
 };
 
 RunEnd train_on_cpu(zeroth::Job& job, Task const& task);

@@ -67,13 +67,19 @@ struct LayerNormParams {
   }
 };
 
+/// A matrix with a row for each word, which tensor ranks divide.
+[[nodiscard]] inline Param<2> words(zeroth::Model& model, zeroth::Unit unit, std::string const& name, Shape const& s) {
+  return model.param(unit, name, {s.vocabulary, s.channels}, zeroth::Normal{0.02F},
+                     {.cut = zeroth::cut_of_vocabulary(model.tensor_part())});
+}
+
 struct EmbeddingParams {
   zeroth::Unit unit;
   Param<2> tokens, positions;
 
   EmbeddingParams(zeroth::Model& model, Shape const& s)
       : unit{model.unit("embedding", {.rows_per_sample = 0})},
-        tokens{model.param(unit, "transformer.wte.weight", {s.vocabulary, s.channels}, zeroth::Normal{0.02F})},
+        tokens{words(model, unit, "transformer.wte.weight", s)},
         positions{model.param(unit, "transformer.wpe.weight", {s.context, s.channels}, zeroth::Normal{0.02F})} {}
 };
 
@@ -109,8 +115,7 @@ struct HeadParams {
   HeadParams(zeroth::Model& model, Shape const& s, EmbeddingParams const& embedding, Rows rows)
       : unit{model.unit("head", {.rows_per_sample = s.context, .input_per_sample = activations_of(model, s, rows)})},
         ln_f{model, unit, "transformer.ln_f", s.channels, rows},
-        tokens{s.untied_head ? model.param(unit, "lm_head.weight", {s.vocabulary, s.channels}, zeroth::Normal{0.02F})
-                             : embedding.tokens} {
+        tokens{s.untied_head ? words(model, unit, "lm_head.weight", s) : embedding.tokens} {
     if (!s.untied_head) {
       model.tie(unit, tokens);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What both programs of docs/tutorial.md train on: rows of numbers, to be put out in reverse order.
+/// The data of both programs of docs/tutorial.md: rows of numbers, to be output in reverse order.
 #pragma once
 #include <Eigen/Core>
 #include <cstdint>

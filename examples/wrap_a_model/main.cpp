@@ -40,7 +40,7 @@ void print(zeroth::Job const& job, std::optional<zeroth::StepReport> const& repo
 }
 
 // ---- the README quotes from here ----
-template <class T, class G>  // the types of parameters and gradients, which the file says
+template <class T, class G>  // types of parameters and gradients, which the file selects
 void train(zeroth::Job& job, zeroth::Config const& config, zeroth::Precision<T, G>) {
   zeroth::Model model;
   std::vector<Layer> layers;
@@ -56,27 +56,27 @@ void train(zeroth::Job& job, zeroth::Config const& config, zeroth::Precision<T, 
       std::vector<Matrix> h{samples(micro.first_sample(), engine.micro_batch())};
       Matrix const target = h[0].rowwise().reverse();
       for (Layer const& layer : layers) {
-        auto const p = micro.forward(layer.unit);  // its parameters, whole, until the end of the scope
+        auto const p = micro.forward(layer.unit);  // its full parameters, until the scope ends
         h.push_back(((h.back() * widen(p[layer.weight])).rowwise() + widen(p[layer.bias])).array().tanh());
       }
       Matrix d = h.back() - target;
       float const seed = micro.report_loss(d.array().square().mean());  // carries loss scale and weight
       d *= 2 * seed / static_cast<float>(d.size());
       for (auto l = layers.size(); l-- > 0;) {
-        auto const p = micro.backward(layers[l].unit);  // and its gradients, reduced after the end of the scope
+        auto const p = micro.backward(layers[l].unit);  // and its gradients, reduced after the scope ends
         d.array() *= 1 - h[l + 1].array().square();
         as_eigen(p.grad(layers[l].weight)) += h[l].transpose() * d;
         as_eigen(p.grad(layers[l].bias)) += d.colwise().sum();
         d *= widen(p[layers[l].weight]).transpose();
       }
     }
-    print(job, engine.step());  // the report of the step before, so that no device idles
+    print(job, engine.step());  // the previous step's report, so that no device idles
   }
   print(job, engine.finish());
 }
 
 int main(int argument_count, char** arguments) {
-  std::string const file = argument_count > 1 ? arguments[1] : "configs/zero3.json";  // says which stage
+  std::string const file = argument_count > 1 ? arguments[1] : "configs/zero3.json";  // selects the stage
   return zeroth::launch({.thread_ranks = 4}, [&](zeroth::Job& job) {  // 4 threads; under mpirun, one of its ranks
     auto const config = zeroth::Config::from_file(file);
     with_precision(config, [&](auto precision) { train(job, config, precision); });

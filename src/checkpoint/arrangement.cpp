@@ -8,7 +8,7 @@
 namespace zeroth::checkpoint {
 namespace {
 
-/// The names of units that use `param`, but for the first of them.
+/// The names of the units that use `param`, without the first one.
 std::vector<std::string> further_users(model::Description const& model, ParamId param) {
   std::vector<std::string> names;
   auto const& shared = model.stage.shared;
@@ -26,7 +26,8 @@ std::vector<std::string> further_users(model::Description const& model, ParamId 
 void add_part(Arrangement& arrangement, int first_place, shard::Memory const& memory, shard::FlatUnit const& flat,
               shard::Part const& part, std::vector<shard::OwnSlice> const& slices) {
   auto const& model = memory.model();
-  bool const is_of_first = flat.tensor_kind != shard::TensorKind::cut;  // which has the same as all tensor ranks
+  bool const is_of_first = flat.tensor_kind != shard::TensorKind::cut;  // the first tensor rank saves it: all have the
+                                                                        // same
   if (slices.empty() || !flat.speaks || (is_of_first && model.tensor.index > 0)) {
     return;
   }
@@ -73,7 +74,7 @@ Arrangement arrange(shard::ShardManager const& manager, int first_place, int pla
     add_part(arrangement, first_place, memory, unit, unit.trainable, manager.slices.trainable(flat));
     arrangement.reads[flat] = arrangement.sources.size();
   }
-  for (auto const flat : layout.flats().ids()) {  // which no update writes to
+  for (auto const flat : layout.flats().ids()) {  // no update writes to frozen states
     auto const& unit = memory.flat(flat);
     add_part(arrangement, first_place, memory, unit, unit.frozen, manager.slices.frozen(flat));
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The states of a running engine as the contents of a checkpoint.
+/// Arranges the states of a running engine as the contents of a checkpoint.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -11,23 +11,23 @@
 
 namespace zeroth::checkpoint {
 
-/// A piece of a rank's states, as it comes into its file.
+/// A piece of a rank's states, in the order of its file.
 struct Source {
-  std::byte const* data = nullptr;  ///< Null: on `disk`, from `stored` on.
+  std::byte const* data = nullptr;  ///< Null if the states are on `disk`, at `stored`.
   std::int64_t bytes = 0;
   std::string_view unit;
   shard::OffloadedStates const* disk = nullptr;
   device::Stored stored = {};
 };
 
-/// In the order of updates, so that those which come first are read first.
+/// Trainable states come in the order of updates, so that those updated first are read first.
 struct Arrangement {
-  Contents contents;                       ///< Of the files of the ranks that share these states.
-  std::vector<Source> sources;             ///< Of this rank; views of the layout.
-  ById<shard::FlatId, std::size_t> reads;  ///< How many sources are read once those of a flat unit are.
+  Contents contents;                       ///< Covers the files of all ranks that share these states.
+  std::vector<Source> sources;             ///< This rank's sources; views of the layout.
+  ById<shard::FlatId, std::size_t> reads;  ///< Number of sources up to the last one of a flat unit.
 };
 
-/// The files of the ranks that share these states are `first_place` and those behind it, of `places`.
+/// `first_place`: number of the first file of the ranks that share these states. `places`: number of all files.
 [[nodiscard]] Arrangement arrange(shard::ShardManager const& manager, int first_place, int places);
 
 }  // namespace zeroth::checkpoint

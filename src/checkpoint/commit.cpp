@@ -22,10 +22,10 @@
 #include "core/logger.hpp"
 #include "zeroth/checkpoint/contents.hpp"
 #include "zeroth/checkpoint/folder.hpp"
-#include "zeroth/config/document.hpp"
 #include "zeroth/core/error.hpp"
-#include "zeroth/core/input_file.hpp"
-#include "zeroth/core/whole_file.hpp"
+#include "zeroth/tool/config/document.hpp"
+#include "zeroth/tool/core/input_file.hpp"
+#include "zeroth/tool/core/whole_file.hpp"
 
 namespace zeroth::checkpoint {
 namespace {
@@ -46,7 +46,7 @@ void sync(fs::path const& folder) {
   }
 }
 
-/// With those above it that are not there, each of which is on the disk before the next is made.
+/// Makes `folder` and its missing parents. Each is on the disk before the next is made.
 void make_folder(fs::path const& folder, std::error_code& error) {
   if (fs::is_directory(folder, error)) {
     return;
@@ -61,8 +61,8 @@ void make_folder(fs::path const& folder, std::error_code& error) {
   }
 }
 
-/// Unreachable under its name at once, and then gone: nobody reads half of it.
-/// It stays while somebody reads it, until a later save.
+/// Renames the checkpoint, then deletes it, so that no reader sees half of it. A checkpoint that is being read stays
+/// until a later save.
 void remove_checkpoint(fs::path const& checkpoint) {
   UseLock const lock{checkpoint, UseLock::By::remover};
   if (lock.taken()) {
@@ -80,7 +80,8 @@ void remove_checkpoint(fs::path const& checkpoint) {
   }
 }
 
-/// A file system that not all ranks see, or somebody who clears up. Of `contents` spaces do not count.
+/// Checks that all files exist: ranks may not all see the same file system, or files were deleted. Does not use
+/// contents.spaces.
 void expect_files(fs::path const& partial, Contents const& contents) {
   for (int place = 0; place < contents.places; ++place) {
     auto const table = hash_count(contents, place) * static_cast<std::int64_t>(sizeof(std::uint64_t));
@@ -97,8 +98,8 @@ void expect_files(fs::path const& partial, Contents const& contents) {
   }
 }
 
-/// `partial` gets the name, and a checkpoint that had it, of the same step of an earlier attempt, gets that of
-/// `partial`: the name is never free in between where the file system can swap.
+/// Renames `partial` to `checkpoint`. An older checkpoint with that name, of the same step in an earlier attempt, swaps
+/// names with it: if the file system can swap, the name always exists.
 void give_name(fs::path const& partial, fs::path const& checkpoint) {
   std::error_code error;
   if (!fs::exists(checkpoint, error)) {
@@ -123,7 +124,7 @@ void give_name(fs::path const& partial, fs::path const& checkpoint) {
 /// Undoes give_name().
 void take_name(fs::path const& partial, fs::path const& checkpoint) {
   std::error_code error;
-  if (fs::exists(partial, error)) {  // what had the name
+  if (fs::exists(partial, error)) {  // it holds the checkpoint that had the name
     if (::renameat2(AT_FDCWD, partial.c_str(), AT_FDCWD, checkpoint.c_str(), RENAME_EXCHANGE) != 0) {
       error.assign(errno, std::generic_category());
     }
@@ -178,7 +179,7 @@ FolderLock::FolderLock(fs::path folder, std::string const& job) : folder_{std::m
   if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0) {
     locked_ = true;
     auto const text = fmt::format("process {} on {}, job {}\n", ::getpid(), host_name(), job);
-    // For people; the lock is the system's.
+    // The text is for people; the lock is the system's.
     static_cast<void>(!(::ftruncate(descriptor_, 0) == 0 && ::pwrite(descriptor_, text.data(), text.size(), 0) > 0));
   } else if (errno == EWOULDBLOCK) {
     std::string owner(512, '\0');
@@ -284,7 +285,7 @@ fs::path commit(fs::path const& folder, fs::path const& partial, Record const& r
     throw;
   }
   known.note(checkpoint, record.contents);
-  discard(partial);  // a checkpoint of before, if its name was this one's
+  discard(partial);  // after a swap it holds the older checkpoint
   auto leaving = checkpoint;
   leaving += leaving_suffix;
   discard(leaving);
@@ -295,13 +296,13 @@ fs::path commit(fs::path const& folder, fs::path const& partial, Record const& r
 void discard(fs::path const& partial, int place) noexcept {
   std::error_code ignored;
   fs::remove(partial / file_name(place), ignored);
-  fs::remove(partial, ignored);  // once it is empty
+  fs::remove(partial, ignored);  // succeeds once the folder is empty
 }
 
 void discard(fs::path const& partial) noexcept {
   std::error_code error;
   fs::remove_all(partial, error);
-  if (error == std::errc::no_such_file_or_directory) {  // another rank has removed its own file meanwhile
+  if (error == std::errc::no_such_file_or_directory) {  // another rank removed its own file at the same time
     fs::remove_all(partial, error);
   }
   if (error) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How a checkpoint that all ranks have written gets its name, and how those before it lose theirs.
+/// Commits a checkpoint that all ranks have written, and removes older ones.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -11,24 +11,25 @@
 
 namespace zeroth::checkpoint {
 
-/// Which checkpoints stay when one more is there.
+/// The checkpoints to keep after a new one is committed.
 struct Retention {
-  std::int64_t keep = 0;        ///< The newest; 0: all.
-  std::int64_t keep_every = 0;  ///< And those of steps that it divides; 0: no others.
+  std::int64_t keep = 0;        ///< Number of newest checkpoints; 0 keeps all.
+  std::int64_t keep_every = 0;  ///< Also keeps steps that are multiples of this; 0 disables.
 };
 
-/// Makes the folder, and is the one job that writes to it while this lives. Throws SystemError naming who does, if that
-/// is another, also one in this process. On file systems without locks it says so, and there is none.
+/// Creates the folder and locks it against other jobs while it lives. Throws SystemError, which names the owner, if
+/// another job holds the lock, even one in this process. On file systems without locks it logs a warning and does not
+/// lock.
 class FolderLock {
  public:
-  /// `job` is for those who are refused.
+  /// `job` appears in the errors of rejected jobs.
   FolderLock(std::filesystem::path folder, std::string const& job);
   FolderLock(FolderLock const&) = delete;
   FolderLock& operator=(FolderLock const&) = delete;
   ~FolderLock();
-  /// True if the lock file in `folder` is the one that is locked. It is not if the folder was removed and made again.
+  /// Whether the lock file in `folder` is the one that is locked. It is not if the folder was removed and made again.
   [[nodiscard]] bool holds(std::filesystem::path const& folder) const;
-  /// Removes what jobs that ended in the middle have left, but for what carries `save_id`.
+  /// Removes the leftovers of aborted jobs, except files with `save_id`.
   void clear(std::string const& save_id) const;
 
  private:
@@ -37,17 +38,17 @@ class FolderLock {
   bool locked_ = false;
 };
 
-/// What files checkpoints have, so that each record is read once, and not at every save.
+/// Caches the file sizes of checkpoints, so that their records are not read again at every save.
 class KnownFiles {
  public:
-  /// Judges by the record and the sizes of the files. A checkpoint that is not whole does not count as one that is
-  /// kept.
+  /// Whether the record can be read and no file is smaller than it says. Incomplete checkpoints do not count as kept
+  /// ones.
   [[nodiscard]] bool seem_whole(std::filesystem::path const& checkpoint);
   void note(std::filesystem::path const& checkpoint, Contents const& contents);
   void forget(std::filesystem::path const& checkpoint) { files_.erase(checkpoint); }
 
  private:
-  using Version = std::array<std::int64_t, 4>;  // of the record's file; zeros: there is none
+  using Version = std::array<std::int64_t, 4>;  // of the record's file; zeros: no file
   [[nodiscard]] static Version version_of(std::filesystem::path const& checkpoint) noexcept;
   struct Files {
     Version version{};
@@ -56,20 +57,20 @@ class KnownFiles {
   std::map<std::filesystem::path, Files> files_;
 };
 
-/// Where the checkpoint of a step is made: no other save has this name.
+/// The folder in which the checkpoint of a step is written; the name is unique to the save.
 [[nodiscard]] std::filesystem::path partial_folder(std::filesystem::path const& folder, std::int64_t step,
                                                    std::string const& save_id);
-/// Any rank may be the first. Throws SystemError.
+/// Any rank may call it first. Throws SystemError.
 void make_partial_folder(std::filesystem::path const& partial);
-/// Writes the record beside the files in `partial`, all of which must be there, gives it its name, has `latest` say so,
-/// and removes what `retention` does not keep. Every step is on the disk before the next begins. Throws SystemError;
-/// the folder is then as it was before. Returns the checkpoint.
+/// Commits the files in `partial`, all of which must exist: writes the record, renames the folder, points `latest` to
+/// it, and removes the checkpoints that `retention` does not keep. Each of these is on the disk before the next begins.
+/// On failure throws SystemError and restores the folder. Returns the checkpoint.
 std::filesystem::path commit(std::filesystem::path const& folder, std::filesystem::path const& partial,
                              Record const& record, Retention const& retention, KnownFiles& known);
-/// Removes the file of `place` after a save that failed, as far as that can be done. Every rank removes its own, since
-/// ranks may not see the same folder.
+/// Removes the file of `place` after a failed save, as far as possible. Every rank removes its own file, since ranks
+/// may not see the same folder.
 void discard(std::filesystem::path const& partial, int place) noexcept;
-/// The same of all files.
+/// Removes `partial` with all files.
 void discard(std::filesystem::path const& partial) noexcept;
 
 }  // namespace zeroth::checkpoint

@@ -18,7 +18,7 @@
 namespace zeroth::checkpoint {
 namespace {
 
-/// As safetensors spells it.
+/// The dtype's name in safetensors.
 std::string_view format_name(Dtype dtype) noexcept {
   return dtype == Dtype::fp32 ? "F32" : dtype == Dtype::bf16 ? "BF16" : "F16";
 }
@@ -27,7 +27,7 @@ bool has_slice(Space const& space, int place) noexcept {
   return place >= space.first_place && place - space.first_place < space.places;
 }
 
-/// "[1/2]" of a part, behind the parameter's name.
+/// "[1/2]" of a part, the suffix of the parameter's name.
 std::string part_text(SavedParam const& param) {
   return param.cut ? fmt::format("[{}/{}]", param.cut->part.index, param.cut->part.of) : std::string{};
 }
@@ -58,12 +58,12 @@ class HeaderWriter {
     end_ += count * element_bytes;
     append(name, {{"dtype", dtype}, {"shape", {count}}, {"data_offsets", {begin, end_}}});
   }
-  /// Without a look at those that are there: all names differ.
+  /// Appends without a search for duplicates, since all names differ.
   void append(std::string const& name, nlohmann::ordered_json value) {
     header_.get_ref<nlohmann::ordered_json::object_t&>().emplace_back(name, std::move(value));
   }
 
-  /// Every parameter's part of it, and what is between them.
+  /// Adds this file's range of every parameter, and the padding between them.
   void add_slice(Space const& space, SavedState const& state, std::int64_t begin) {
     auto const end = begin + space.slice_count;
     auto const dtype = format_name(state.dtype);
@@ -126,7 +126,7 @@ std::int64_t Contents::state_bytes(int place) const noexcept {
 }
 
 int Contents::stages() const noexcept {
-  // Ranks that have no parameters have files, and no group.
+  // Ranks without parameters have files but no group.
   auto const count = static_cast<int>(groups.size());
   return count == 0 ? 1 : std::max({1, count / tensor_ranks, places / groups.front().places / tensor_ranks});
 }
@@ -199,7 +199,7 @@ std::string file_header(Contents const& contents, int place, std::string_view sa
   constexpr std::size_t length_bytes = sizeof(std::uint64_t);
   auto const bytes = whole_blocks(static_cast<std::int64_t>(length_bytes + text.size()));
   std::string header(static_cast<std::size_t>(bytes), ' ');
-  static_assert(std::endian::native == std::endian::little);  // as the format has all numbers
+  static_assert(std::endian::native == std::endian::little);  // the format's byte order
   auto const length = static_cast<std::uint64_t>(bytes) - length_bytes;
   std::memcpy(header.data(), &length, length_bytes);
   header.replace(length_bytes, text.size(), text);

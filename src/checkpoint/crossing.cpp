@@ -8,10 +8,10 @@
 namespace zeroth::checkpoint {
 namespace {
 
-/// Elements between two that are asked for, and that are hashed with one of them whatever the dtype.
+/// Maximum gap between two ranges that are read as one: at any dtype the gap shares a hashed block with one of them.
 constexpr std::int64_t most_between = hashed_bytes / bytes_of(Dtype::fp32);
 
-/// Of `saved`, where the elements of `held` are.
+/// The ranges of `saved` with the elements of `held`.
 std::vector<shard::Range> asked_of(model::CutPart const& saved, model::CutPart const& held, std::int64_t first,
                                    std::int64_t count) {
   std::vector<shard::Range> asked;
@@ -31,7 +31,7 @@ std::vector<Crossing> crossings(Contents const& contents, std::vector<Found> con
   std::vector<Crossing> found;
   for (auto const at : parts) {
     auto const& param = contents.spaces[at.space].params[at.param];
-    if (auto saved = param.part(); saved == held && !saved.has_padding()) {  // in one piece
+    if (auto saved = param.part(); saved == held && !saved.has_padding()) {  // contiguous
       auto const all = model::CutPart::all_of(param.count);
       found.push_back({at, all, all, {{first, first + count}}});
     } else if (auto asked = asked_of(saved, held, first, count); !asked.empty()) {

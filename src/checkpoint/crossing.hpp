@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// From parameters as tensor ranks had cut them to parameters as others cut them, or as they are whole.
+/// Maps parameters that tensor ranks saved in parts to other parts, or to whole parameters.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -11,32 +11,32 @@
 
 namespace zeroth::checkpoint {
 
-/// A part of a parameter as it was saved, and what somebody has or wants of the same parameter.
+/// A saved part of a parameter, and the part of the same parameter that a rank holds or wants.
 struct Crossing {
   Found at;
   model::CutPart saved, held;
-  /// Ascending, of elements of `saved`. All that are asked for lie in one. What else does is read with them anyway.
+  /// Ascending ranges of `saved` that contain all wanted elements. Other elements in them are read along.
   std::vector<shard::Range> asked;
 
-  /// Calls `f(in_saved, in_held, count)` for those of elements [first, first + count) of `saved` that `held` has.
+  /// Calls `f(in_saved, in_held, count)` for the elements of [first, first + count) of `saved` that `held` has too.
   template <class F>
   void each_run(std::int64_t first, std::int64_t count, F const& f) const {
     model::each_common_run(saved, held, first, count, f);
   }
 };
 
-/// Where elements [first, first + count) of `held` are, a part of a parameter whose saved parts are `parts`
-/// (Contents::by_name()). One for each of those that has any.
+/// Finds elements [first, first + count) of the part `held` of a parameter, whose saved parts are `parts` (see
+/// Contents::by_name()). Returns one crossing for each part that has any of them.
 [[nodiscard]] std::vector<Crossing> crossings(Contents const& contents, std::vector<Found> const& parts,
                                               model::CutPart const& held, std::int64_t first, std::int64_t count);
 
-/// A piece of a file, and the element of Crossing::saved that it begins with.
+/// A piece of a file, and the index in Crossing::saved of its first element.
 struct PieceOfPart {
   Piece piece;
   std::int64_t first = 0;
 };
 
-/// What `crossing` asks for of a state.
+/// The file pieces of a state that `crossing` asks for.
 [[nodiscard]] std::vector<PieceOfPart> pieces_of(Contents const& contents, Crossing const& crossing,
                                                  SavedState const& state);
 

@@ -18,9 +18,9 @@
 #include "checkpoint/use_lock.hpp"
 #include "core/block_file.hpp"
 #include "core/large_pages.hpp"
-#include "zeroth/config/document.hpp"
 #include "zeroth/core/error.hpp"
-#include "zeroth/core/utf8.hpp"
+#include "zeroth/tool/config/document.hpp"
+#include "zeroth/tool/core/utf8.hpp"
 
 namespace zeroth::checkpoint {
 namespace {
@@ -34,7 +34,7 @@ std::byte* allocate_blocks(std::int64_t bytes) {
   return static_cast<std::byte*>(memory);
 }
 
-/// That are read at once: one half of the buffer is used while the other one is filled.
+/// Bytes per read: one half of the buffer is used while the other one is filled.
 constexpr std::int64_t part_bytes = Reader::buffer_bytes / 2;
 
 [[nodiscard]] std::int64_t end_of(Piece const& piece) noexcept { return piece.begin + piece.bytes; }
@@ -107,8 +107,8 @@ void Reader::check_file(int place) {
   }
 }
 
-/// Bytes [begin, end) of the data, which begin at a multiple of hashed_bytes, and end at one or with the data; and the
-/// hashes that they should have.
+/// Reads bytes [begin, end) of the data and their saved hashes. `begin` is a multiple of hashed_bytes; `end` is one
+/// too, or the end of the data.
 void Reader::read_bytes(int place, Checked const& file, std::int64_t begin, std::int64_t end, std::byte* to,
                         Hashes& saved) {
   auto const& input = open(place);
@@ -124,7 +124,7 @@ void Reader::read_bytes(int place, Checked const& file, std::int64_t begin, std:
                       std::span{saved}.first(count));
 }
 
-/// Of what was just read: where those parts begin whose hash is another one.
+/// The starts of the blocks just read that have a wrong hash.
 std::vector<std::int64_t> Reader::damaged_in(Hashes const& saved, std::int64_t begin, std::int64_t end,
                                              std::byte const* bytes) {
   std::vector<std::int64_t> damaged;
@@ -148,7 +148,7 @@ void Reader::expect_undamaged(int place, Hashes const& saved, std::int64_t begin
   }
 }
 
-/// Into the buffer, unless they are there.
+/// Reads the bytes into the buffer and verifies them, unless they are already there.
 void Reader::read_checked(int place, std::int64_t begin, std::int64_t end) {
   if (buffered_.place == place && buffered_.begin == begin && end_of(buffered_) >= end) {
     return;
@@ -165,8 +165,7 @@ void Reader::read_checked(int place, std::int64_t begin, std::int64_t end) {
   buffered_ = {place, begin, end - begin};
 }
 
-/// Calls `take(part, bytes)` for every part, in order, once its hashes are those that were written. The next part is
-/// read meanwhile, if there is one.
+/// Calls `take(part, bytes)` for every part, in order, after verifying its hashes. Reads the next part meanwhile.
 void Reader::read_parts(std::span<Piece const> parts, std::function<void(Piece const&, std::byte const*)> const& take) {
   if (parts.empty()) {
     return;
@@ -177,7 +176,7 @@ void Reader::read_parts(std::span<Piece const> parts, std::function<void(Piece c
   }
   buffered_.place = -1;
   for (auto const& part : parts) {
-    check_file(part.place);  // now: the thread that reads ahead has the open file for itself
+    check_file(part.place);  // before reading ahead, whose thread then uses the open file alone
   }
   std::array<Hashes, ReadAhead::parts_in_memory> saved{};
   auto const read = [&](std::size_t index, std::span<std::byte> memory) {
@@ -222,7 +221,7 @@ void Reader::read(std::span<Piece const> pieces, TakeBytes const& take) {
       parts.push_back({place, begin, std::min(part_bytes, end - begin)});
     }
   }
-  std::size_t first = 0;  // those before it are all read
+  std::size_t first = 0;  // all pieces before it have been read
   read_parts(parts, [&](Piece const& part, std::byte const* bytes) {
     auto const is_before = [&](Piece const& piece) {
       return piece.place < part.place || (piece.place == part.place && end_of(piece) <= part.begin);
@@ -252,7 +251,7 @@ void Reader::read(std::vector<Found> const& parts, std::size_t state, std::int64
   auto const found =
       crossings(contents, parts, model::CutPart::all_of(param.whole_count()), first, std::ssize(to) / size);
   std::vector<Piece> pieces;
-  std::vector<std::pair<Crossing const*, std::int64_t>> from;  // and the element that a piece begins with
+  std::vector<std::pair<Crossing const*, std::int64_t>> from;  // crossing, and index of the piece's first element
   for (auto const& crossing : found) {
     for (auto const& each : pieces_of(contents, crossing, of(crossing.at))) {
       pieces.push_back(each.piece);
@@ -304,7 +303,7 @@ void Reader::add_damage_of_data(int place, Checked const& file, std::vector<Dama
 
 std::vector<Damage> Reader::damage(int place, bool with_data, std::function<void(std::int64_t bytes)> const& on_read) {
   std::vector<Damage> all;
-  open_place_ = -1;  // what reads past the cache reads no header
+  open_place_ = -1;  // open the file anew: direct I/O cannot read headers
   saved_hashes_->forget();
   try {
     auto const file = look(place);

@@ -43,7 +43,7 @@ void FileWriter::hand_over() {
   used_ = 0;
 }
 
-/// On the thread, at the place where the file has come to.
+/// Writes on the thread, at the current end of the file.
 void FileWriter::write(std::span<std::byte const> blocks) {
   last_task_ = thread_.post([this, blocks, position = position_] { file_.write(position, blocks); });
 }

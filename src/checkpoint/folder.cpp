@@ -11,9 +11,9 @@
 #include <utility>
 
 #include "zeroth/checkpoint/record.hpp"
-#include "zeroth/config/document.hpp"
 #include "zeroth/core/error.hpp"
-#include "zeroth/core/input_file.hpp"
+#include "zeroth/tool/config/document.hpp"
+#include "zeroth/tool/core/input_file.hpp"
 
 namespace zeroth::checkpoint {
 namespace {
@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view prefix = "step_";
 
-/// Throws SystemError where that cannot be said.
+/// Throws SystemError if the type is unknown.
 fs::file_type type_of(fs::path const& path) {
   std::error_code error;
   auto const type = fs::status(path, error).type();
@@ -32,7 +32,7 @@ fs::file_type type_of(fs::path const& path) {
   return type;
 }
 
-/// True as well if the type cannot be found out: reading it will tell why.
+/// Also true if the type is unknown: reading it will give the error.
 bool may_be_folder(fs::directory_entry const& entry) {
   std::error_code error;
   auto const type = entry.status(error).type();
@@ -60,7 +60,7 @@ std::optional<std::string> latest_in(fs::path const& folder) {
   }
   try {
     InputFile const file{file_name};
-    std::array<char, 64> text{};  // names are shorter
+    std::array<char, 64> text{};  // longer than any name
     auto const bytes = file.read_some(0, std::as_writable_bytes(std::span{text}));
     std::string_view name{text.data(), bytes};
     return std::string{name.substr(0, name.find('\n'))};
@@ -119,7 +119,7 @@ fs::path find_checkpoint(fs::path const& path) {
       return path / *name;
     }
     auto const before = std::exchange(name, latest_in(path));
-    if (name == before) {  // otherwise a job that saves here has removed it, and there is a newer one
+    if (name == before) {  // otherwise another job that saves here has removed it, and a newer one exists
       throw DamagedError{fmt::format("checkpoint {}: {} names {}, which is no checkpoint in it", path.string(),
                                      latest_name, config::in_quotes(*name))};
     }

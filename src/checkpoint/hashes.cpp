@@ -7,7 +7,7 @@
 #include "core/isa.hpp"
 #include "zeroth/checkpoint/contents.hpp"
 
-#define XXH_INLINE_ALL  // the header alone: nothing to link
+#define XXH_INLINE_ALL  // header only: nothing to link
 #include <xxhash.h>
 
 namespace zeroth::checkpoint {
@@ -54,7 +54,8 @@ HashTable::~HashTable() = default;
 void HashTable::add(std::span<std::byte const> bytes) {
   while (!bytes.empty()) {
     auto const count = std::min(bytes.size(), static_cast<std::size_t>(hashed_bytes - added_));
-    if (added_ == 0 && count == static_cast<std::size_t>(hashed_bytes)) {  // the faster way, where it can be gone
+    if (added_ == 0 && count == static_cast<std::size_t>(hashed_bytes)) {  // the faster implementation, if it can be
+                                                                           // used
       hashes_.push_back(xxh3(bytes.first(count)));
     } else {
       update(hasher_->state, bytes.first(count));

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What tells whether bytes are those that were written: XXH3 of 64 bits (https://github.com/Cyan4973/xxHash), which
-/// finds damage, not forgery.
+/// Checksums of written data: 64-bit XXH3 (https://github.com/Cyan4973/xxHash), which detects damage, not forgery.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -12,7 +11,7 @@ namespace zeroth::checkpoint {
 
 [[nodiscard]] std::uint64_t xxh3(std::span<std::byte const> bytes) noexcept;
 
-/// Of every hashed_bytes of a file's data, which comes in any pieces.
+/// Hashes every hashed_bytes of a file's data. The data may come in pieces of any size.
 class HashTable {
  public:
   HashTable();
@@ -20,15 +19,15 @@ class HashTable {
   HashTable(HashTable const&) = delete;
   HashTable& operator=(HashTable const&) = delete;
   void add(std::span<std::byte const> bytes);
-  /// Begins anew.
+  /// Starts again.
   void clear() noexcept;
-  /// Of all that was added since.
+  /// The hashes of everything added since the start.
   [[nodiscard]] std::vector<std::uint64_t> finish();
 
  private:
   struct Hasher;
   std::unique_ptr<Hasher> hasher_;
-  std::int64_t added_ = 0;  // to the last one
+  std::int64_t added_ = 0;  // bytes in the unfinished hash
   std::vector<std::uint64_t> hashes_;
 };
 

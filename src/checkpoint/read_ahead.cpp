@@ -28,7 +28,7 @@ void ReadAhead::begin_next() {
 std::span<std::byte const> ReadAhead::next() {
   auto const index = taken_++;
   if (index > 0) {
-    begin_next();  // into the half that is given back by this call
+    begin_next();  // reads into the half that this call gives back
   }
   thread_.wait(static_cast<std::int64_t>(index) + 1);
   return memory_[index % parts_in_memory].first(filled_[index % parts_in_memory]);

@@ -101,7 +101,7 @@ std::string to_text(Record const& record, std::int64_t largest) {
   json["version"] = origin.version;
   json["host"] = origin.host;
   json["process"] = origin.process;
-  json["model_seed"] = fmt::format("{}", record.model_seed);  // JSON's numbers end below 2^64
+  json["model_seed"] = fmt::format("{}", record.model_seed);  // as a text: the range of JSON numbers ends below 2^64
   json["rounding_seed"] = record.rounding_seed;
   json["optimizer"] = record.optimizer;
   json["stage_file"] = record.stage_file;
@@ -112,7 +112,7 @@ std::string to_text(Record const& record, std::int64_t largest) {
   }
   json["spaces"] = json_of(record.contents.spaces);
   auto text = json.dump();
-  text.pop_back();  // the brace, which the hash's line has
+  text.pop_back();  // the brace: hash_line() ends the object
   text += hash_line(text);
   if (std::ssize(text) > largest) {
     throw SystemError{

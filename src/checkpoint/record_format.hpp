@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the writer and the reader of checkpoint.json have to agree on, and what ranks send of it.
+/// The parts of checkpoint.json on which writer and reader must agree, and the form in which ranks send them.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -10,16 +10,17 @@
 
 namespace zeroth::checkpoint {
 
-/// Another one for every change that a reader of before would misread. In 1 all files had slices of all spaces, in 2
-/// each parameter was in one. Both are read, and 2 is written where no tensor ranks have cut any.
+/// Increased by every change that an older reader would misread. In version 1 all files had slices of all spaces; in
+/// version 2 each parameter was in one space. Both are read. Version 2 is written if tensor ranks have divided no
+/// parameter.
 inline constexpr std::int64_t format_version = 3;
 inline constexpr std::int64_t format_without_cuts = 2;
-/// What follows `text`, all that comes before it, to the end of the file.
+/// The line that ends the file after `text`, with the hash of `text`.
 [[nodiscard]] std::string hash_line(std::string_view text);
 
-/// Spaces on their way from one rank to another.
+/// Serializes spaces, to send them to another rank.
 [[nodiscard]] std::string text_of_spaces(std::vector<Space> const& spaces);
-/// The inverse, for a checkpoint of `places` files. Throws SystemError.
+/// The inverse of text_of_spaces(), for a checkpoint of `places` files. Throws SystemError.
 [[nodiscard]] std::vector<Space> spaces_of_text(std::string const& text, int places);
 
 }  // namespace zeroth::checkpoint

@@ -11,11 +11,11 @@
 #include "checkpoint/record_format.hpp"
 #include "checkpoint/unreadable.hpp"
 #include "zeroth/checkpoint/record.hpp"
-#include "zeroth/config/document.hpp"
 #include "zeroth/core/error.hpp"
-#include "zeroth/core/input_file.hpp"
 #include "zeroth/model/cut.hpp"
 #include "zeroth/model/description.hpp"
+#include "zeroth/tool/config/document.hpp"
+#include "zeroth/tool/core/input_file.hpp"
 
 namespace zeroth::checkpoint {
 namespace {
@@ -25,16 +25,16 @@ using config::Node;
 using config::Object;
 
 constexpr auto most = std::numeric_limits<std::int64_t>::max();
-constexpr auto largest_position = std::int64_t{1} << 60U;  // of steps and samples, which grow
+constexpr auto largest_position = std::int64_t{1} << 60U;  // maximum number of steps and of samples
 constexpr int most_places = 1 << 24;
-constexpr std::size_t most_states = 8;  // of a space
+constexpr std::size_t most_states = 8;  // per space
 
-/// Why a record cannot be used; without its name.
+/// The reason why a record cannot be used, without the record's name.
 struct Wrong final : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// The file is of another version of Zeroth, which is no damage.
+/// Thrown if another version of Zeroth wrote the file, which is not damage.
 struct OtherFormat final : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -77,7 +77,7 @@ class Fields {
   [[nodiscard]] std::string const& text(char const* name) const {
     return expect<std::string>(at(name), path(name), "a string");
   }
-  /// Of all 64 bits, which is why it is a text.
+  /// A seed has 64 bits, so it is stored as a text.
   [[nodiscard]] std::uint64_t seed(char const* name) const {
     auto const& digits = text(name);
     std::uint64_t value = 0;
@@ -132,7 +132,8 @@ optim::LossScaleState loss_scale_of(Fields const& fields) {
   return state;
 }
 
-/// Of a parameter of `shape`: a cut that can be made, whose part has no more elements than a model may have.
+/// The cut of a parameter of `shape`. Checks that the cut is possible and that a part is not larger than a model may
+/// be.
 SavedCut cut_of(Fields const& fields, std::vector<std::int64_t> const& shape) {
   SavedCut saved;
   saved.part.of = static_cast<int>(fields.whole("of", 2, most_places));
@@ -162,7 +163,7 @@ SavedCut cut_of(Fields const& fields, std::vector<std::int64_t> const& shape) {
   return saved;
 }
 
-/// Elements of a part, which padding may make more than the whole has.
+/// Elements of a part. Padding may make it larger than the whole parameter.
 std::int64_t count_of_part(SavedParam const& param, Fields const& fields) {
   auto const dim = static_cast<std::size_t>(param.cut->cut.dim);
   auto const others = param.whole_count() / param.shape[dim];
@@ -216,7 +217,7 @@ SavedState state_of(Fields const& fields) {
   throw Wrong{fmt::format("{} is {}; allowed: fp32, bf16 and fp16", fields.path("dtype"), config::in_quotes(dtype))};
 }
 
-/// `places` are all files, `format` is the record's.
+/// `places` is the number of all files, `format` the record's version.
 Space space_of(Fields const& fields, int places, std::int64_t format) {
   Space space;
   space.unit = fields.text("unit");
@@ -262,7 +263,7 @@ std::vector<Space> spaces_of(Fields const& fields, int places, std::int64_t form
   return spaces;
 }
 
-/// Spaces have all files in common, or none.
+/// Checks that any two spaces are in the same files, or share none.
 void check_groups(Contents const& contents) {
   for (auto const& space : contents.spaces) {
     auto const behind = std::ranges::upper_bound(contents.groups, space.first_place, {}, &FileGroup::first_place);
@@ -275,7 +276,7 @@ void check_groups(Contents const& contents) {
   }
 }
 
-/// Do two spaces have parts of one parameter?
+/// Whether two spaces have parts of the same parameter.
 bool are_alike(Space const& space, SavedParam const& param, Space const& other_space, SavedParam const& other) {
   auto const is_same = [](SavedState const& a, SavedState const& b) { return a.name == b.name && a.dtype == b.dtype; };
   return param.shape == other.shape && param.cut.has_value() == other.cut.has_value() &&
@@ -283,7 +284,7 @@ bool are_alike(Space const& space, SavedParam const& param, Space const& other_s
          space.trainable == other_space.trainable && std::ranges::equal(space.states, other_space.states, is_same);
 }
 
-/// Each parameter is there once, or is cut for all tensor ranks, and each of its parts is there once.
+/// Checks that each parameter occurs once, or is divided among all tensor ranks and each part occurs once.
 void check_parts(Contents const& contents) {
   for (auto const& each : contents.by_name()) {
     auto const refuse = [&](std::string_view why) {

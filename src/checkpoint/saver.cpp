@@ -12,7 +12,7 @@ namespace {
 
 struct Cancelled {};
 
-/// Less is copied: a transfer costs as much as copying some dozens of KiB.
+/// Smaller pieces are copied: a transfer costs as much as copying some dozens of KiB.
 constexpr std::size_t least_lent = std::size_t{64} << 10U;
 
 }  // namespace
@@ -88,7 +88,7 @@ void Saver::write_file(FileTask const& task) {
   if (task.prepare) {
     task.prepare();
   }
-  if (!pool_) {  // here, since it takes as long as writing to all of it does
+  if (!pool_) {  // on this thread, since allocating takes as long as writing to all of it
     device_.make_current();
     pool_ = device_.allocate_host(pool_bytes_);
     held_ = pool_bytes_;
@@ -99,7 +99,7 @@ void Saver::write_file(FileTask const& task) {
   FileWriter file{task.path, bytes, task.direct, {pool_->data(), static_cast<std::size_t>(pool_->bytes())}};
   file.append(std::as_bytes(std::span{task.header}));
   hashes_.clear();
-  stream_->synchronize();  // what is lent is read by this thread, not by the stream
+  stream_->synchronize();  // this thread reads lent memory itself, outside the stream
   std::size_t done = 0;
   for (auto const& source : task.sources) {
     if (source.data == nullptr) {
@@ -137,7 +137,7 @@ std::size_t Saver::copy_some(FileWriter& file, std::span<std::byte const> left, 
 
 void Saver::copy_from_disk(FileWriter& file, Source const& source) {
   auto& window = windows_.at(source.disk);
-  window.close();  // training has gone on since it showed anything
+  window.close();  // states have changed since the last look
   window.look(source.stored, source.bytes, [&](std::byte const* data, std::int64_t /*first*/, std::int64_t bytes) {
     for (std::span left{data, static_cast<std::size_t>(bytes)}; !left.empty();) {
       if (cancelled_) {
@@ -148,7 +148,7 @@ void Saver::copy_from_disk(FileWriter& file, Source const& source) {
   });
 }
 
-/// Blocks of the file are lent; what is before the first and behind the last one is copied, and so is what is small.
+/// Lends whole blocks of the file. Copies the bytes before the first block and after the last one, and small sources.
 std::size_t Saver::lend_some(FileWriter& file, std::span<std::byte const> left, std::string_view unit) {
   auto const head = file.to_next_block();
   if (left.size() < head + least_lent || !file.takes(left.data() + head)) {

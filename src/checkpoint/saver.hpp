@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A rank's part in saving, beside training: its file, and on rank 0 what gives the checkpoint its name.
+/// A rank's part in an asynchronous save: it writes the rank's file, and on rank 0 commits the checkpoint.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -27,52 +27,53 @@
 
 namespace zeroth::checkpoint {
 
-/// What a file is made of. All outlive its writing but `prepare`.
+/// A file to write. Everything but `prepare` must outlive the write.
 struct FileTask {
   std::filesystem::path path;
   std::string header;
-  int place = 0;                       ///< Whose file it is.
-  Contents const* contents = nullptr;  ///< At least what this file has.
-  std::span<Source const> sources;     ///< On the device, in the order of the file.
+  int place = 0;                       ///< Number of the file.
+  Contents const* contents = nullptr;  ///< Contains at least the contents of this file.
+  std::span<Source const> sources;     ///< In device memory, in the order of the file.
   Direct direct = Direct::on;
-  std::function<void()> prepare;               ///< Comes first.
-  std::vector<device::Event const*> on_disks;  ///< When the sources that are on disks are there.
+  std::function<void()> prepare;               ///< Runs first.
+  std::vector<device::Event const*> on_disks;  ///< Recorded when sources on disks are complete.
 };
 
-/// Of the host, that a rank's saves take for `zeroth.checkpoint.buffer_bytes`. Where that is 0 and the host holds the
-/// states, they are written from where they lie, and only what is not aligned or is small goes through pieces.
+/// Host bytes that a rank's saves use for `zeroth.checkpoint.buffer_bytes`. If that is 0 and the host holds the states,
+/// they are written without copying, and only unaligned or small sources go through buffers.
 [[nodiscard]] std::int64_t staging_bytes(bool host_holds_states, std::int64_t buffer_bytes) noexcept;
 
-/// Has a thread and a stream of its own. Calls are the owner's, and none waits but those that say so.
+/// Has its own thread and stream. Only the owner calls it. Calls do not wait unless they say so.
 class Saver {
  public:
   enum class State : std::uint8_t { idle, writing, written, committing, committed, failed };
 
-  /// `buffer_bytes` of memory for pieces on their way to the disk, at least two of them; 0: see staging_bytes().
-  /// `disks` have the sources that are on any. The memory is taken on the thread, by the first write().
+  /// `buffer_bytes`: memory for at least two pieces on their way to the disk; 0: see staging_bytes(). `disks` hold the
+  /// sources that are on disks. The thread allocates the memory during the first write().
   Saver(device::Device& device, std::int64_t buffer_bytes, std::span<shard::OffloadedStates* const> disks);
   Saver(Saver const&) = delete;
   Saver& operator=(Saver const&) = delete;
-  ~Saver();  ///< Waits for what is under way, which it cancels; a commit that has not begun is left out.
+  ~Saver();  ///< Cancels a running write and waits for it; a commit that has not begun is dropped.
 
-  /// What the compute stream has been given so far is in the file. Not while another one is written.
+  /// Starts to write the file, with the results of all work enqueued on the compute stream so far. Do not call it
+  /// during another write.
   void write(FileTask task);
-  /// Waits until the first `count` sources have been read, or never will be; calls `late` where that takes longer than
-  /// `patience`. Returns whether it took any time.
+  /// Waits until the first `count` sources have been read, or never will be; calls `late` if that takes longer than
+  /// `patience`. Returns whether it waited.
   bool await_read(std::size_t count, std::chrono::milliseconds patience, std::function<void()> const& late);
-  /// Are all?
+  /// Whether all sources have been read.
   [[nodiscard]] bool all_read() const;
-  /// Once the file is written: runs `action` on the saver's thread.
+  /// Runs `action` on the saver's thread once the file is written.
   void commit(std::function<void()> action);
-  /// Asks what is under way to end soon, as failed.
+  /// Requests that running work stop soon, as failed.
   void cancel() noexcept { cancelled_ = true; }
-  void wait();  ///< Until nothing is under way.
-  /// The same, for at most `most`; whether nothing is.
+  void wait();  ///< Until no work is running.
+  /// Waits for at most `most`; returns whether no work is running.
   [[nodiscard]] bool wait_for(std::chrono::milliseconds most);
-  /// That it holds: see staging_bytes() above.
+  /// Host bytes allocated: see the function staging_bytes() above.
   [[nodiscard]] std::int64_t staging_bytes() const noexcept { return held_; }
   [[nodiscard]] State state() const;
-  /// In state failed: what was thrown; null if it was only cancelled.
+  /// In state failed: the exception; null if the write was only cancelled.
   [[nodiscard]] std::exception_ptr failure() const;
 
  private:
@@ -86,7 +87,7 @@ class Saver {
   void note_read(std::size_t count);
 
   device::Device& device_;
-  bool const lends_;  // states to the disk, where they lie
+  bool const lends_;  // writes states to the disk without copying them
   std::int64_t const pool_bytes_;
   std::unique_ptr<device::Memory> pool_;
   std::atomic<std::int64_t> held_{0};
@@ -99,8 +100,8 @@ class Saver {
   State state_ = State::idle;
   std::size_t sources_ = 0, read_ = 0;
   std::exception_ptr failure_;
-  HashTable hashes_;                // of the file that is written
-  OrderedThread thread_{"saving"};  // ends first: its tasks use all of the rest
+  HashTable hashes_;                // of the file being written
+  OrderedThread thread_{"saving"};  // destroyed first: its tasks use all of the rest
 };
 
 }  // namespace zeroth::checkpoint

@@ -6,12 +6,12 @@
 
 #include "zeroth/checkpoint/record.hpp"
 #include "zeroth/core/error.hpp"
-#include "zeroth/core/input_file.hpp"
+#include "zeroth/tool/core/input_file.hpp"
 
 namespace zeroth::checkpoint {
 
-/// Throws `message` as DamagedError if the file is wrong, or is not there, and as SystemError if only the system could
-/// not read it now.
+/// Throws `message` as DamagedError if the file is invalid or missing, and as SystemError if the system failed to read
+/// it.
 [[noreturn]] inline void throw_unreadable(std::string const& message, Unreadable const& error) {
   if (error.error == 0 || error.error == ENOENT || error.error == ENOTDIR) {
     throw DamagedError{message};

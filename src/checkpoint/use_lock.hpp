@@ -5,16 +5,16 @@
 
 namespace zeroth::checkpoint {
 
-/// Without effect where the file system has no locks, or the folder cannot be opened.
+/// Has no effect if the file system has no locks, or the folder cannot be opened.
 class UseLock {
  public:
   enum class By { reader, remover };
-  /// Does not wait.
+  /// Tries to lock; does not wait.
   UseLock(std::filesystem::path checkpoint, By by);
   UseLock(UseLock const&) = delete;
   UseLock& operator=(UseLock const&) = delete;
   ~UseLock();
-  /// Somebody reads it, or removes it.
+  /// Whether another process or thread reads or removes the checkpoint.
   [[nodiscard]] bool taken() const noexcept { return taken_; }
   /// Throws DamagedError if it is being removed.
   void expect_free() const;

@@ -2,8 +2,8 @@
 #include "checkpoint/xxh3_avx2.hpp"
 
 #if defined(ZEROTH_HAS_XXH3_AVX2)
-// Whatever the header includes is included before the target changes, so that only its own functions, all of which are
-// of this file alone, have instructions that the processor may lack. Not clang, which has no such pragma.
+// Include all headers that the XXH3 header includes before the target changes. Then only the XXH3 functions, all
+// private to this file, use instructions that the processor may lack. Not for clang, which has no such pragma.
 #include <immintrin.h>
 
 #include <climits>

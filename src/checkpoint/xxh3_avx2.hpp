@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// XXH3 of 64 bits with AVX2: the same numbers in two thirds of the time. Only where the processor has it.
-/// xxHash's own choice at run time (xxh_x86dispatch.h) is in its library, not in its headers, and programs that use a
-/// static Zeroth would have to link that.
+/// 64-bit XXH3 with AVX2: the same hashes in two thirds of the time. Call it only if the processor has AVX2.
+/// xxHash's own dispatch (xxh_x86dispatch.h) is in its library, not in its headers, and programs that use a static
+/// Zeroth would have to link that.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -10,7 +10,7 @@ void AbortState::abort(std::string const& reason) noexcept {
   }
   try {
     reason_ = reason;
-  } catch (...) {  // without memory for the reason the job ends all the same
+  } catch (...) {  // without memory for the reason, the job ends anyway
   }
   aborted_.store(true, std::memory_order_release);
 }

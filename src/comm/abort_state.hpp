@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The end of a job before its time.
+/// The premature end of a job.
 #pragma once
 #include <atomic>
 #include <mutex>
@@ -8,13 +8,13 @@
 
 namespace zeroth::comm {
 
-/// Shared by all ranks and communicators of one job. The first reason counts. Any thread may call anything.
+/// Shared by all ranks and communicators of one job. Only the first reason is kept. Any thread may call any function.
 class AbortState {
  public:
   void abort(std::string const& reason) noexcept;
   [[nodiscard]] bool aborted() const noexcept { return aborted_.load(std::memory_order_acquire); }
   [[nodiscard]] std::string reason() const;
-  /// The reason, once there is one.
+  /// The reason, or nullopt while the job runs.
   [[nodiscard]] std::optional<std::string> failure() const {
     return aborted() ? std::optional{reason()} : std::nullopt;
   }

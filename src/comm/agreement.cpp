@@ -40,7 +40,8 @@ std::uint64_t hash_of(Transaction const& transaction) noexcept {
   return hash.value();
 }
 
-/// What is said about a transaction where hashes differ: its label and all that concerns all ranks, for messages.
+/// Size of the description of a transaction that ranks exchange when hashes differ: its label and all of its
+/// collectives of all ranks.
 std::size_t outline_bytes(std::uint64_t longest_count) noexcept {
   return sizeof(OutlineHead) + longest_count * sizeof(OutlineEntry);
 }
@@ -59,7 +60,7 @@ void write_outline(Transaction const& transaction, std::span<Collective const> c
   }
 }
 
-/// The label's views are into `outline`.
+/// The label's views point into `outline`.
 Transaction read_outline(std::span<std::byte const> outline, Group const& group) {
   OutlineHead head;
   std::memcpy(&head, outline.data(), sizeof head);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Whether all ranks are about to do the same: what they tell each other before a transaction.
+/// Checks before a transaction that all ranks issue the same one.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -15,16 +15,16 @@ namespace zeroth::comm {
 
 class Agreement {
  public:
-  /// Gathers `bytes` of every rank, `mine`, in rank order in `all`. Throws if not all come.
+  /// Gathers `bytes` of every rank, starting with `mine`, in rank order in `all`. Throws if a rank does not come.
   using Exchange = std::function<void(void const* mine, void* all, std::int64_t bytes)>;
   explicit Agreement(int world) : said_(static_cast<std::size_t>(world)) {}
 
-  /// Whether all ranks of `group` are about to do what `transaction` says for all of them: empty if they are; otherwise
-  /// what to say, the same on all ranks, which find out at the same time. Costs one exchange of 24 bytes, and a second
-  /// one, of what a transaction is in words, where they are not.
+  /// Returns an empty string if all ranks of `group` issue the same collectives of all ranks as in `transaction`.
+  /// Otherwise returns a description of the difference, the same on all ranks at the same time. Costs one exchange of
+  /// 24 bytes, and a second one with the description if they differ.
   [[nodiscard]] std::string compare(Group const& group, Transaction const& transaction, SplitRequest const& request,
                                     Exchange const& exchange);
-  /// What each rank asked with the transaction that was compared last, [world].
+  /// The request of each rank in the last compared transaction, [world].
   [[nodiscard]] std::vector<SplitRequest> requests() const;
 
  private:
@@ -39,11 +39,11 @@ class Agreement {
   std::vector<Said> said_;  // [world]
 };
 
-/// What sender and receiver of a message tell each other about it, in so many bytes.
+/// Size of the description of a message that sender and receiver exchange.
 [[nodiscard]] std::size_t message_outline_bytes() noexcept;
 void write_message_outline(Transaction const& transaction, Collective const& message, std::span<std::byte> outline);
-/// Whether `mine`, a message of `transaction`, is what its partner has told in `theirs`: empty if it is, and otherwise
-/// what to say.
+/// Compares `mine`, a message of `transaction`, with its partner's description in `theirs`. Returns an empty string if
+/// they match, otherwise the difference.
 [[nodiscard]] std::string compare_message(Group const& group, Transaction const& transaction, Collective const& mine,
                                           std::span<std::byte const> theirs);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Where a fixed number of ranks wait for each other, again and again.
+/// A reusable barrier for a fixed number of ranks.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -10,12 +10,12 @@
 
 namespace zeroth::comm {
 
-/// Its uses are numbered from 1, and no rank comes to one before all have passed the one before. Either all ranks pass
-/// one or none does, whoever abandons it and when: what they do afterwards with each other's memory depends on it.
-/// What a rank wrote before it arrived is visible to those who passed.
+/// Its uses are numbered from 1, and no rank arrives at one before all have passed the previous one. Either all ranks
+/// pass a use or none does, no matter which rank abandons it and when: later access to each other's memory depends on
+/// that. Writes of a rank before it arrived are visible to ranks that passed.
 class Barrier {
  public:
-  /// A rank that waits looks for the others as long as `patience` before it sleeps.
+  /// A waiting rank spins for `patience` before it sleeps.
   explicit Barrier(int world, Clock::duration patience = {}) noexcept
       : world_{static_cast<std::uint64_t>(world)}, patience_{each_has_a_core(world) ? patience : Clock::duration{0}} {}
 
@@ -33,8 +33,8 @@ class Barrier {
     complete_.wait_for(static_cast<std::uint32_t>(number));
   }
 
-  /// For a rank that has arrived and does not want to wait any longer. True: nobody passes this use or a later one.
-  /// False: too late, everybody is here and passes.
+  /// Call after arriving, to give up waiting. True: no rank passes this use or a later one. False: too late, all ranks
+  /// have arrived and pass.
   [[nodiscard]] bool abandon(std::uint64_t number) noexcept {
     std::uint64_t seen = arrivals_.load(std::memory_order_acquire);
     while ((seen & abandoned) == 0) {
@@ -56,12 +56,12 @@ class Barrier {
       }
     }
   }
-  /// Otherwise looking keeps those from coming who are looked for.
+  /// Otherwise spinning would delay the ranks that it waits for.
   [[nodiscard]] static bool each_has_a_core(int world) noexcept {
     return static_cast<unsigned>(world) <= std::thread::hardware_concurrency();
   }
 
-  static constexpr std::uint64_t abandoned = std::uint64_t{1} << 63U;  // so that the count never comes out right again
+  static constexpr std::uint64_t abandoned = std::uint64_t{1} << 63U;  // the count can never match again
 
   std::uint64_t world_;
   Clock::duration patience_;

@@ -10,16 +10,16 @@
 #include "comm/operations.hpp"
 #include "comm/staging.hpp"
 #include "zeroth/core/error.hpp"
-#include "zeroth/core/utf8.hpp"
+#include "zeroth/tool/core/utf8.hpp"
 
 namespace zeroth::comm {
 namespace {
 
-/// What a collective reads and writes on one rank, in elements, and where they may share memory.
+/// The elements that a collective reads and writes on one rank, and where they may share memory.
 struct Access {
   std::int64_t input_count = 0, output_count = 0;
   bool may_be_in_place = false;
-  /// Of the output's start against the input's, in elements, when in place.
+  /// The output's start relative to the input's, in elements, when in place.
   std::int64_t output_offset = 0;
 };
 
@@ -35,7 +35,7 @@ bool has_peer(Operation operation) noexcept {
   }
 }
 
-/// Collective's table, for one rank.
+/// The table of Collective, for one rank.
 Access access_of(Collective const& collective, int rank, int world) noexcept {
   std::int64_t const count = collective.count;
   std::int64_t const all = world * count;
@@ -57,7 +57,7 @@ Access access_of(Collective const& collective, int rank, int world) noexcept {
   return {};
 }
 
-/// Says nothing where there is nothing to say, because a correct program pays for this on every call.
+/// Formats messages only when a check fails, because a correct program pays for the checks on every call.
 class Contract {
  public:
   Contract(Communicator const& communicator, Label const& label, Collective const& collective) noexcept
@@ -141,7 +141,7 @@ class Contract {
                    say(fmt::format("{} {} is not aligned to its {} bytes", name, data, bytes_of(collective_.dtype))));
   }
 
-  /// The one overlap that is allowed is the one in the table.
+  /// The only overlap that is allowed is the one in the table.
   void check_overlap(Access const& access) const {
     if (access.input_count == 0 || access.output_count == 0) {
       return;
@@ -176,7 +176,7 @@ class Contract {
   Collective const& collective_;
 };
 
-/// A message to oneself is received in the same transaction, or never.
+/// A message to oneself must be received in the same transaction; otherwise it never is.
 void check_self_messages(Communicator const& communicator, Label const& label,
                          std::span<Collective const> collectives) {
   std::int64_t open = 0;

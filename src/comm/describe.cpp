@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "comm/operations.hpp"
-#include "zeroth/core/utf8.hpp"
+#include "zeroth/tool/core/utf8.hpp"
 
 namespace zeroth::comm {
 namespace {
@@ -28,7 +28,9 @@ std::string_view peer_word(Operation operation) noexcept {
 }  // namespace
 
 std::string purpose_and_unit(std::string_view purpose, std::string_view unit) {
-  return unit.empty() ? escaped(purpose) : fmt::format("{} of unit '{}'", escaped(purpose), escaped(unit));
+  return unit.empty()      ? escaped(purpose)
+         : purpose.empty() ? escaped(unit)
+                           : fmt::format("{} of unit '{}'", escaped(purpose), escaped(unit));
 }
 
 std::string describe(Label const& label, Collective const& collective, std::span<int const> job_ranks) {
@@ -82,7 +84,7 @@ std::string describe_rank(std::string const& name, std::vector<int> const& job_r
 
 std::string describe_last(FlightRecorder const& recorder) {
   auto const records = recorder.snapshot();
-  // The oldest unfinished operation is what holds the rank up: another stream may have finished something later.
+  // The oldest unfinished operation is what blocks the rank; another stream may have finished something later.
   auto const unfinished = [](Record const& each) { return each.started_ns != 0 && each.finished_ns == 0; };
   auto const told = std::ranges::max_element(records, {}, [&](Record const& each) {
     return unfinished(each) ? std::pair{true, -each.started_ns} : std::pair{false, each.started_ns};

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Work for the end of a scope, however it ends.
+/// Runs code at the end of a scope, however it is left.
 #pragma once
 
 namespace zeroth::comm {
 
-/// Calls `function` when it ends.
+/// Calls `function` in its destructor.
 template <class F>
 class Finally {
  public:

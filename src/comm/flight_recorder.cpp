@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "comm/record.hpp"
-#include "zeroth/core/whole_file.hpp"
+#include "zeroth/tool/core/whole_file.hpp"
 
 namespace zeroth::comm {
 namespace {
@@ -36,7 +36,7 @@ FlightRecorder::FlightRecorder(int rank, int world, std::size_t capacity)
     : rank_{rank}, world_{world}, ring_(std::max<std::size_t>(capacity, 1)) {}
 
 std::int64_t FlightRecorder::now_ns() const noexcept {
-  // 0 says "not yet", so the first nanosecond is 1.
+  // 0 means "not yet", so the first nanosecond is 1.
   return 1 + std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - origin_).count();
 }
 
@@ -70,7 +70,7 @@ void FlightRecorder::finished(std::uint64_t ticket) noexcept {
   }
 }
 
-/// In place and with one look at the clock: an engine notes every unit that it opens and closes.
+/// Writes in place and reads the clock once, because an engine notes every unit that it opens and closes.
 void FlightRecorder::note(std::string_view what, std::string_view purpose, std::string_view unit) noexcept {
   auto const now = now_ns();
   std::scoped_lock const lock{mutex_};
@@ -100,13 +100,13 @@ std::string FlightRecorder::to_json(std::string_view reason) const {
   }
   nlohmann::ordered_json const whole{
       {"rank", rank_}, {"world", world_}, {"reason", reason}, {"now_ns", now_ns()}, {"records", std::move(records)}};
-  // Names that were cut off may end inside a character: what is no UTF-8 is replaced, not refused.
+  // Names that were cut off may end inside a character, so invalid UTF-8 is replaced, not rejected.
   return whole.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 void FlightRecorder::write(std::filesystem::path const& path, std::string_view reason) const {
   write_whole_file(fmt::format("the flight record of rank {},", rank_), path, to_json(reason) + '\n',
-                   Outlives::process);  // who ends this process may kill it a second later
+                   Outlives::process);  // the process may be killed a second later
 }
 
 }  // namespace zeroth::comm

@@ -34,7 +34,7 @@ std::vector<int> ranks_of_part(std::span<SplitRequest const> requests, int color
   return ranks;
 }
 
-/// Names of communicators that no two of them share, without asking anybody.
+/// Computes unique names of communicators without communication.
 Group part_of(Group const& group, std::uint64_t split, std::span<SplitRequest const> requests,
               std::string const& name) {
   int const color = requests[static_cast<std::size_t>(group.rank)].color;

@@ -48,8 +48,8 @@ void HostCollectives::run(Collective const& collective, std::span<std::byte> sta
   }
 }
 
-/// As many whole slices as there are ranks by reduce-scatter and all-gather; the few elements left over by the way of
-/// small ones.
+/// Whole slices, one per rank, go by reduce-scatter and all-gather. The few elements left over go the way of small
+/// reductions.
 void HostCollectives::all_reduce(Collective const& collective, std::span<std::byte> staging) {
   std::int64_t const element = bytes_of(collective.dtype);
   bool const small = collective.count * element <= small_bytes;
@@ -93,7 +93,7 @@ class HostCollectives::Chunks {
   }
 
   [[nodiscard]] std::int64_t number() const noexcept { return (count_ + chunk_count_ - 1) / chunk_count_; }
-  /// How many are under way at a time: each has its part of the staging.
+  /// The number in flight at a time: each has its part of the staging.
   [[nodiscard]] std::int64_t slots() const noexcept { return slots_; }
   [[nodiscard]] Chunk operator[](std::int64_t index) const noexcept {
     std::int64_t const first = index * chunk_count_;

@@ -62,7 +62,7 @@ std::span<std::byte> HostCommunicator::find_staging(Label const& label, std::spa
   if (!staging_.empty() || needed_bytes == 0) {
     return staging_;
   }
-  if (needed_bytes > own_staging_bytes_) {  // transactions under way keep what they were given
+  if (needed_bytes > own_staging_bytes_) {  // transactions in flight keep their buffer
     own_staging_bytes_ = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(needed_bytes)));
     own_staging_.push_back(std::make_unique<std::byte[]>(static_cast<std::size_t>(own_staging_bytes_)));
   }
@@ -71,12 +71,12 @@ std::span<std::byte> HostCommunicator::find_staging(Label const& label, std::spa
 
 std::unique_ptr<Communicator> HostCommunicator::do_split(int color, int key, std::string const& name) {
   Transaction& transaction = pool_.take({split_purpose, {}}, {}, options_.timeout);
-  new_name_ = name;  // which may differ among the ranks: parts have their own
+  new_name_ = name;  // ranks may give different names, as each part has its own
   std::unique_ptr<Communicator> part;
   in_order(++tickets_, transaction, [&] {
     SplitRequest const mine{color, key};
     compare(transaction, mine);
-    // Everybody is here, so what makes the part waits for nobody who is late.
+    // All ranks are here, so making the part does not wait for a late rank.
     auto const requests = agreement_.requests();
     auto group = part_of(group_, ++splits_, requests, name);
     job_.memberships().add(group_, requests, group);
@@ -106,7 +106,7 @@ void HostCommunicator::in_order(std::uint32_t ticket, Transaction& transaction, 
   Finally const end{[this, &transaction] {
     pool_.recycle(transaction);
     served_.add();
-    ended_.add();  // last: from here on the communicator may be gone
+    ended_.add();  // last: from here on the communicator may be destroyed
   }};
   await_ticket(ticket, transaction);
   current_ = &transaction;
@@ -122,7 +122,7 @@ void HostCommunicator::in_order(std::uint32_t ticket, Transaction& transaction, 
     position_begun_.store(transaction.position, std::memory_order_release);
     work();
   } catch (PeerError const&) {
-    throw;  // everybody knows
+    throw;  // all ranks know it
   } catch (std::exception const&) {
     fail(fmt::format("rank {} failed in {}: {}", job_.rank(), describe_current(), describe_current_exception().bare));
   }
@@ -135,7 +135,7 @@ void HostCommunicator::in_order(std::uint32_t ticket, Transaction& transaction, 
   }
 }
 
-/// Waits longer than a transaction before this one that waits for a rank, and can say for which.
+/// Waits for earlier transactions. The timeout is longer than theirs, because one that waits for a rank can name it.
 void HostCommunicator::await_ticket(std::uint32_t ticket, Transaction const& transaction) {
   auto const begin = Clock::now();
   auto const deadline = begin + 2 * transaction.timeout;
@@ -175,12 +175,12 @@ void HostCommunicator::compare(Transaction const& transaction, SplitRequest cons
   auto const disagreement =
       agreement_.compare(group_, transaction, request,
                          [this](void const* mine, void* all, std::int64_t bytes) { exchange(mine, all, bytes); });
-  if (!disagreement.empty()) {  // one of the ranks is named as the one that says it first
+  if (!disagreement.empty()) {  // one of the ranks is named as the origin
     fail(group_.job_ranks.front(), disagreement);
   }
 }
 
-/// Sender and receiver tell each other what they are about to do, so that both find out if it is not the same.
+/// Sender and receiver exchange descriptions of what they are about to do, so that both detect a mismatch.
 void HostCommunicator::compare_messages(Transaction const& transaction) {
   std::size_t const bytes = message_outline_bytes();
   std::vector<std::byte> said(bytes * transaction.messages.size());
@@ -211,12 +211,12 @@ void HostCommunicator::expect_running() {
   }
 }
 
-/// The ranks of the job without which what runs now cannot end.
+/// The ranks of the job that the current transaction waits for.
 std::vector<int> HostCommunicator::awaited() const {
   return awaited_ranks(*current_, awaits_messages_, rank(), group_.job_ranks);
 }
 
-/// One of them that will not come, because it has ended this communicator.
+/// One of the awaited ranks that will not come, because it has left this communicator.
 std::optional<int> HostCommunicator::find_leaver() const {
   auto const leavers = job_.who_left(group_.id);
   if (leavers.empty()) {
@@ -246,10 +246,10 @@ void HostCommunicator::time_out(Clock::time_point begin) {
   expect_running();
   auto reason = describe_missing(describe_this_rank(), waited, describe_current(), ranks, "nobody any more");
   if (places.size() > 1 &&
-      std::none_of(places.begin(), places.end(), [](Whereabouts const& each) { return each.answered; })) {
+      std::none_of(places.begin(), places.end(), [](PeerStatus const& each) { return each.answered; })) {
     reason += fmt::format("; none of them answers: it may be rank {} that hears nothing", job_.rank());
   }
-  job_.complain(reason, places);
+  job_.report_timeout(reason, places);
   if (auto const failure = job_.failure(); failure && failure->reason != reason) {
     expect_running();
   }
@@ -261,7 +261,7 @@ void HostCommunicator::fail(int origin, std::string const& reason) {
   throw PeerError{reason};
 }
 
-// ---- in words -------------------------------------------------------------------------------------------------------
+// ---- descriptions ---------------------------------------------------------------------------------------------------
 
 std::string HostCommunicator::describe_current() const {
   if (current_->label.purpose == split_purpose) {

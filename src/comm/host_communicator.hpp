@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What every transport shares whose ranks are processes and whose hosts do the work: the queue of transactions, their
-/// comparison among the ranks, the waits, and what is said when one has no end.
+/// Common code of transports whose ranks are processes and whose hosts do the work: the queue of transactions, their
+/// comparison among ranks, the waits, and the error of a wait that cannot end.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -21,9 +21,9 @@
 
 namespace zeroth::comm {
 
-/// Transactions run one after another, on the threads of whatever streams they are, so that all ranks start the same
-/// operations of the transport in the same order. A transport writes transport() and the private functions below, which
-/// run inside a transaction, one at a time, and wait by await(); its destructor calls end() first.
+/// Transactions run one after another, on the threads of their streams, so that all ranks start the same operations of
+/// the transport in the same order. A transport implements transport() and the private functions below. They run inside
+/// a transaction, one at a time, and wait by await(). Its destructor calls end() first.
 class HostCommunicator : public Communicator {
  public:
   [[nodiscard]] int rank() const noexcept final { return group_.rank; }
@@ -40,14 +40,14 @@ class HostCommunicator : public Communicator {
   }
 
  protected:
-  /// `job` outlives this.
+  /// `job` must outlive this.
   HostCommunicator(HostJob& job, Group group, CommOptions const& options);
-  /// Waits until nothing runs here any more; ranks that wait for this one then fail soon.
+  /// Waits until nothing runs here any more. Ranks that wait for this one then fail soon.
   void end();
   [[nodiscard]] CommOptions const& options() const noexcept { return options_; }
 
-  /// Waits until `wait_until(deadline)`, which waits no longer than that, says that it is over. Throws PeerError where
-  /// that is not to be: the job has failed, a rank that is needed has left, or the time is up.
+  /// Calls `wait_until(deadline)`, which returns by then, until it returns true. Throws PeerError if the wait cannot
+  /// end: the job has failed, an awaited rank has left, or the time is up.
   template <class WaitUntil>
   void await(WaitUntil const& wait_until) {
     auto const begin = Clock::now();
@@ -55,35 +55,36 @@ class HostCommunicator : public Communicator {
     while (!wait_until(std::min(deadline, Clock::now() + poll_interval))) {
       expect_running();
       if (auto const leaver = find_leaver()) {
-        if (wait_until(Clock::now() + 10 * poll_interval)) {  // what it sent before it left is on its way
+        if (wait_until(Clock::now() + 10 * poll_interval)) {  // its last messages may still be in flight
           return;
         }
         fail_without(*leaver);
       }
-      if (Clock::now() >= deadline || job_.in_inquest()) {
+      if (Clock::now() >= deadline || job_.in_timeout_query()) {
         time_out(begin);
       }
     }
   }
 
  private:
-  /// Bytes of staging that `collective` needs. On the thread that submits.
+  /// Bytes of staging that `collective` needs. Called on the submitting thread.
   [[nodiscard]] virtual std::int64_t staging_for(Collective const& collective) const noexcept = 0;
   /// Gathers `bytes`, a few, of every rank in rank order.
   virtual void exchange(void const* mine, void* all, std::int64_t bytes) = 0;
-  /// For each of `messages`, sender and receiver tell each other `bytes`, at `said`, and hear as many.
+  /// For each of `messages`, sender and receiver exchange `bytes`: from `said`, into `heard`.
   virtual void exchange_with_peers(std::span<Collective const> messages, std::byte const* said, std::byte* heard,
                                    std::int64_t bytes) = 0;
-  /// One collective of all ranks.
+  /// Runs one collective of all ranks.
   virtual void run(Collective const& collective, std::span<std::byte> staging) = 0;
-  /// Starts sends and receives, all at once, which live until await_messages() returns.
+  /// Starts sends and receives, all at once. They must stay valid until await_messages() returns.
   virtual void start_messages(std::span<Collective const> messages) = 0;
   virtual void await_messages() = 0;
-  /// The communicator of `part`, in which a split puts this rank; null if it has no ranks. All ranks of this one come.
+  /// Makes the communicator of `part`, to which a split assigns this rank; null if it has no ranks. Collective on this
+  /// one.
   [[nodiscard]] virtual std::unique_ptr<Communicator> make_part(SplitRequest const& request, Group part) = 0;
-  /// Whether this transport gains by registered memory; the same on all ranks.
+  /// Whether this transport gains from registered memory; the same on all ranks.
   [[nodiscard]] virtual bool wants_memory() const noexcept { return false; }
-  /// Makes it known. All ranks of this communicator come.
+  /// Registers `memory`. Collective.
   [[nodiscard]] virtual std::unique_ptr<Registration> make_known(device::Memory const& /*memory*/) { return nullptr; }
 
   static constexpr std::chrono::milliseconds poll_interval{10};
@@ -117,18 +118,18 @@ class HostCommunicator : public Communicator {
   std::uint64_t submitted_ = 0, splits_ = 0;
   std::uint32_t tickets_ = 0;                              ///< Given to transactions and splits.
   std::span<std::byte> staging_;                           // the caller's
-  std::vector<std::unique_ptr<std::byte[]>> own_staging_;  // where the caller gave none; the last is the longest
+  std::vector<std::unique_ptr<std::byte[]>> own_staging_;  // if the caller gave none; the last one is the longest
   std::int64_t own_staging_bytes_ = 0;
   TransactionPool pool_;
 
-  // of the transaction that runs
+  // state of the running transaction
   Agreement agreement_;
   Transaction const* current_ = nullptr;
-  bool awaits_messages_ = false;  ///< Then only their partners are waited for.
+  bool awaits_messages_ = false;  ///< Then only their partners are awaited.
   std::atomic<std::uint64_t> position_begun_{0};
   std::uint64_t position_ended_ = 0;
   Record last_ended_;
-  std::string new_name_;  ///< Of the part, while a split runs.
+  std::string new_name_;  ///< Name of the part while a split runs.
   std::atomic<bool> leaving_{false};
   std::atomic<std::uint32_t> begun_{0};
   Counter served_, ended_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Who has ended which communicator.
+/// Records which ranks have left which communicators.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -8,14 +8,14 @@
 
 namespace zeroth::comm {
 
-/// A rank that has ended a communicator after transaction `last`.
+/// A rank that has left a communicator after transaction `last`.
 struct Leaver {
   int rank = 0;  ///< In the world.
   std::uint64_t last = 0;
 };
 
-/// Kept from the first rank's word that it left a communicator until the last one's. A word may come before this rank
-/// has the communicator, and after it has ended it.
+/// Keeps a communicator's entry from the first rank's notice that it left until the last one's. A notice may precede
+/// this rank's communicator, or follow its destruction.
 class Leavers {
  public:
   void add(std::uint64_t communicator, Leaver const& leaver) {
@@ -23,7 +23,7 @@ class Leavers {
     group.leavers.push_back(leaver);
     forget_if_complete(communicator);
   }
-  /// This rank has ended a communicator that `others` more ranks have or had.
+  /// This rank has left a communicator that `others` more ranks have or had.
   void leave(std::uint64_t communicator, std::size_t others) {
     auto& group = groups_[communicator];
     group.left = true;
@@ -34,7 +34,7 @@ class Leavers {
     auto const group = groups_.find(communicator);
     return group == groups_.end() ? std::vector<Leaver>{} : group->second.leavers;
   }
-  /// Of how many communicators anything is kept.
+  /// The number of communicators with an entry.
   [[nodiscard]] std::size_t communicators() const noexcept { return groups_.size(); }
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a rank threw, in words.
+/// The error that a rank threw, as text.
 #pragma once
 #include <exception>
 #include <string>
@@ -9,13 +9,13 @@
 namespace zeroth::comm {
 
 struct RankError {
-  std::string text;            ///< With the rank in front.
-  std::string bare;            ///< Without it.
-  bool is_peer_error = false;  ///< Then somebody else is the cause.
+  std::string text;            ///< With the rank as a prefix.
+  std::string bare;            ///< Without the rank.
+  bool is_peer_error = false;  ///< Then another rank is the cause.
   int exit_code = ExitCode::failed;
-  bool is_config_error = false;  ///< Then no collective has to do with it.
+  bool is_config_error = false;  ///< Then it has nothing to do with a collective.
 };
-/// Of the exception that is being handled, on the rank's own thread.
+/// Describes the exception being handled. Call on the rank's own thread.
 [[nodiscard]] RankError describe_current_exception();
 
 }  // namespace zeroth::comm

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Making of flight records.
+/// Helpers that make flight records.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace zeroth::comm {
 
-/// Cuts off what does not fit.
+/// Copies `from`, truncated to fit.
 template <std::size_t N>
 void copy_name(char (&to)[N], std::string_view from) noexcept {
   auto* const end = std::copy_n(from.begin(), std::min(from.size(), N - 1), to);

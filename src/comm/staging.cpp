@@ -17,7 +17,7 @@ std::int64_t host_staging_bytes(int world, Dtype dtype, std::int64_t largest_cou
   }
   std::int64_t const page_row_bytes = world * page_bytes;
   std::int64_t const chunk = std::max(std::int64_t{1}, chunk_bytes / page_row_bytes) * page_row_bytes;
-  std::int64_t const block_count = (largest_count - 1) / world + 1;  // not (count + world - 1): that may overflow
+  std::int64_t const block_count = (largest_count - 1) / world + 1;  // not (count + world - 1), which may overflow
   if (block_count > chunk / world / bytes_of(dtype)) {
     return chunk;
   }

@@ -99,7 +99,7 @@ TransactionPool::TransactionPool(std::span<int const> job_ranks) : job_ranks_{jo
 
 void TransactionPool::add_one() {
   reserve(all_.emplace_back(), longest_);
-  free_.reserve(all_.size());  // so that giving back never allocates
+  free_.reserve(all_.size());  // so that recycling never allocates
   free_.push_back(&all_.back());
 }
 

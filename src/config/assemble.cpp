@@ -16,7 +16,7 @@ bool accumulates_in_fp32(Values const& values) {
 
 PrecisionSettings precision(Values const& values) {
   auto const reduce = dtype_named(values.get<"communication_data_type">());
-  // Otherwise it is null, or the dtype in which backward adds micro-steps up: the shard keeps what was reduced.
+  // Otherwise it is null, or the dtype in which backward accumulates micro-steps: the shard keeps the reduced gradient.
   bool const wide = accumulates_in_fp32(values);
   return {.compute = dtype_named(compute_dtype(values)),
           .gradient = dtype_named(values.get<"zeroth.gradient_dtype">()),
@@ -81,7 +81,7 @@ constexpr NamedRule named_rules[] = {{"AdamW", adam},      {"Adam", adam},      
                                      {"Adagrad", adagrad}, {"RMSprop", rmsprop}, {"Lion", lion}};
 static_assert(std::size(named_rules) == std::size(optimizer_names));
 
-optim::Rule rule(Values const& values, optim::Own const* own) {
+optim::Rule rule(Values const& values, optim::CustomRule const* own) {
   return own != nullptr
              ? optim::Rule{*own}
              : std::ranges::find(named_rules, values.get<"optimizer.type">(), &NamedRule::type)->made(values);
@@ -279,7 +279,7 @@ PipelineSettings pipeline(Values const& values) {
 
 int tensor_ranks(Values const& values) { return static_cast<int>(values.get<"zeroth.mesh.tensor">()); }
 
-Settings assemble(Values const& values, optim::Own const* own) {
+Settings assemble(Values const& values, optim::CustomRule const* own) {
   Settings settings;
   settings.stage = static_cast<int>(values.get<"zero_optimization.stage">());
   settings.batch = {.train = values.get<"train_batch_size">(),

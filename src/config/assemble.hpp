@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// From values to the types that the layers below the file work from.
+/// Converts values to the settings of the layers below the stage file.
 #pragma once
 #include <string_view>
 
@@ -11,12 +11,11 @@ namespace zeroth::config {
 
 [[nodiscard]] Dtype dtype_named(std::string_view name);
 
-/// The settings of a mesh and of its pipeline. `values` are known: a file leaves none of them open.
+/// The settings of a mesh and of its pipeline. All values must be known.
 [[nodiscard]] PipelineSettings pipeline(Values const& values);
-[[nodiscard]] int tensor_ranks(Values const& values);  ///< Likewise.
+[[nodiscard]] int tensor_ranks(Values const& values);  ///< The size of zeroth.mesh.tensor. All values must be known.
 
-/// All values are known and hold the rules.
-/// `own`: instead of a rule by optimizer.type, or null.
-[[nodiscard]] Settings assemble(Values const& values, optim::Own const* own);
+/// All values must be known and satisfy the rules. `own` replaces the rule of optimizer.type; null keeps it.
+[[nodiscard]] Settings assemble(Values const& values, optim::CustomRule const* own);
 
 }  // namespace zeroth::config

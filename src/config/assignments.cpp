@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "zeroth/config/assignments.hpp"
+#include "zeroth/tool/config/assignments.hpp"
 
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 
-#include "zeroth/config/document.hpp"
 #include "zeroth/core/error.hpp"
+#include "zeroth/tool/config/document.hpp"
 
 namespace zeroth::config {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// The place of `path` in `object`, with the objects on the way made. Null if something else stands there.
+/// The node at `path` in `object`. Creates the objects on the way. Null if one of them is another kind of value.
 Json* place_of(Json& object, std::string_view path) {
   auto* at = &object;
   while (true) {

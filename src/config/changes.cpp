@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "zeroth/config/changes.hpp"
+#include "zeroth/tool/config/changes.hpp"
 
 #include <fmt/format.h>
 
 #include <map>
 
-#include "zeroth/config/document.hpp"
-#include "zeroth/core/utf8.hpp"
+#include "zeroth/tool/config/document.hpp"
+#include "zeroth/tool/core/utf8.hpp"
 
 namespace zeroth::config {
 namespace {
 
-/// Values as they are shown, by path.
+/// Printed values by path.
 std::map<std::string, std::string> values_of(std::string_view text) {
   Problems problems;
   std::map<std::string, std::string> values;

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "config/names.hpp"
-#include "zeroth/config/nearest.hpp"
+#include "zeroth/tool/config/nearest.hpp"
 
 namespace zeroth::config {
 namespace {
@@ -40,7 +40,7 @@ Checked check_integer(Key const& key, Node const& node) {
   return {*number->integer, {}};
 }
 
-/// Empty if `value` and what the library will make of it, an fp32, are both in range.
+/// Empty if both `value` and its rounding to fp32, which the library uses, are in range.
 std::string_view wrong_real(double value, Range const& range) {
   auto const rounded = std::abs(value) <= std::numeric_limits<float>::max() ? static_cast<float>(value) : INFINITY;
   if (!in_range(value, range)) {

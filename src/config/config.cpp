@@ -13,19 +13,19 @@
 #include "config/print.hpp"
 #include "config/read.hpp"
 #include "config/rules.hpp"
-#include "zeroth/config/document.hpp"
-#include "zeroth/config/problem.hpp"
 #include "zeroth/core/error.hpp"
-#include "zeroth/core/input_file.hpp"
+#include "zeroth/tool/config/document.hpp"
+#include "zeroth/tool/config/problem.hpp"
+#include "zeroth/tool/core/input_file.hpp"
 
 namespace zeroth {
 
 namespace detail {
 struct ConfigState {
-  std::string source;                     // the file's name
-  config::Object document;                // `values` has views of it
-  std::shared_ptr<optim::Own const> own;  // null: the file's optimizer; `values` has a view of its name
-  Beside beside;
+  std::string source;                            // the file's name
+  config::Object document;                       // `values` has views of it
+  std::shared_ptr<optim::CustomRule const> own;  // null: the file's optimizer; `values` has a view of its name
+  ConfigInputs inputs;
   config::Object given, stated;  // `values` has views of them
   config::Values values;
   config::Notes notes;
@@ -43,19 +43,19 @@ std::string read_file(std::filesystem::path const& path) {
   }
 }
 
-/// `rule` in the place of optimizer.type.
-void bring(optim::Own const& rule, config::Values& values, config::Problems& problems) {
+/// Puts `rule` in the place of optimizer.type.
+void bring(optim::CustomRule const& rule, config::Values& values, config::Problems& problems) {
   auto& type = values.entries[config::index_of<"optimizer.type">];
   if (type.source == config::Source::value) {
     problems.push_back({"optimizer.type", type.line,
                         fmt::format("{}, but the program brings a rule of its own, \"{}\"; leave the optimizer out",
-                                    config::to_text(*type.value), rule.called)});
+                                    config::to_text(*type.value), rule.type)});
   } else if (type.source != config::Source::mistake) {
-    type = {config::Source::program, type.line, config::Value{std::string_view{rule.called}}};
+    type = {config::Source::program, type.line, config::Value{std::string_view{rule.type}}};
   }
 }
 
-/// The values of a text that stands beside the file; its notes are of no interest.
+/// The values of a text given beside the file. Its notes are dropped.
 config::Values values_beside(std::string const& name, std::string_view text, config::Object& document) {
   config::Problems problems;
   config::Notes notes;
@@ -65,12 +65,12 @@ config::Values values_beside(std::string const& name, std::string_view text, con
   return values;
 }
 
-/// What is the same for every copy of a file with changes.
+/// The parts that a file and its changed copies share.
 struct Parts {
   std::string source;
   config::Object document;
-  Beside beside;
-  std::shared_ptr<optim::Own const> own;
+  ConfigInputs inputs;
+  std::shared_ptr<optim::CustomRule const> own;
 };
 
 void judge_notes(config::Values const& values, config::Notes const& notes, config::Problems& problems) {
@@ -85,12 +85,12 @@ std::shared_ptr<detail::ConfigState const> resolve(Parts parts, config::Problems
   auto state = std::make_shared<detail::ConfigState>();
   state->source = std::move(parts.source);
   state->document = std::move(parts.document);
-  state->beside = std::move(parts.beside);
+  state->inputs = std::move(parts.inputs);
   state->own = std::move(parts.own);
   auto& values = state->values;
-  if (!problems.about_the_whole()) {  // otherwise the rules would complain about what could not be read
+  if (!problems.about_the_whole()) {  // otherwise rules would complain about unread values
     values = config::read_values(state->document, problems, state->notes);
-    auto const& [given, given_by, stated, stated_by, changes] = state->beside;
+    auto const& [given, given_by, stated, stated_by, changes] = state->inputs;
     if (!stated.empty()) {
       config::take_stated(values, values_beside(stated_by, stated, state->stated), stated_by, problems);
     }
@@ -114,23 +114,26 @@ std::shared_ptr<detail::ConfigState const> resolve(Parts parts, config::Problems
   return state;
 }
 
-std::shared_ptr<detail::ConfigState const> parse(std::string source, std::string_view text, Beside const& beside) {
+std::shared_ptr<detail::ConfigState const> parse(std::string source, std::string_view text,
+                                                 ConfigInputs const& inputs) {
   config::Problems problems;
   auto document = config::read_document(text, problems);
-  if (!beside.changes.empty()) {
+  if (!inputs.changes.empty()) {
     config::Problems of_changes;
-    auto const changes = config::read_document(beside.changes, of_changes);
+    auto const changes = config::read_document(inputs.changes, of_changes);
     config::throw_if_any(fmt::format("{}, with changes", source), of_changes);
     config::overlay(document, changes);
   }
-  return resolve({std::move(source), std::move(document), beside, {}}, std::move(problems));
+  return resolve({std::move(source), std::move(document), inputs, {}}, std::move(problems));
 }
 
 }  // namespace
 
 Config::Config(std::shared_ptr<detail::ConfigState const> state) noexcept : state_{std::move(state)} {}
 
-Config Config::from_json(std::string_view text, Beside const& beside) { return Config{parse("<text>", text, beside)}; }
+Config Config::from_json(std::string_view text, ConfigInputs const& inputs) {
+  return Config{parse("<text>", text, inputs)};
+}
 
 Config Config::with(std::string_view changes) const {
   config::Problems problems;
@@ -138,31 +141,31 @@ Config Config::with(std::string_view changes) const {
   config::throw_if_any(fmt::format("{}, with changes", state_->source), problems);
   auto document = state_->document;
   config::overlay(document, changed);
-  return Config{resolve({state_->source, std::move(document), state_->beside, state_->own}, {})};
+  return Config{resolve({state_->source, std::move(document), state_->inputs, state_->own}, {})};
 }
 
-Config Config::with(optim::Own rule) const {
-  ZEROTH_EXPECTS(!rule.called.empty(), "Config::with: the program's rule has no name");
-  ZEROTH_EXPECTS(rule.update, fmt::format("Config::with: the rule \"{}\" has no function", rule.called));
-  ZEROTH_EXPECTS(rule.kept.size() <= optim::most_states,
-                 fmt::format("Config::with: the rule \"{}\" keeps {} states; allowed: up to {}", rule.called,
-                             rule.kept.size(), optim::most_states));
-  for (auto const& state : rule.kept) {
+Config Config::with(optim::CustomRule rule) const {
+  ZEROTH_EXPECTS(!rule.type.empty(), "Config::with: the program's rule has no name");
+  ZEROTH_EXPECTS(rule.update, fmt::format("Config::with: the rule \"{}\" has no function", rule.type));
+  ZEROTH_EXPECTS(rule.kept_states.size() <= optim::most_states,
+                 fmt::format("Config::with: the rule \"{}\" keeps {} states; allowed: up to {}", rule.type,
+                             rule.kept_states.size(), optim::most_states));
+  for (auto const& state : rule.kept_states) {
     ZEROTH_EXPECTS(std::isfinite(state.initial),
                    fmt::format("Config::with: the rule \"{}\" starts its state \"{}\" from {}; allowed: finite numbers",
-                               rule.called, state.name, state.initial));
+                               rule.type, state.name, state.initial));
   }
-  auto own = std::make_shared<optim::Own const>(std::move(rule));
-  return Config{resolve({state_->source, state_->document, state_->beside, std::move(own)}, {})};
+  auto own = std::make_shared<optim::CustomRule const>(std::move(rule));
+  return Config{resolve({state_->source, state_->document, state_->inputs, std::move(own)}, {})};
 }
 
-Config Config::from_file(std::filesystem::path const& path, Beside const& beside) {
-  return Config{parse(path.string(), read_file(path), beside)};
+Config Config::from_file(std::filesystem::path const& path, ConfigInputs const& inputs) {
+  return Config{parse(path.string(), read_file(path), inputs)};
 }
 Config Config::from_file(std::filesystem::path const& path, std::string_view given) {
-  Beside beside;
-  beside.given = given;
-  return from_file(path, beside);
+  ConfigInputs inputs;
+  inputs.given = given;
+  return from_file(path, inputs);
 }
 
 Dtype Config::compute_dtype() const {

@@ -7,7 +7,7 @@ namespace zeroth::config {
 namespace {
 
 std::int64_t quotient(std::int64_t dividend, std::int64_t divisor) {
-  return dividend % divisor == 0 ? dividend / divisor : throw Unknown{};  // a rule says what is wrong
+  return dividend % divisor == 0 ? dividend / divisor : throw Unknown{};  // a rule reports the mistake
 }
 
 bool derive_one(Key const& key, Entry& entry, Values const& values) {
@@ -64,11 +64,12 @@ bool applies(Key const& key, Values const& values) {
 
 namespace derive {
 
-// Of train = micro x accumulation x world, what the file leaves out. Where the world is not known yet, neither are
-// they.
+// The factors of train = micro x accumulation x world that the file leaves out. Unknown as long as the world is
+// unknown.
 
 Value train_batch(Values const& values) {
-  // Each factor fits an int. In double, because all three together need not fit 64 bits; exact where it counts.
+  // Each factor fits an int, but the product of all three need not fit 64 bits, so it is a double. Exact up to
+  // int_limit.
   auto const micro = static_cast<double>(values.get<"train_micro_batch_size_per_gpu">());
   auto const accumulation = static_cast<double>(values.get<"gradient_accumulation_steps">());
   double const product = micro * accumulation * values.job().world;
@@ -89,7 +90,7 @@ Value accumulation_steps(Values const& values) {
 Value left_open(Values const& /*values*/) { throw Unknown{}; }
 
 namespace {
-/// "auto" beside the other 16-bit dtype: false if that is enabled.
+/// "auto" beside the other 16-bit dtype: false if the other one is enabled.
 Value not_where(bool other_says, bool other_enabled) {
   return other_says && other_enabled ? Value{false} : throw Unknown{};
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "zeroth/config/document.hpp"
+#include "zeroth/tool/config/document.hpp"
 
 #include <fmt/format.h>
 
@@ -12,17 +12,17 @@
 #include <unordered_map>
 #include <utility>
 
-#include "zeroth/core/utf8.hpp"
+#include "zeroth/tool/core/utf8.hpp"
 
 namespace zeroth::config {
 namespace {
 
 constexpr std::size_t depth_limit =
-    32;  // a stage file needs 4, a model not many more; what walks the tree, its destructor too, is recursive
+    32;  // a stage file needs 4, a model not many more; code that walks the tree is recursive, its destructor too
 constexpr std::size_t shown_limit = 60;  // characters of a value that a message repeats
-constexpr std::size_t why_limit = 200;   // and of what the parser says, which may repeat all that it has read
+constexpr std::size_t why_limit = 200;   // and of the parser's message, which may repeat everything that it has read
 
-/// Lets the parser's events be placed: `furthest` is how much of the text it has consumed.
+/// Tracks the parser's position: `furthest` is how much of the text it has consumed.
 struct Cursor {
   using iterator_category = std::input_iterator_tag;
   using value_type = char;
@@ -46,7 +46,7 @@ struct Cursor {
   bool operator==(Cursor const& other) const { return at == other.at; }
 };
 
-/// The beginning of `text`, of at most `most` bytes, which ends where a character does.
+/// The beginning of `text`, at most `most` bytes, cut between characters.
 std::string_view beginning(std::string_view text, std::size_t most) {
   auto shown = text.substr(0, most);
   while (shown.size() < text.size() && !shown.empty() &&
@@ -56,19 +56,19 @@ std::string_view beginning(std::string_view text, std::size_t most) {
   return shown;
 }
 
-/// For the parser's own words about a text that may hold anything.
+/// Escapes and shortens the parser's message about a text that may hold anything.
 std::string parser_says(std::string_view why) {
   auto const shown = beginning(why, why_limit);
   return escaped(shown) + (shown.size() < why.size() ? "..." : "");
 }
 
 std::optional<std::int64_t> whole(double real) {
-  // 2^63 itself does not fit; every double below it that is whole does.
+  // 2^63 itself does not fit; every whole double from -2^63 to below it does.
   bool const fits = real >= -0x1p63 && real < 0x1p63 && std::trunc(real) == real;
   return fits ? std::optional{static_cast<std::int64_t>(real)} : std::nullopt;
 }
 
-/// Where a string that begins at `at` has ended; the text's end where it does not.
+/// The position after a string that begins at `at`; the text's end if the string is not closed.
 std::size_t after_string(std::string_view text, std::size_t at) {
   for (++at; at < text.size() && text[at] != '"'; ++at) {
     at += text[at] == '\\' ? 1U : 0U;
@@ -76,7 +76,7 @@ std::size_t after_string(std::string_view text, std::size_t at) {
   return std::min(at + 1, text.size());
 }
 
-/// Where a comment that begins at `at` has ended; `at` if none begins there.
+/// The position after a comment that begins at `at`; `at` if none begins there.
 std::size_t after_comment(std::string_view text, std::size_t at) {
   auto const two = text.substr(at, 2);
   if (two != "//" && two != "/*") {
@@ -86,12 +86,11 @@ std::size_t after_comment(std::string_view text, std::size_t at) {
   return end == std::string_view::npos ? text.size() : end + (two == "//" ? 0U : 2U);
 }
 
-/// The text with a space for each comma that only "}" or "]" follows: as Hjson and people write it. Lines and columns
-/// stay what they are.
+/// Replaces each comma that only "}" or "]" follows, as in Hjson, by a space. Keeps lines and columns.
 std::string without_trailing_commas(std::string_view text) {
   std::string result{text};
-  auto comma = std::string_view::npos;  // that may turn out to be one
-  char before = '{';                    // what came before it, of what is no space
+  auto comma = std::string_view::npos;  // that may turn out to be trailing
+  char before = '{';                    // the last character before it that is not a space
   for (std::size_t at = 0; at < text.size();) {
     if (auto const after = after_comment(text, at); after != at) {
       at = after;
@@ -113,7 +112,7 @@ std::string without_trailing_commas(std::string_view text) {
   return result;
 }
 
-/// Of Hjson, which DeepSpeed reads, what the text has where the parser gave up; empty if it is nothing of the kind.
+/// A hint if the parser gave up at Hjson's syntax, which DeepSpeed reads; empty for other text.
 std::string_view of_hjson(std::string_view text, std::size_t at) {
   auto const word = [](char letter) { return std::isalnum(static_cast<unsigned char>(letter)) != 0 || letter == '_'; };
   while (at > 0 && at < text.size() && word(text[at]) && word(text[at - 1])) {
@@ -211,9 +210,9 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
  private:
   struct Open {
     Node node;
-    std::string name;   // of the member being read
-    int line = 0;       // of that name
-    bool drop = false;  // that name was given before
+    std::string name;   // the member being read
+    int line = 0;       // line of that name
+    bool drop = false;  // whether that name was given before
     std::unordered_map<std::string, int> lines;
   };
 
@@ -244,7 +243,7 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool fail(std::size_t position, std::string const& why) {
-    // `position` counts the characters read, the offending one included.
+    // `position` counts the characters read, including the offending one.
     auto const before = text_.substr(0, position == 0 ? 0 : position - 1);
     auto const line = std::count(before.begin(), before.end(), '\n') + 1;
     auto const column = before.size() - (before.rfind('\n') + 1) + 1;  // npos + 1 is 0
@@ -272,7 +271,7 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
 
   std::string_view text_;
   char const* furthest_;
-  char const* line_start_;  // up to here lines are counted
+  char const* line_start_;  // lines are counted up to here
   int line_ = 1;
   bool comments_;
   Problems& problems_;
@@ -313,7 +312,7 @@ std::string path_part(std::string_view name) {
 
 namespace {
 
-/// Appends to `out`; of more than shown_limit characters of a list only the first items.
+/// Appends to `out`. Lists longer than shown_limit characters show only their first items.
 struct Shown {
   std::string& out;
 

@@ -176,7 +176,7 @@ constexpr std::string_view strict_sections[] = {
     "zeroth.checkpoint",
 };
 
-/// Equal; of an object, `node` has at least the members of `pattern`.
+/// Whether both are equal. An object matches if `node` has at least the members of `pattern`.
 bool matches(Node const& node, Node const& pattern) {
   if (auto const* const number = std::get_if<Number>(&pattern.value)) {
     auto const* const value = std::get_if<Number>(&node.value);

@@ -17,7 +17,7 @@ std::string bounds(Range const& range) {
   return bounded ? fmt::format("from {} to {}", range.least, range.most) : fmt::format("of at least {}", range.least);
 }
 
-/// "a", "b" or "c": the names as they are stored.
+/// "a", "b" or "c": the names in their stored spelling.
 std::string either(std::span<Name const> names) {
   std::vector<std::string_view> listed;
   for (auto const& name : names) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The table of keys: what a stage file may say. Checking, defaults, derived values, printing, the nearest known name
-/// and the documentation all follow from it.
+/// The table of keys of a stage file. Checks, defaults, derived values, printing, spelling hints and the documentation
+/// all follow from it.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -13,7 +13,7 @@
 #include <string_view>
 #include <variant>
 
-#include "zeroth/config/document.hpp"
+#include "zeroth/tool/config/document.hpp"
 
 namespace zeroth::config {
 
@@ -21,14 +21,14 @@ class Values;
 
 using Pair = std::array<double, 2>;
 
-/// An array of a document, whose items check() has seen to be whole numbers.
+/// An array of a document. check() ensures that its items are whole numbers.
 struct Integers {
   Array const* items = nullptr;
   [[nodiscard]] std::vector<std::int64_t> copy() const;
   friend bool operator==(Integers const& left, Integers const& right) { return left.copy() == right.copy(); }
 };
 
-/// A value, or null. Names are in the spelling that Zeroth prints ("float16" is stored as "fp16").
+/// A value, or null. Names have the spelling that Zeroth prints ("float16" is stored as "fp16").
 using Value = std::variant<std::monostate, bool, std::int64_t, double, Pair, std::string_view, Integers>;
 
 enum class Kind : std::uint8_t { boolean, integer, real, pair, name, text, integers };
@@ -36,7 +36,7 @@ enum class Kind : std::uint8_t { boolean, integer, real, pair, name, text, integ
 inline constexpr double unbounded = std::numeric_limits<double>::infinity();
 struct Range {
   double least = 0, most = unbounded;
-  bool above_least = false, below_most = false;  ///< The bound itself is not allowed.
+  bool above_least = false, below_most = false;  ///< Whether the bound itself is excluded.
 };
 
 struct Name {
@@ -46,23 +46,23 @@ struct Name {
 struct Key {
   std::string_view path;
   Kind kind = Kind::boolean;
-  Range range = {};                          ///< Of integer, real, and each number of a pair or of integers.
-  std::span<Name const> names = {};          ///< Of a name.
+  Range range = {};                          ///< For integer, real, and each number of a pair or of integers.
+  std::span<Name const> names = {};          ///< For a name.
   bool any_case = false;                     ///< Names match in upper and lower case.
-  std::string_view foreign_names = {};       ///< Words that DeepSpeed takes here and Zeroth does not.
-  std::string_view removed_names = {};       ///< Words that DeepSpeed took until 0.19.
-  bool removed = false;                      ///< DeepSpeed took the key until 0.19, and refuses a file that has it.
-  Value value = {};                          ///< Where the file has none; null if there is none either.
-  Value (*derive)(Values const&) = nullptr;  ///< Instead of `value`, from other values.
-  std::string_view why = {};                 ///< What `derive` does, for people.
-  /// What "auto" stands for. Throws Unknown where that is left to the program: the value is then open.
+  std::string_view foreign_names = {};       ///< Words that DeepSpeed accepts here and Zeroth does not.
+  std::string_view removed_names = {};       ///< Words that DeepSpeed accepted until 0.19.
+  bool removed = false;                      ///< DeepSpeed accepted the key until 0.19, and rejects a file that has it.
+  Value value = {};                          ///< The default; null if there is none.
+  Value (*derive)(Values const&) = nullptr;  ///< Computes the default from other values, instead of `value`.
+  std::string_view why = {};                 ///< What `derive` does, as printed text.
+  /// The meaning of "auto". Throws Unknown if the program decides: the value is then open.
   Value (*when_auto)(Values const&) = nullptr;
   bool automatic = false;       ///< "auto" stands for the elements of the model's largest unit.
-  std::string_view types = {};  ///< Words: the optimizers or schedulers that have this parameter; or all.
+  std::string_view types = {};  ///< Words: the optimizers or schedulers that have this parameter. Empty: all.
   std::string_view meaning = {};
 };
 
-/// From other values. Each throws Unknown as long as a value that it needs is not known.
+/// Derive a value from others. Each throws Unknown as long as a value that it needs is unknown.
 namespace derive {
 Value train_batch(Values const& values);
 Value micro_batch(Values const& values);
@@ -99,7 +99,7 @@ inline constexpr Name dtype_names[] = {
     {"float", "fp32"},   {"torch.float32", "fp32"}, {"bfloat16", "bf16"},      {"torch.bfloat16", "bf16"},
     {"float16", "fp16"}, {"half", "fp16"},          {"torch.float16", "fp16"},
 };
-inline constexpr std::span<Name const> reduce_dtype_names{dtype_names, 3};  // DeepSpeed takes the short ones only
+inline constexpr std::span<Name const> reduce_dtype_names{dtype_names, 3};  // DeepSpeed accepts only the short ones
 inline constexpr Name optimizer_names[] = {{"AdamW", "AdamW"},     {"Adam", "Adam"},       {"SGD", "SGD"},
                                            {"Adagrad", "Adagrad"}, {"RMSprop", "RMSprop"}, {"Lion", "Lion"}};
 inline constexpr Name scheduler_names[] = {{"WarmupLR", "WarmupLR"},
@@ -136,188 +136,182 @@ inline constexpr Key keys[] = {
    .meaning = "Micro-steps per update."},
 
   {.path = "gradient_clipping", .kind = Kind::real, .value = 1.0,
-   .meaning = "Largest global L2 norm of the gradient of the whole batch; 0 is no clipping."},
+   .meaning = "Largest global L2 norm of the whole batch's gradient; 0: no clipping."},
   {.path = "steps_per_print", .kind = Kind::integer, .range = {1},
-   .meaning = "Rank 0 logs a line every so many steps; without it, none."},
+   .meaning = "Rank 0 logs a line every this many steps; without it, none."},
   {.path = "wall_clock_breakdown", .kind = Kind::boolean, .value = false,
-   .meaning = "With these lines, or every ten steps, the log says where the time of steps went."},
+   .meaning = "With these lines, or every ten steps, log how the time of steps was spent."},
   {.path = "memory_breakdown", .kind = Kind::boolean, .value = false,
-   .meaning = "The log has the plan of a rank's memory, and with these lines what was held at most."},
+   .meaning = "Log the plan of a rank's memory, and with these lines the peak."},
   {.path = "dump_state", .kind = Kind::boolean, .value = false,
-   .meaning = "The log has the resolved file."},
+   .meaning = "Log the resolved file."},
   {.path = "tensorboard.enabled", .kind = Kind::boolean, .value = false,
-   .meaning = "Rank 0 writes event files that TensorBoard opens: DeepSpeed's names over the samples trained on, and more."},
+   .meaning = "Rank 0 writes event files for TensorBoard, with DeepSpeed's names and more, over the samples trained on."},
   {.path = "tensorboard.output_path", .kind = Kind::text, .value = "",
-   .meaning = "Folder for `job_name`'s; empty is the working folder."},
+   .meaning = "Parent folder of `job_name`; empty is the working directory."},
   {.path = "tensorboard.job_name", .kind = Kind::text, .value = "DeepSpeedJobName",
-   .meaning = "Folder of the event files, under `output_path`."},
+   .meaning = "Folder of the event files, in `output_path`."},
   {.path = "csv_monitor.enabled", .kind = Kind::boolean, .value = false,
-   .meaning = "Rank 0 writes a file of comma-separated values for each name."},
+   .meaning = "Rank 0 writes a CSV file for each name."},
   {.path = "csv_monitor.output_path", .kind = Kind::text, .value = "",
-   .meaning = "Folder for `job_name`'s; empty is the working folder."},
+   .meaning = "Parent folder of `job_name`; empty is the working directory."},
   {.path = "csv_monitor.job_name", .kind = Kind::text, .value = "DeepSpeedJobName",
-   .meaning = "Folder of the files, under `output_path`."},
+   .meaning = "Folder of the files, in `output_path`."},
   {.path = "wandb.enabled", .kind = Kind::boolean, .value = false,
-   .meaning = "Rank 0 writes the event files of `tensorboard`, and the log has the command of `wandb sync` that uploads them."},
+   .meaning = "Rank 0 writes the event files of `tensorboard`, and logs the `wandb sync` command that uploads them."},
   {.path = "wandb.team", .kind = Kind::text,
    .meaning = "wandb's entity, in that command."},
   {.path = "wandb.project", .kind = Kind::text, .value = "deepspeed",
    .meaning = "wandb's project, in that command."},
   {.path = "comms_logger.enabled", .kind = Kind::boolean, .value = false,
-   .meaning = "The log has a table of collectives at the engine's end: numbers, bytes, times and bandwidths, by unit. AnyEngine::communication() has it at any time."},
+   .meaning = "Log a table of collectives when the engine is destroyed: counts, bytes, times and bandwidths, by unit. AnyEngine::communication() returns it at any time."},
   {.path = "comms_logger.verbose", .kind = Kind::boolean, .value = false,
-   .meaning = "With `enabled`: the table also every `steps_per_print`, or ten, steps."},
+   .meaning = "With `enabled`: also log the table every `steps_per_print`, or ten, steps."},
   {.path = "flops_profiler.enabled", .kind = Kind::boolean, .value = false,
-   .meaning = "Once, a table of the floating-point operations of a step, from the shapes of parameters with two extents or more and UnitOptions::rows_per_sample, and of its times."},
+   .meaning = "Log once a table of a step's floating-point operations and times. Operations follow from the shapes of parameters with two extents or more, and from UnitOptions::rows_per_sample."},
   {.path = "flops_profiler.profile_step", .kind = Kind::integer, .range = {1}, .value = 1,
-   .meaning = "Which step; 1 is taken as 2, because the first one is slower than all others."},
+   .meaning = "The step to profile; 1 means 2, because the first step is the slowest."},
   {.path = "flops_profiler.recompute_fwd_factor", .kind = Kind::real, .value = 0.0,
-   .meaning = "The part of forward that backward does again."},
+   .meaning = "Fraction of forward that backward repeats."},
   {.path = "flops_profiler.detailed", .kind = Kind::boolean, .value = true,
-   .meaning = "A line for each unit."},
+   .meaning = "Print a line for each unit."},
   {.path = "flops_profiler.output_file", .kind = Kind::text,
-   .meaning = "File for the table; without one, the log has it."},
+   .meaning = "File for the table; without one, it is logged."},
   {.path = "activation_checkpointing.number_checkpoints", .kind = Kind::integer, .range = {1, int_limit},
-   .meaning = "For programs, which ask Config::activation_checkpointing(): how many activations to keep, and to compute the others again in backward. train_gpt takes it as `--recompute`: it keeps the inputs of its blocks."},
+   .meaning = "For programs that read Config::activation_checkpointing(): number of activations to keep; backward recomputes the others. For train_gpt it means `--recompute`: it keeps the inputs of its blocks."},
   {.path = "activation_checkpointing.cpu_checkpointing", .kind = Kind::boolean, .value = false,
-   .meaning = "For programs, likewise: activations are kept in the host's memory. train_gpt does so on the CPU, and refuses it on GPUs."},
+   .meaning = "For programs that read Config::activation_checkpointing(): keep activations in host memory. train_gpt does so on the CPU, and rejects it on GPUs."},
   {.path = "communication_data_type", .kind = Kind::name, .names = reduce_dtype_names, .any_case = true,
    .derive = derive::reduce_dtype, .why = "zeroth.gradient_dtype",
-   .meaning = "Dtype in which gradients travel."},
+   .meaning = "Dtype of gradients in messages."},
   {.path = "data_types.grad_accum_dtype", .kind = Kind::name, .names = dtype_names,
    .derive = derive::accumulate_dtype,
    .why = "bf16 with bf16 masters; else fp32 if a step reduces several times or with zeroth.same_bits_at_any_ranks, the "
           "reduced dtype if it has one micro-step, otherwise none",
-   .meaning = "Dtype in which gradients are added up: those of micro-steps after each reduction or, before the one "
-              "reduction of `last_micro_step`, on the rank: there fp32 or zeroth.gradient_dtype."},
+   .meaning = "Dtype in which gradients of micro-steps are accumulated: after each reduction, or on the rank before the one reduction of `last_micro_step`. In the latter case it is fp32 or zeroth.gradient_dtype."},
   {.path = "data_types.param_dtype", .kind = Kind::name, .names = dtype_names,
    .derive = derive::param_dtype, .why = "fp16.enabled and bf16.enabled",
-   .meaning = "Dtype of the parameters that the math reads; it must be the one that `fp16` and `bf16` enable."},
+   .meaning = "Dtype of the parameters that the math reads. It must be the one that `fp16` and `bf16` enable."},
 
   {.path = "zero_optimization.stage", .kind = Kind::integer, .range = {0, 3}, .value = 0,
    .when_auto = derive::left_open,
-   .meaning = "What is sharded: 0 nothing, 1 the optimizer, 2 also the gradients, 3 also the parameters."},
+   .meaning = "What is sharded: 0 nothing, 1 optimizer states, 2 also gradients, 3 also parameters."},
   {.path = "zero_optimization.reduce_bucket_size", .kind = Kind::integer, .range = {1}, .value = 500'000'000, .automatic = true,
-   .meaning = "Elements of gradients that leave together; a larger unit leaves by itself. At stages 2 and 3 also at most half of `zeroth.gradient_slots` units, by default one."},
+   .meaning = "Elements of gradients that are reduced together; a larger unit is reduced by itself. At stages 2 and 3 a bucket also has at most half of `zeroth.gradient_slots` units, by default one."},
   {.path = "zero_optimization.overlap_comm", .kind = Kind::boolean,
    .derive = derive::overlap, .why = "true at stage 3 only",
-   .meaning = "Communicate while computing."},
+   .meaning = "Overlap communication with compute."},
   {.path = "zero_optimization.stage3_prefetch_bucket_size", .kind = Kind::integer, .value = 50'000'000,
    .automatic = true,
-   .meaning = "Stage 3: units are gathered ahead while fewer elements than this are; 0 is no prefetch."},
+   .meaning = "Stage 3: prefetch units while fewer than this many elements are gathered ahead; 0: no prefetch."},
   {.path = "zero_optimization.stage3_max_live_parameters", .kind = Kind::integer, .value = 1'000'000'000,
-   .meaning = "Stage 3: elements that may be gathered at once. Bounds prefetch, with a warning where it leaves none; "
-              "the unit in use always fits."},
+   .meaning = "Stage 3: max elements gathered at once. Limits prefetch, with a warning if it leaves none; the unit in use always fits."},
   {.path = "zero_optimization.stage3_param_persistence_threshold", .kind = Kind::integer, .value = 0,
    .when_auto = derive::nothing_persists,
-   .meaning = "Stage 3: parameters of at most so many elements are whole on every rank, and are not gathered when they "
-              "are used."},
+   .meaning = "Stage 3: parameters of at most this many elements stay unsharded on every rank, and are not gathered for use."},
   {.path = "zero_optimization.stage3_model_persistence_threshold", .kind = Kind::integer,
    .value = std::numeric_limits<std::int64_t>::max(), .when_auto = derive::everything_may_persist,
-   .meaning = "Stage 3: elements that all these parameters have at most, in the order of the model; one that would be "
-              "over it is sharded."},
+   .meaning = "Stage 3: max elements of all these parameters together, in the order of the model. A parameter that would exceed it is sharded."},
   {.path = "zero_optimization.stage3_gather_16bit_weights_on_model_save", .kind = Kind::boolean, .value = false,
-   .meaning = "AnyEngine::save_weights() writes weights in the compute dtype, rounded from the masters, instead of in "
-              "fp32; at every stage."},
+   .meaning = "AnyEngine::save_weights() writes weights in the compute dtype, rounded from the masters, instead of fp32, at every stage."},
   {.path = "zero_optimization.cpu_offload", .kind = Kind::boolean,
-   .meaning = "DeepSpeed's older word for `offload_optimizer.device` \"cpu\"."},
+   .meaning = "DeepSpeed's former key for `offload_optimizer.device` \"cpu\"."},
   {.path = "zero_optimization.cpu_offload_param", .kind = Kind::boolean,
-   .meaning = "DeepSpeed's older word for `offload_param.device` \"cpu\"."},
+   .meaning = "DeepSpeed's former key for `offload_param.device` \"cpu\"."},
 
   {.path = "zero_optimization.zero_hpz_partition_size", .kind = Kind::integer, .range = {1, int_limit}, .value = 1,
-   .meaning = "Stage 3 (ZeRO++ hpZ): every so many consecutive ranks are a group, and each group has all parameters, so that forward and backward gather within it; gradients and optimizer stay cut over all ranks. 1 is off."},
+   .meaning = "Stage 3 (ZeRO++ hpZ): ranks per group of consecutive ranks. Each group holds all parameters, so forward and backward gather within it. Gradients and optimizer states stay sharded over all ranks. 1: off."},
   {.path = "zero_optimization.mics_shard_size", .kind = Kind::integer, .range = {-1, int_limit}, .removed = true, .value = -1,
-   .meaning = "Stages 1 to 3 (MiCS; FSDP's HSDP): every so many consecutive ranks are a group, and each group has all that the stage cuts; -1 is off."},
+   .meaning = "Stages 1 to 3 (MiCS; FSDP's HSDP): ranks per group of consecutive ranks. Each group holds one full copy of everything that the stage shards. -1: off."},
 
   {.path = "zero_optimization.offload_optimizer.device", .kind = Kind::name, .names = offload_names, .value = "none",
-   .meaning = "Where masters and the optimizer's states live, at every stage: `nvme`, on CPUs, in files of each rank, that come into memory tile by tile while they are updated; `cpu`, on GPUs, likewise in pinned memory of the host. `cpu` is where a CPU has them anyway, and asks for nothing."},
+   .meaning = "Where masters and optimizer states are kept, at every stage. `nvme`, on CPUs: in a file of each rank; tiles of it are in memory while they are updated. `cpu`, on GPUs: the same in pinned host memory; on CPUs it has no effect, since the states are in host memory already."},
   {.path = "zero_optimization.offload_optimizer.nvme_path", .kind = Kind::text,
-   .meaning = "With `nvme`: a folder on the disk, made where there is none. The files have no names, and no death leaves one behind."},
+   .meaning = "With `nvme`: a folder on the disk, created if missing. The files have no names, so no crash leaves one behind."},
   {.path = "zero_optimization.offload_optimizer.ratio", .kind = Kind::real, .range = {0, 1}, .value = 1.0,
-   .meaning = "The part of the elements whose states are offloaded. What is updated first stays in memory."},
+   .meaning = "Fraction of the elements whose states are offloaded. Those that are updated first stay in memory."},
   {.path = "zero_optimization.offload_optimizer.buffer_count", .kind = Kind::integer, .range = {1, int_limit}, .value = 4,
-   .meaning = "Buffers in memory, each for one state of a tile. As many as reading ahead and writing behind need are taken in any case."},
+   .meaning = "Buffers in memory, each for one state of a tile. If it is too small for reading ahead and writing behind, more are allocated."},
   {.path = "zero_optimization.offload_optimizer.pipeline_read", .kind = Kind::boolean,
    .derive = derive::pipeline, .why = "with cpu or nvme zero_optimization.overlap_comm, else none",
-   .meaning = "Tiles are read while others are updated, and while forward and backward run."},
+   .meaning = "Read tiles while others are updated, and during forward and backward."},
   {.path = "zero_optimization.offload_optimizer.pipeline_write", .kind = Kind::boolean,
    .derive = derive::pipeline, .why = "with cpu or nvme zero_optimization.overlap_comm, else none",
-   .meaning = "Tiles are written while others are updated, and while forward and backward run."},
+   .meaning = "Write tiles while others are updated, and during forward and backward."},
   {.path = "zero_optimization.offload_param.device", .kind = Kind::name, .names = offload_names, .value = "none",
-   .meaning = "Where sharded parameters live: `nvme`, at stage 3, in a file of each rank, from which they are read ahead of their gathers. `cpu` is where a CPU has them anyway. An engine on a GPU refuses either."},
+   .meaning = "Where sharded parameters are kept. `nvme`, at stage 3: in a file of each rank, from which they are read ahead of their gathers. `cpu` has no effect on CPUs, since they are in host memory already. An engine on a GPU rejects both."},
   {.path = "zero_optimization.offload_param.nvme_path", .kind = Kind::text,
-   .meaning = "With `nvme`: a folder on the disk, made where there is none. The files have no names, and no death leaves one behind."},
+   .meaning = "With `nvme`: a folder on the disk, created if missing. The files have no names, so no crash leaves one behind."},
   {.path = "zero_optimization.offload_param.buffer_count", .kind = Kind::integer, .range = {1, int_limit}, .value = 5,
-   .meaning = "With `nvme`: buffers in memory, for what gathers read and updates write. As many as reading ahead and writing behind need are taken in any case."},
+   .meaning = "With `nvme`: buffers in memory, for what gathers read and updates write. If it is too small for reading ahead and writing behind, more are allocated."},
   {.path = "zero_optimization.offload_param.buffer_size", .kind = Kind::integer, .value = 100'000'000,
-   .meaning = "With `nvme`: elements of a buffer at most, in steps of 2048, and at least as many. What a rank holds of a unit comes by pieces of that size."},
+   .meaning = "With `nvme`: max elements per buffer, rounded to steps of 2048, and at least one step. A rank's part of a unit is read in pieces of this size."},
   {.path = "zero_optimization.offload_param.max_in_cpu", .kind = Kind::integer, .value = 1'000'000'000,
-   .meaning = "With `nvme`: elements of its shards that a rank keeps in memory at most, by whole units; what forward uses first stays. 0 takes all to the disk."},
+   .meaning = "With `nvme`: max elements of its shards that a rank keeps in memory, by whole units. Units that forward uses first stay in memory. 0 moves all to disk."},
   {.path = "zero_optimization.sub_group_size", .kind = Kind::integer, .value = 1'000'000'000,
-   .meaning = "Elements of a tile of offloaded states at most, in steps of 2048, and at least as many. It decides how much memory tiles take."},
+   .meaning = "Max elements per tile of offloaded states, rounded to steps of 2048, and at least one step. It determines how much memory tiles use."},
 
   {.path = "aio.block_size", .kind = Kind::integer, .range = {4096, int_limit}, .value = 1'048'576,
-   .meaning = "With `nvme`: bytes of one request to the disk, a multiple of 4096."},
+   .meaning = "With `nvme`: bytes per disk request, a multiple of 4096."},
   {.path = "aio.queue_depth", .kind = Kind::integer, .range = {1, 1024}, .value = 8,
-   .meaning = "With `nvme`: requests that a rank has under way at once, for each of `intra_op_parallelism`."},
+   .meaning = "With `nvme`: concurrent requests per rank, for each of `intra_op_parallelism`."},
   {.path = "aio.intra_op_parallelism", .kind = Kind::integer, .range = {1, 64},
    .derive = derive::disk_threads, .why = "aio.thread_count",
-   .meaning = "With `nvme`: multiplies `queue_depth`. Each request that is under way is a thread's."},
+   .meaning = "With `nvme`: multiplies `queue_depth`. Each concurrent request has a thread."},
   {.path = "aio.thread_count", .kind = Kind::integer, .range = {1, 64}, .value = 1,
-   .meaning = "What DeepSpeed called `intra_op_parallelism` before."},
+   .meaning = "DeepSpeed's former name of `intra_op_parallelism`."},
 
   {.path = "fp16.enabled", .kind = Kind::boolean, .value = false,
    .when_auto = derive::fp16_where_bf16_decides,
    .meaning = "Compute in fp16, with fp32 masters."},
   {.path = "fp16.loss_scale", .kind = Kind::real, .value = 0.0,
-   .meaning = "Static loss scale; 0 is dynamic."},
+   .meaning = "Static loss scale; 0: dynamic."},
   {.path = "fp16.initial_scale_power", .kind = Kind::integer, .range = {0, 126}, .value = 16,
    .meaning = "The dynamic loss scale starts at 2 to this power."},
   {.path = "fp16.loss_scale_window", .kind = Kind::integer, .value = 1000,
-   .meaning = "Steps without overflow after which the scale doubles; at least 1 where the scale is dynamic."},
+   .meaning = "Steps without overflow after which the scale doubles; at least 1 if the scale is dynamic."},
   {.path = "fp16.hysteresis", .kind = Kind::integer, .range = {0, int_limit}, .value = 2,
-   .meaning = "Overflows until the scale halves; at least 1 where the scale is dynamic."},
+   .meaning = "Overflows until the scale halves; at least 1 if the scale is dynamic."},
   {.path = "fp16.consecutive_hysteresis", .kind = Kind::boolean, .value = false,
    .meaning = "Every step without overflow restores the hysteresis."},
   {.path = "fp16.min_loss_scale", .kind = Kind::integer, .value = 1,
-   .meaning = "Smallest dynamic scale, then at least 1; an overflow there ends training."},
+   .meaning = "Smallest dynamic scale; if the scale is dynamic, at least 1. An overflow at this scale ends training."},
 
   {.path = "bf16.enabled", .kind = Kind::boolean, .value = false,
    .when_auto = derive::bf16_where_fp16_decides,
    .meaning = "Compute in bf16, with fp32 masters unless `bf16_master_weights_and_grads` is true."},
   {.path = "bf16.check_grad_overflow", .kind = Kind::boolean, .value = true,
-   .meaning = "With bf16: skip an update whose gradient is not finite. (fp16 always does, fp32 where zeroth.skip_nonfinite says so.)"},
+   .meaning = "With bf16: skip an update if its gradient is not finite. (fp16 always does; fp32 does so with zeroth.skip_nonfinite.)"},
   {.path = "bf16.bf16_master_weights_and_grads", .kind = Kind::boolean, .value = false,
-   .meaning = "The bf16 parameters are the masters: updates are rounded to them stochastically. Gradients are bf16 "
-              "everywhere."},
+   .meaning = "The bf16 parameters are the masters, and updates are rounded to them stochastically. All gradients are bf16."},
   {.path = "bf16.bf16_optimizer_states", .kind = Kind::boolean, .value = false,
-   .meaning = "With bf16 masters: the optimizer's states are bf16 too, rounded stochastically."},
+   .meaning = "With bf16 masters: optimizer states are bf16 too, rounded stochastically."},
 
   {.path = "optimizer.type", .kind = Kind::name, .names = optimizer_names, .any_case = true,
    .foreign_names = "Lamb Muon MuAdam MuAdamW MuSGD", .removed_names = "OneBitAdam ZeroOneAdam OneBitLamb",
    .value = "AdamW", .when_auto = derive::left_open,
-   .meaning = "In upper or lower case. Adam is AdamW unless `adam_w_mode` is false."},
+   .meaning = "Case-insensitive. Adam is AdamW unless `adam_w_mode` is false."},
   {.path = "optimizer.params.lr", .kind = Kind::real,
    .derive = derive::learning_rate, .why = "0.01 for Adagrad and RMSprop, else 0.001",
    .when_auto = derive::left_open,
-   .meaning = "Learning rate, where no schedule says otherwise."},
+   .meaning = "Learning rate, if no schedule sets it."},
   {.path = "optimizer.params.betas", .kind = Kind::pair, .range = {0, 1, false, true}, .value = Pair{0.9, 0.999},
    .types = "AdamW Adam Lion",
-   .meaning = "Adam: decay rates of the two moments. Lion: of the average in the direction, and of the average."},
+   .meaning = "Adam: decay rates of the two moments. Lion: weight of the average in the direction, and decay rate of the average."},
   {.path = "optimizer.params.eps", .kind = Kind::real, .range = {0, unbounded, true},
    .derive = derive::epsilon, .why = "1e-10 for Adagrad, else 1e-08", .types = "AdamW Adam Adagrad RMSprop",
    .meaning = "Added to the root of the second moment, or of the sum of squares."},
   {.path = "optimizer.params.weight_decay", .kind = Kind::real, .value = 0.0,
    .types = "AdamW Adam SGD Adagrad RMSprop Lion",
-   .meaning = "Weight decay of parameters that do not say otherwise. SGD, Adagrad and RMSprop add it to the gradient."},
+   .meaning = "Weight decay of parameters without a factor of their own. SGD, Adagrad and RMSprop add it to the gradient."},
   {.path = "optimizer.params.bias_correction", .kind = Kind::boolean, .value = true, .types = "AdamW Adam",
    .meaning = "Correct the moments for their start at zero."},
   {.path = "optimizer.params.adam_w_mode", .kind = Kind::boolean, .value = true, .types = "AdamW Adam",
-   .meaning = "Decay apart from the gradient (AdamW); false, for type Adam only, adds it to the gradient."},
+   .meaning = "Decoupled weight decay (AdamW). false, for type Adam only, adds it to the gradient."},
   {.path = "optimizer.params.momentum", .kind = Kind::real, .value = 0.0, .types = "SGD RMSprop",
-   .meaning = "Decay rate of a buffer of past steps; 0 is no buffer, and no memory for one."},
+   .meaning = "Decay rate of a buffer of past steps; 0: no buffer, and no memory for it."},
   {.path = "optimizer.params.dampening", .kind = Kind::real, .range = {0, 1}, .value = 0.0, .types = "SGD",
-   .meaning = "With momentum: what gradients after the first lack in the buffer."},
+   .meaning = "With momentum: one minus the factor of gradients after the first."},
   {.path = "optimizer.params.nesterov", .kind = Kind::boolean, .value = false, .types = "SGD",
    .meaning = "Nesterov's momentum."},
   {.path = "optimizer.params.alpha", .kind = Kind::real, .range = {0, 1, false, true}, .value = 0.99, .types = "RMSprop",
@@ -325,69 +319,69 @@ inline constexpr Key keys[] = {
   {.path = "optimizer.params.lr_decay", .kind = Kind::real, .value = 0.0, .types = "Adagrad",
    .meaning = "The rate of update t is divided by 1 + (t - 1) times this."},
   {.path = "optimizer.params.initial_accumulator_value", .kind = Kind::real, .value = 0.0, .types = "Adagrad",
-   .meaning = "What the sum of squares starts from."},
+   .meaning = "Initial value of the sum of squares."},
 
   {.path = "scheduler.type", .kind = Kind::name, .names = scheduler_names,
    .when_auto = derive::left_open,
-   .meaning = "Learning-rate schedule; none is a constant rate. Updates that are skipped do not count."},
+   .meaning = "Learning-rate schedule; without one the rate is constant. Skipped updates do not count."},
   {.path = "scheduler.params.warmup_min_lr", .kind = Kind::real, .value = 0.0,
    .types = "WarmupLR WarmupDecayLR",
-   .meaning = "Rate that the warm-up starts from, and that WarmupDecayLR ends at."},
+   .meaning = "Rate at the start of the warm-up, and at the end of WarmupDecayLR."},
   {.path = "scheduler.params.warmup_max_lr", .kind = Kind::real,
    .derive = derive::warmup_max, .why = "optimizer.params.lr for WarmupLR, 0.001 for WarmupDecayLR",
    .when_auto = derive::rate_of_the_optimizer,
    .types = "WarmupLR WarmupDecayLR",
-   .meaning = "Rate that the warm-up ends at."},
+   .meaning = "Rate at the end of the warm-up."},
   {.path = "scheduler.params.warmup_num_steps", .kind = Kind::integer, .range = {1}, .value = 1000,
    .when_auto = derive::left_open,
    .types = "WarmupLR WarmupDecayLR WarmupCosineLR",
-   .meaning = "Updates that the warm-up takes; 1 is taken as 2."},
+   .meaning = "Updates of the warm-up; 1 means 2."},
   {.path = "scheduler.params.warmup_type", .kind = Kind::name, .names = warmup_names, .value = "log",
    .types = "WarmupLR WarmupDecayLR WarmupCosineLR",
-   .meaning = "Shape of the warm-up. With either the first two updates run at its start, by default a rate of 0, as in DeepSpeed."},
+   .meaning = "Shape of the warm-up. In either shape the first two updates use its initial rate, by default 0, as in DeepSpeed."},
   {.path = "scheduler.params.total_num_steps", .kind = Kind::integer, .range = {1},
    .when_auto = derive::left_open,
    .types = "WarmupDecayLR WarmupCosineLR",
-   .meaning = "Updates after which the rate has reached its end. Required."},
+   .meaning = "Updates until the rate reaches its final value. Required."},
   {.path = "scheduler.params.warmup_min_ratio", .kind = Kind::real, .value = 0.0,
    .types = "WarmupCosineLR",
-   .meaning = "Fraction of optimizer.params.lr that the warm-up starts from."},
+   .meaning = "Rate at the start of the warm-up, as a fraction of optimizer.params.lr."},
   {.path = "scheduler.params.cos_min_ratio", .kind = Kind::real, .value = 1e-4,
    .types = "WarmupCosineLR",
-   .meaning = "Fraction of optimizer.params.lr that the cosine ends at."},
+   .meaning = "Rate at the end of the cosine, as a fraction of optimizer.params.lr."},
 
   {.path = "scheduler.params.cycle_min_lr", .kind = Kind::real, .types = "OneCycle",
-   .meaning = "Rate that the cycle starts and ends at. Required."},
+   .meaning = "Rate at the start and end of the cycle. Required."},
   {.path = "scheduler.params.cycle_max_lr", .kind = Kind::real, .types = "OneCycle",
    .meaning = "Rate in the middle of the cycle. Required."},
   {.path = "scheduler.params.cycle_first_step_size", .kind = Kind::integer, .range = {1, int_limit}, .value = 2000, .types = "OneCycle",
-   .meaning = "Updates that the rate rises over."},
+   .meaning = "Updates over which the rate rises."},
   {.path = "scheduler.params.cycle_second_step_size", .kind = Kind::integer, .range = {0, int_limit},
    .derive = derive::cycle_second, .why = "cycle_first_step_size", .types = "OneCycle",
-   .meaning = "Updates that it falls over."},
+   .meaning = "Updates over which the rate falls."},
   {.path = "scheduler.params.cycle_first_stair_count", .kind = Kind::integer, .range = {0, int_limit}, .value = 0, .types = "OneCycle",
-   .meaning = "Stairs that it rises in; 0 is evenly."},
+   .meaning = "Number of steps in which the rate rises; 0: continuously."},
   {.path = "scheduler.params.cycle_second_stair_count", .kind = Kind::integer, .range = {0, int_limit},
    .derive = derive::cycle_second_stairs, .why = "cycle_first_stair_count", .types = "OneCycle",
-   .meaning = "Stairs that it falls in; 0 is evenly."},
+   .meaning = "Number of steps in which the rate falls; 0: continuously."},
   {.path = "scheduler.params.decay_step_size", .kind = Kind::integer, .range = {0, int_limit}, .value = 0, .types = "OneCycle",
-   .meaning = "After the cycle the rate is divided by 1 + `decay_lr_rate` for each so many updates; 0 is no decay."},
+   .meaning = "Updates per interval after the cycle. After n intervals the rate is divided by 1 + n x `decay_lr_rate`. 0: no decay."},
   {.path = "scheduler.params.decay_lr_rate", .kind = Kind::real, .value = 0.0, .types = "OneCycle",
    .meaning = "See `decay_step_size`."},
   {.path = "scheduler.params.cycle_momentum", .kind = Kind::boolean, .value = true, .types = "OneCycle",
-   .meaning = "Cycle the first of an optimizer's betas as well, which Zeroth does not: with AdamW, Adam or Lion it must be false."},
+   .meaning = "Also cycle the first of an optimizer's betas. Zeroth does not support this: with AdamW, Adam or Lion it must be false."},
   {.path = "scheduler.params.cycle_min_mom", .kind = Kind::real, .value = 0.8, .types = "OneCycle",
-   .meaning = "Of `cycle_momentum`."},
+   .meaning = "See `cycle_momentum`."},
   {.path = "scheduler.params.cycle_max_mom", .kind = Kind::real, .value = 0.9, .types = "OneCycle",
-   .meaning = "Of `cycle_momentum`."},
+   .meaning = "See `cycle_momentum`."},
   {.path = "scheduler.params.decay_mom_rate", .kind = Kind::real, .value = 0.0, .types = "OneCycle",
-   .meaning = "Of `cycle_momentum`."},
+   .meaning = "See `cycle_momentum`."},
   {.path = "scheduler.params.lr_range_test_min_lr", .kind = Kind::real, .value = 1e-3, .types = "LRRangeTest",
    .meaning = "Rate of the first update."},
   {.path = "scheduler.params.lr_range_test_step_size", .kind = Kind::integer, .range = {1, int_limit}, .value = 2000, .types = "LRRangeTest",
-   .meaning = "Updates of an interval."},
+   .meaning = "Updates per interval."},
   {.path = "scheduler.params.lr_range_test_step_rate", .kind = Kind::real, .value = 1.0, .types = "LRRangeTest",
-   .meaning = "The rate is multiplied by 1 + this times the intervals so far."},
+   .meaning = "The rate is multiplied by 1 + this times the number of intervals so far."},
   {.path = "scheduler.params.lr_range_test_staircase", .kind = Kind::boolean, .value = false, .types = "LRRangeTest",
    .meaning = "Count whole intervals only."},
 
@@ -397,73 +391,73 @@ inline constexpr Key keys[] = {
   {.path = "zeroth.reduce_gradients", .kind = Kind::name, .names = reduce_gradients_names,
    .derive = derive::reduce_gradients,
    .why = "last_micro_step at stages 0 and 1, every_micro_step at stages 2 and 3 and with zeroth.same_bits_at_any_ranks",
-   .meaning = "When gradients leave a rank: after every micro-step, or once, after they were added up on the rank. Roundings follow it: with several micro-steps give it, and every stage trains the same."},
+   .meaning = "When gradients leave a rank: after every micro-step, or once, after they were accumulated on the rank. This changes roundings: with several micro-steps set it, and every stage trains the same bits."},
   {.path = "zeroth.tied_gradients", .kind = Kind::name, .names = tied_gradients_names,
    .derive = derive::tied_gradients, .why = "apart with zeroth.mesh.pipeline above 1, else together",
-   .meaning = "How gradients of a parameter that several units use are added up: `together` in one memory, as they come; or `apart`, each unit's by themselves over micro-steps and ranks, and then their sums in the order of units. `apart` has the same bits in a pipeline of any number of stages, and without one. Chunks of a pipeline have no memory together."},
+   .meaning = "How gradients are summed for a parameter that several units use. `together`: in one buffer, in the order in which they occur. `apart`: each unit's by themselves over micro-steps and ranks, and then these sums in unit order. `apart` gives the same bits in a pipeline of any number of stages, and without one. Chunks of a pipeline have no common buffer."},
   {.path = "zeroth.mesh.pipeline", .kind = Kind::integer, .range = {1, int_limit}, .value = 1,
-   .meaning = "Stages of a pipeline, each of as many ranks in a row as the job's ranks are divided by it: see zeroth::Mesh. What depends on the number of ranks, batch sizes too, follows from the ranks of a stage."},
+   .meaning = "Number of pipeline stages; each has an equal share of consecutive ranks: see zeroth::Mesh. Whatever depends on the number of ranks, such as batch sizes, counts the ranks of a stage."},
   {.path = "zeroth.mesh.tensor", .kind = Kind::integer, .range = {1, int_limit}, .value = 1,
-   .meaning = "Ranks in a row that divide parameters by ParamOptions::cut among themselves, and see the same samples: see zeroth::Mesh. What depends on the number of ranks, batch sizes too, follows from the ranks of a stage that have the same part."},
+   .meaning = "Number of consecutive ranks that divide parameters by ParamOptions::cut among themselves, and see the same samples: see zeroth::Mesh. Whatever depends on the number of ranks, such as batch sizes, counts the ranks of a stage with the same part."},
   {.path = "zeroth.sequence_parallel", .kind = Kind::boolean, .value = false,
-   .meaning = "Programs that divide layers by zeroth::TensorParallel divide the rows between them among the ranks of `zeroth.mesh.tensor`, too: the stage file's word for TensorParallelOptions::sequence."},
+   .meaning = "Programs that divide layers by zeroth::TensorParallel also divide the rows between layers among the ranks of `zeroth.mesh.tensor`. Sets TensorParallelOptions::sequence."},
   {.path = "tensor_parallel.autotp_size", .kind = Kind::integer, .range = {0, int_limit}, .value = 0,
-   .meaning = "DeepSpeed's word for `zeroth.mesh.tensor`, which has to be the same number; 0 says nothing."},
+   .meaning = "DeepSpeed's name of `zeroth.mesh.tensor`; both must be equal. 0: not set."},
   {.path = "tensor_parallel.tensor_parallel.tp_size", .kind = Kind::integer, .range = {1, int_limit}, .value = 1,
-   .meaning = "Likewise; 1 says nothing."},
+   .meaning = "DeepSpeed's other name of `zeroth.mesh.tensor`; both must be equal. 1: not set."},
   {.path = "zeroth.pipeline.schedule", .kind = Kind::name, .names = pipeline_schedule_names, .value = "1f1b",
-   .meaning = "With `zeroth.mesh.pipeline`: the order in which a stage runs its micro-steps forward and backward. `gpipe` runs all forward first; `1f1b` holds the activations of no more micro-steps than there are stages; `interleaved_1f1b` does that with several chunks a stage; `zb_h1` divides backward, and fills waits with gradients of weights; `file` takes the lists of `zeroth.pipeline.schedule_file`. The bits are the same. One stage runs its micro-steps one after the other."},
+   .meaning = "With `zeroth.mesh.pipeline`: the order in which a stage runs forward and backward of its micro-steps. `gpipe` runs all forward passes first. `1f1b` holds the activations of no more micro-steps than there are stages. `interleaved_1f1b` does that with several chunks per stage. `zb_h1` divides backward, and fills waits with gradients of weights. `file` uses the lists of `zeroth.pipeline.schedule_file`. All give the same bits. A single stage runs its micro-steps one after the other."},
   {.path = "zeroth.pipeline.schedule_file", .kind = Kind::text,
-   .meaning = "With the schedule `file`: a table of a line a stage, and in each cell an action: the chunk, F, B, I or W (forward, backward, backward by inputs and by weights), and the micro-step, as `0F3`. Empty cells are passed over, so what PyTorch's pipelines write as CSV can be read."},
+   .meaning = "With the schedule `file`: a table with a line for each stage and an action in each cell: the chunk, F, B, I or W (forward, backward, backward by inputs and by weights), and the micro-step, such as `0F3`. Empty cells are skipped, so CSV files of PyTorch's pipelines can be read."},
   {.path = "zeroth.pipeline.chunks", .kind = Kind::integer, .range = {1, 1024}, .value = 1,
-   .meaning = "With `interleaved_1f1b` or `file`: runs of consecutive units that each stage has. Chunk c is of stage c % `zeroth.mesh.pipeline`."},
+   .meaning = "With `interleaved_1f1b` or `file`: chunks of consecutive units per stage. Chunk c belongs to stage c % `zeroth.mesh.pipeline`."},
   {.path = "zeroth.pipeline.partition", .kind = Kind::name, .names = pipeline_partition_names, .value = "parameters",
-   .meaning = "What the largest chunk has as little of as can be: elements of parameters, units, or flops, as `flops_profiler` counts them."},
+   .meaning = "The measure by which the largest chunk is made as small as possible: elements of parameters, units, or flops as `flops_profiler` counts them."},
   {.path = "zeroth.pipeline.first_units", .kind = Kind::integers, .range = {0, int_limit},
-   .meaning = "Instead of `zeroth.pipeline.partition`: the unit that each chunk begins with, as `[0, 7, 13]`. Units are counted from 0, in the order in which the model has them."},
+   .meaning = "Replaces `zeroth.pipeline.partition`: the first unit of each chunk, such as `[0, 7, 13]`. Units count from 0, in the order of the model."},
   {.path = "zeroth.same_bits_at_any_ranks", .kind = Kind::boolean, .value = false,
-   .meaning = "The same global batch gives the same losses and weights on any number of ranks: micro-steps are added to fp32 sums one after another, in the order that they have in the batch. Refuses what cannot keep it; with 16-bit gradients and one micro-step it costs 4 bytes for each element that a rank updates."},
+   .meaning = "The same global batch gives the same losses and weights on any number of ranks: micro-steps are added to fp32 sums one after another, in the order of the batch. Settings that prevent this are rejected. With 16-bit gradients and one micro-step it costs 4 bytes for each element that a rank updates."},
   {.path = "zeroth.replay_every", .kind = Kind::integer, .range = {0, int_limit}, .value = 0,
-   .meaning = "In every step whose number this divides, the first micro-step runs twice on each rank, and what differs ends the job before the update, by rank, unit and parameter: it finds faulty processors and memory, and programs that do not compute the same twice. Costs one micro-step in so many steps. 0 is off."},
+   .meaning = "In every step whose number is a multiple of this, the first micro-step runs twice on each rank. If the results differ, the job ends before the update, naming rank, unit and parameter. This finds faulty processors and memory, and programs that are not deterministic. Costs one micro-step in this many steps. 0: off."},
   {.path = "zeroth.gradient_slots", .kind = Kind::integer, .range = {1, int_limit},
    .derive = derive::gradient_slots, .why = "2 with overlap_comm, 1 without",
    .meaning = "Stages 2 and 3: units whose full gradients are held at once."},
   {.path = "zeroth.two_level_sums", .kind = Kind::boolean, .value = false,
-   .meaning = "Gradients are summed within each group, then over groups, and rounded both times: fewer steps on many machines, other roundings than one sum has, and the same at every stage."},
+   .meaning = "Gradients are summed within each group, then over groups, and rounded both times. This needs fewer steps on many machines, rounds differently from a single sum, and is the same at every stage."},
   {.path = "zeroth.group_size", .kind = Kind::integer, .range = {1, int_limit},
    .derive = derive::group_size, .why = "zero_hpz_partition_size or mics_shard_size, else none",
-   .meaning = "With `two_level_sums`, where neither of the two keys of DeepSpeed's says it: consecutive ranks in a group."},
+   .meaning = "With `two_level_sums`, if neither of DeepSpeed's two keys sets it: consecutive ranks per group."},
   {.path = "zeroth.offload_update", .kind = Kind::name, .names = offload_update_names, .value = "device",
-   .meaning = "With `offload_optimizer` `cpu`, on GPUs: who updates what is in the host's memory. `device`: the GPU, to which the states come and go by tiles; `host`, as in DeepSpeed: the CPU, to which gradients come, and from which parameters go. The bits are the same."},
+   .meaning = "With `offload_optimizer` `cpu`, on GPUs: where states in host memory are updated. `device`: on the GPU, which reads and writes them in tiles. `host`, as in DeepSpeed: on the CPU, which receives gradients and returns parameters. Both give the same bits."},
   {.path = "zeroth.offload_update_threads", .kind = Kind::integer, .range = {1, 1024}, .value = 1,
-   .meaning = "With `offload_update` `host`: threads of each rank that update together."},
+   .meaning = "With `offload_update` `host`: threads per rank for the update."},
   {.path = "zeroth.skip_nonfinite", .kind = Kind::boolean,
    .derive = derive::skip_nonfinite, .why = "true with fp16, bf16.check_grad_overflow with bf16, false in fp32",
-   .meaning = "Skip an update whose gradient is not finite, or too large for its norm to be. false is not for fp16, whose loss scale lives on it."},
+   .meaning = "Skip an update if its gradient is not finite, or so large that its norm is not. Must be true with fp16, whose loss scale depends on it."},
   {.path = "zeroth.stochastic_rounding_seed", .kind = Kind::integer, .value = 0,
-   .meaning = "With bf16 masters: what the random bits follow, beside the number of the update and the element."},
+   .meaning = "With bf16 masters: seed of the random bits, which also depend on the number of the update and on the element."},
   {.path = "zeroth.strict", .kind = Kind::boolean, .value = false,
-   .meaning = "What would only be noted, keys without effect here and unknown ones, is an error."},
+   .meaning = "Treat notes, about keys without effect here and unknown keys, as errors."},
   {.path = "zeroth.timeout_ms", .kind = Kind::integer, .range = {1, 31'536'000'000.0}, .value = 600'000,
-   .meaning = "Milliseconds after which a rank that does not answer ends the job."},
+   .meaning = "Milliseconds to wait for a rank before the job ends."},
   {.path = "zeroth.check", .kind = Kind::boolean, .value = false,
-   .meaning = "Compare what the ranks are about to communicate in every step, not only in the first two; and every 100 steps, waiting, what all of them hold whole. An engine refuses calls of two threads at the same time."},
+   .meaning = "Compare what ranks are about to communicate in every step, not only in the first two; and every 100 steps, waiting, all that they hold unsharded. An engine rejects concurrent calls of two threads."},
   {.path = "zeroth.single_communicator", .kind = Kind::boolean, .value = false,
-   .meaning = "Gathers and reductions take turns on one communicator, instead of having one each: with NCCL, less memory of the GPU and no overlap of the two."},
+   .meaning = "Gathers and reductions take turns on one communicator, instead of having one each. With NCCL this needs less GPU memory, and the two do not overlap."},
   {.path = "zeroth.copy_engine_gather", .kind = Kind::boolean, .value = false,
-   .meaning = "With NCCL: gathers inside one machine by copy engines, which leaves all multiprocessors to the math, where NCCL can."},
+   .meaning = "With NCCL: gathers within a machine use copy engines, if NCCL can, which leaves all multiprocessors to the math."},
   {.path = "zeroth.register_memory", .kind = Kind::boolean, .value = true,
-   .meaning = "Register what is communicated where that helps: with NCCL as windows, with tcp among the ranks of a machine, which map it. false does without, should one of them fail at it."},
+   .meaning = "Register communication buffers if that helps: with NCCL as windows; with tcp among the ranks of a machine, which map them. Set it to false if registration fails."},
   {.path = "zeroth.poison", .kind = Kind::boolean, .value = false,
-   .meaning = "Fill memory with NaN when what it held is no longer valid. Guards hand out copies of parameters and gradients, which are NaN once a guard has ended: at every stage, and for the memory of both, whole."},
+   .meaning = "Fill memory with NaN when its contents are no longer valid. Guards hand out copies of parameters and gradients, which become NaN when the guard ends. This needs memory for both, unsharded, at every stage."},
   {.path = "zeroth.flight_recorder", .kind = Kind::text, .value = "",
-   .meaning = "Folder for the record of the last collectives, written on a fault; empty is the working folder."},
+   .meaning = "Folder for the record of the last collectives, written on a failure; empty is the working directory."},
   {.path = "zeroth.checkpoint.buffer_bytes", .kind = Kind::integer, .value = 0,
-   .meaning = "0 writes states from where they lie: an update waits until what it changes has been written. 1 MiB of the host is then for what is small or not aligned; states of a GPU go through 16 MiB. 8388608 and more: memory of the host, on every rank that saves, for copies on their way to the disk. With as much as a rank's share of the states an update never waits for the disk."},
+   .meaning = "0: states are written without a copy, so an update waits until what it changes has been written; 1 MiB of host memory then holds small and unaligned pieces, and states of a GPU go through 16 MiB. 8388608 or more: host memory on every rank for copies on their way to the disk. With as much as a rank's share of the states, an update never waits for the disk."},
   {.path = "zeroth.checkpoint.keep", .kind = Kind::integer, .range = {0}, .value = 0,
-   .meaning = "Checkpoints that stay in a folder, the newest; 0 is all. What a program gives to save() comes first."},
+   .meaning = "Number of newest checkpoints to keep in a folder; 0 keeps all. An argument of save() overrides it."},
   {.path = "zeroth.checkpoint.direct_io", .kind = Kind::boolean, .value = true,
-   .meaning = "Write and read checkpoints past the system's cache of files (O_DIRECT), where the file system can."},
+   .meaning = "Bypass the system's file cache for checkpoints (O_DIRECT), if the file system supports it."},
 };
 // clang-format on
 
@@ -507,7 +501,7 @@ inline constexpr Alias aliases[] = {
   return found == std::end(keys) ? std::nullopt : std::optional<std::size_t>{found - std::begin(keys)};
 }
 
-/// A path of the table, as a template argument: a typing error does not compile, and the type of the value follows.
+/// A path of the table, as a template argument. A typing error does not compile, and the value's type follows.
 template <std::size_t N>
 struct Path {
   char text[N] = {};
@@ -518,6 +512,6 @@ template <Path P>
 inline constexpr std::size_t index_of = find_key(P.view()).value();
 
 [[nodiscard]] std::string allowed(Key const& key);      ///< "an integer from 0 to 3"
-[[nodiscard]] std::string to_text(Value const& value);  ///< As it would stand in the file.
+[[nodiscard]] std::string to_text(Value const& value);  ///< In the syntax of the file.
 
 }  // namespace zeroth::config

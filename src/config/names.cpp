@@ -6,7 +6,7 @@
 
 #include "config/foreign_keys.hpp"
 #include "config/keys.hpp"
-#include "zeroth/config/nearest.hpp"
+#include "zeroth/tool/config/nearest.hpp"
 
 namespace zeroth::config {
 namespace {
@@ -25,7 +25,7 @@ void for_each_path(F const& f) {
   }
 }
 
-/// All paths that a file may use, sections among them, and whether a path is a section: the empty one is.
+/// All paths that a file may use, sections included, and whether each one is a section. The empty path is one.
 std::unordered_map<std::string_view, bool> const& known_paths() {
   static auto const known = [] {
     std::unordered_map<std::string_view, bool> paths{{"", true}};
@@ -40,7 +40,7 @@ std::unordered_map<std::string_view, bool> const& known_paths() {
   return known;
 }
 
-/// The part of `path` that stands directly in `section`; empty if it does not lie there.
+/// The part of `path` directly below `section`; empty if it is not in there.
 std::string_view child(std::string_view path, std::string_view section) {
   if (!section.empty()) {
     if (!path.starts_with(section) || path.size() <= section.size() || path[section.size()] != '.') {
@@ -51,7 +51,7 @@ std::string_view child(std::string_view path, std::string_view section) {
   return path.substr(0, path.find('.'));
 }
 
-/// Of each section the names in it, once. Zeroth's own first: of equally near names they win.
+/// The names in each section, without duplicates. Zeroth's come first, so that they win among equally near names.
 std::vector<std::string_view> const& all_names_in(std::string_view section) {
   static auto const known = [] {
     std::unordered_map<std::string_view, std::vector<std::string_view>> names;
@@ -68,7 +68,7 @@ std::vector<std::string_view> const& all_names_in(std::string_view section) {
         within = path.substr(0, within.size() + (within.empty() ? 0 : 1) + name.size());
       }
     };
-    for_each_path(add_with_sections);  // of Zeroth's keys first
+    for_each_path(add_with_sections);  // Zeroth's keys first
     return names;
   }();
   static std::vector<std::string_view> const none;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "zeroth/config/nearest.hpp"
+#include "zeroth/tool/config/nearest.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -8,16 +8,16 @@
 namespace zeroth::config {
 namespace {
 
-constexpr std::size_t longest_name = 64;  // what is longer is near to nothing, and not worth the time to find out
+constexpr std::size_t longest_name = 64;  // a longer name is near to nothing, and not worth the time to find out
 
 constexpr char lower(char letter) {
   return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
 }
 constexpr bool same_letter(char a, char b) { return lower(a) == lower(b); }
 
-/// The distance, or anything of at least `too_far` if it is no less than that.
+/// The edit distance if it is below `too_far`, otherwise any number that is not.
 std::size_t distance_below(std::size_t too_far, std::string_view from, std::string_view to) {
-  // Row i of the table of distances between the first i and the first j characters; swaps look back two rows.
+  // Row i of the table: distances between the first i and the first j characters. Swaps look two rows back.
   std::vector<std::size_t> two_back(to.size() + 1);
   std::vector<std::size_t> back(to.size() + 1);
   std::vector<std::size_t> row(to.size() + 1);
@@ -52,21 +52,21 @@ std::size_t edit_distance(std::string_view from, std::string_view to) {
 
 std::string_view nearest(std::string_view name, std::vector<std::string_view> const& names) {
   std::string_view best;
-  std::size_t least = std::max<std::size_t>(1, name.size() / 4) + 1;  // at least this far is too far
+  std::size_t least = std::max<std::size_t>(1, name.size() / 4) + 1;  // a distance of at least this is too far
   if (name.size() > longest_name) {
     return best;
   }
   for (auto const candidate : names) {
     auto const [shorter, longer] = std::minmax({name.size(), candidate.size()});
     if (longer - shorter >= least) {
-      continue;  // no less than that far
+      continue;  // not nearer
     }
     if (auto const distance = distance_below(least, name, candidate); distance < least) {
       least = distance;
       best = candidate;
     }
   }
-  if (best.empty() && name.size() >= 3) {  // perhaps it only lacks its end, or has one too many: "timeout"
+  if (best.empty() && name.size() >= 3) {  // perhaps an end is missing or superfluous: "timeout"
     auto const begins = std::ranges::find_if(
         names, [&](auto candidate) { return candidate.starts_with(name) || name.starts_with(candidate); });
     best = begins == names.end() ? best : *begins;

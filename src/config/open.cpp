@@ -33,7 +33,7 @@ bool says_nothing_of(Values const& values, std::string_view section) {
   return true;
 }
 
-/// Of the three sizes two say the third, which is then not open.
+/// Two of the three sizes determine the third, which is then not open.
 void fill_batch(Values& values, Values const& given) {
   struct Size {
     std::size_t key, first, second;
@@ -50,7 +50,7 @@ bool enables(Values const& values, std::size_t key) {
   return values.says(key) && values.entries[key].value == Value{true};
 }
 
-/// One question, asked by "auto" in either section.
+/// "auto" in either section asks one question: which dtype?
 void fill_dtype(Values& values, Values const& given) {
   bool const asked = is_automatic(values, fp16) || is_automatic(values, bf16);
   if (asked && !enables(values, fp16) && !enables(values, bf16)) {
@@ -59,7 +59,7 @@ void fill_dtype(Values& values, Values const& given) {
   }
 }
 
-/// A section that the file lacks is the program's as a whole, if it brings one.
+/// If the file lacks the section and the program brings it, all of it is the program's.
 void fill_section(Values& values, Values const& given, std::string_view section, bool brings) {
   bool const whole = brings && says_nothing_of(values, section);
   for (std::size_t i = 0; i < key_count; ++i) {
@@ -84,7 +84,7 @@ void fill_open(Values& values, Values const& given) {
   }
   auto const lr = index_of<"optimizer.params.lr">;
   auto& warmup_max = values.entries[index_of<"scheduler.params.warmup_max_lr">];
-  if (warmup_max.source == Source::automatic && !values.says(lr) && has(given, lr)) {  // the rate, by its usual name
+  if (warmup_max.source == Source::automatic && !values.says(lr) && has(given, lr)) {  // the rate, under its usual name
     warmup_max = {Source::given, warmup_max.line, given.entries[lr].value};
   }
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/// One document laid over another.
+/// Overlays one document with another.
 #pragma once
-#include "zeroth/config/document.hpp"
+#include "zeroth/tool/config/document.hpp"
 
 namespace zeroth::config {
 
-/// What `changes` says takes the place of what `document` says, under whatever spelling either has it. Objects are
-/// merged member by member; any other value is replaced whole. What comes from `changes` and was not there has no line.
+/// Overwrites the values of `document` with those of `changes`, in whatever spelling each has them. Objects are merged
+/// member by member; any other value is replaced as a whole. Added members have no line.
 void overlay(Object& document, Object const& changes);
 
 }  // namespace zeroth::config

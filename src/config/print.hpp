@@ -7,7 +7,7 @@
 
 namespace zeroth::config {
 
-/// One line per key: path = value   (file | derived: why | default). Keys that play no part are left out.
+/// One line per key: path = value   (file | derived: why | default). Keys without effect are left out.
 [[nodiscard]] std::string to_table(Values const& values);
 /// {path: {"value": ..., "origin": ...}}, on one line.
 [[nodiscard]] std::string to_json(Values const& values);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "zeroth/config/problem.hpp"
+#include "zeroth/tool/config/problem.hpp"
 
 #include <fmt/format.h>
 
@@ -12,7 +12,7 @@
 namespace zeroth::config {
 
 void Problems::push_back(Problem problem) {
-  if (!full() || problem.path.empty()) {  // that nothing could be read is told in any case
+  if (!full() || problem.path.empty()) {  // an unreadable file is always reported
     told_.push_back(std::move(problem));
   }
   count_one();

@@ -22,18 +22,18 @@
 namespace zeroth::config {
 namespace {
 
-/// Refused keys of one section with the same reason, which become one problem.
+/// Refused keys of one section that share a reason, merged into one problem.
 struct Cause {
   Problem first;
   std::vector<std::string> others;
 };
 
-/// As people write comments into JSON: "_comment", "_read_the_docs", "comment", "comments", "//".
+/// Names that people use for comments in JSON: "_comment", "_read_the_docs", "comment", "comments", "//".
 bool is_comment(std::string_view name) {
   return name.starts_with('_') || name.starts_with("comment") || name.starts_with("//") || name.starts_with('#');
 }
 
-/// A number in a string, as DeepSpeed takes one in zero_optimization: a whole one without an exponent, or a real one.
+/// A number in a string, which DeepSpeed accepts in zero_optimization: a whole one without an exponent, or a real one.
 std::optional<Node> number_in_text(Key const& key, Node const& node) {
   auto const* const text = std::get_if<std::string>(&node.value);
   if (text == nullptr || text->find_first_not_of("-.0123456789eE") != std::string::npos) {
@@ -65,13 +65,13 @@ class Reader {
   }
 
  private:
-  /// `path` is the section's, `written` how the file spells it.
+  /// `path` is the section's path, `written` the file's spelling of it.
   void read_section(Object const& section, std::string const& path, std::string const& written) {
     std::vector<Cause> causes;
     std::string const dot = path.empty() ? "" : ".";
     for (auto const* const member : types_first(section)) {
       auto const member_path = canonical(path + dot + member->name);
-      // A name with a dot in it would pass for a path.
+      // A name with a dot in it would be taken for a path.
       if (member->name.find('.') != std::string::npos || !is_known(member_path)) {
         unknown(path, *member, written + dot);
         continue;
@@ -97,7 +97,7 @@ class Reader {
     }
   }
 
-  /// optimizer.type before optimizer.params: of a type that is not there the parameters are not worth a word.
+  /// optimizer.type before optimizer.params: the parameters of an absent type are not reported.
   static std::vector<Member const*> types_first(Object const& section) {
     std::vector<Member const*> members;
     for (auto const& member : section) {
@@ -191,7 +191,7 @@ class Reader {
     }
   }
 
-  /// Of keys with the same reason the first has the line, and names the others.
+  /// The first of several keys with the same reason has the line, and names the others.
   void refuse(ForeignKey const& key, Member const& member, std::string const& written, std::vector<Cause>& causes) {
     auto const text = [&](std::string_view shown) {
       auto const allowed_here = key.nothing.empty() ? "remove it" : fmt::format("allowed: {}", key.nothing);
@@ -215,11 +215,11 @@ class Reader {
       }
       return;
     }
-    if (strict && problems_.full()) {  // every one is a problem there
+    if (strict && problems_.full()) {  // every unknown name is a problem there
       return problems_.count_one();
     }
     auto const as_path = canonical(section + (section.empty() ? "" : ".") + member.name);
-    bool const flat = find_key(as_path).has_value();  // "zero_optimization.stage": as messages, but not files, name it
+    bool const flat = find_key(as_path).has_value();  // "zero_optimization.stage": messages say so, files do not
     auto const misspelt = flat ? as_path : nearest_spelling(section, member.name);
     if (!strict && misspelt.empty()) {
       bool const is_told = ++unknown_ <= Problems::most;  // a file may have many, and few are printed

@@ -14,8 +14,7 @@
 namespace zeroth::config {
 namespace {
 
-// A rule returns what is wrong with the key that it stands beside in the table below, and the remedy; empty if all is
-// well.
+// A rule returns what is wrong with the key beside it in the table below, and the remedy; empty if nothing is wrong.
 
 class Product {
  public:
@@ -34,8 +33,8 @@ class Product {
   std::vector<std::string> factors_;
 };
 
-/// "; ranks that suit it: 1, 2, 4, 8": those up to four times `world` of which each has as many batches of `others`
-/// samples in a train batch. Empty if there are none.
+/// "; ranks that suit it: 1, 2, 4, 8": the world sizes up to four times `world` that divide a train batch into equal
+/// numbers of batches of `others` samples. Empty if there are none.
 std::string ranks_that_suit(std::int64_t train, std::int64_t others, int world) {
   constexpr std::size_t most = 12;
   std::vector<std::int64_t> suitable;
@@ -51,7 +50,7 @@ std::string ranks_that_suit(std::int64_t train, std::int64_t others, int world) 
   return suitable.empty() ? std::string{} : fmt::format("; ranks that suit it: {}", fmt::join(suitable, ", "));
 }
 
-/// The batch size is a multiple of the product of what is known, or equal to it if all is.
+/// The batch size must be a multiple of the product of the known factors, or equal to it if all are known.
 std::string batch_is_product(Values const& values) {
   if (!values.says<"train_batch_size">()) {
     return {};
@@ -67,7 +66,7 @@ std::string batch_is_product(Values const& values) {
     product.multiply(values.get<"gradient_accumulation_steps">(), "gradient_accumulation_steps");
   }
   if (product.value() > train) {
-    return fmt::format("{} is less than {}", train, product.text());  // and may grow beyond 64 bits
+    return fmt::format("{} is less than {}", train, product.text());  // the product may grow beyond 64 bits
   }
   auto const others = product.value();
   if (values.given) {
@@ -100,7 +99,7 @@ std::string batch_fits(Values const& values) {
                     micro, steps, world, int_limit);
 }
 
-/// Of the keys that put ranks into groups: what is off leaves nothing to say.
+/// For the keys that put ranks into groups. Nothing to report if groups are off.
 std::string groups_divide_the_world(std::int64_t size, Values const& values) {
   std::int64_t const world = values.job().world;
   if (world % size == 0) {
@@ -219,7 +218,7 @@ std::string schedule_has_a_file(Values const& values) {
                                values.get<"zeroth.pipeline.schedule">());
 }
 
-/// `said`: what DeepSpeed's key says; `nothing` and below: nothing.
+/// `said` is the value of DeepSpeed's key; values up to `nothing` mean that it says nothing.
 std::string tensor_ranks_are_said_alike(Values const& values, std::int64_t said, std::int64_t nothing) {
   auto const ranks = values.get<"zeroth.mesh.tensor">();
   return said <= nothing || said == ranks
@@ -254,7 +253,7 @@ std::string group_size_is_used(Values const& values) {
              : fmt::format("{}, but nothing is done by groups; set zeroth.two_level_sums, or leave this key out", size);
 }
 
-/// What counts where fp16 has a dynamic scale; elsewhere any value may stand there, as in DeepSpeed.
+/// For values that matter only with fp16's dynamic scale. Otherwise any value is allowed, as in DeepSpeed.
 template <Path P>
 std::string dynamic_scale_has(Values const& values) {
   bool const dynamic = values.get<"fp16.enabled">() && values.get<"fp16.loss_scale">() == 0;
@@ -318,7 +317,7 @@ std::string optimizer_has_type(Values const& values) {
                : fmt::format("missing beside optimizer.params; allowed: {}", allowed(keys[index_of<"optimizer.type">]));
 }
 
-/// DeepSpeed's older words for the device of a section, true or false, beside that section.
+/// DeepSpeed's older boolean for the device of a section must not stand beside that section.
 template <Path older>
 std::string offload_is_said_once(Values const& values) {
   std::string_view const section = older.view() == "zero_optimization.cpu_offload"
@@ -391,7 +390,7 @@ std::string buffer_holds_pieces(Values const& values) {
              : fmt::format("{}; allowed: 0 (no copies), or an integer of at least {}", bytes, least);
 }
 
-/// What is on a disk has a folder there.
+/// A device of "nvme" needs a folder.
 template <Path device, Path folder>
 std::string disk_has_a_folder(Values const& values) {
   if (values.get<device>() != "nvme") {
@@ -465,7 +464,7 @@ std::string copy_engines_read_windows(Values const& values) {
 }
 
 struct Rule {
-  std::size_t key;  ///< Where the problem, or the note, is reported.
+  std::size_t key;  ///< The key of the problem, or of the note.
   std::string (*broken)(Values const& values);
 };
 
@@ -522,7 +521,7 @@ constexpr Rule assumptions[] = {
     {index_of<"scheduler.params.total_num_steps">, warmup_outlasts_schedule},
 };
 
-/// The text of `rule`. Empty if the rule holds, or needs a value that is not known.
+/// The message of `rule`. Empty if the rule holds, or needs an unknown value.
 std::string said_by(Rule const& rule, Values const& values) {
   try {
     return rule.broken(values);
@@ -542,7 +541,7 @@ std::vector<std::string_view> types_with(Key const& key) {
   return result;
 }
 
-/// Parameters of one optimizer or scheduler beside another: those of the same types in one line.
+/// Reports parameters of one optimizer or scheduler beside another; those of the same types in one message.
 void check_parameters_of_types(Values const& values, Problems& problems) {
   struct Misfits {
     std::size_t first;

@@ -10,8 +10,7 @@
 namespace zeroth::config {
 namespace {
 
-/// What is wrong with gradients of `dtype` where masters are bf16: of the wider kind alone, what else there is has
-/// rules of its own.
+/// The mistake in gradients of `dtype` beside bf16 masters: here only fp32, since other rules reject the other dtypes.
 std::string too_wide_for_bf16_masters(Values const& values, std::string_view dtype) {
   bool const contradicts = dtype == "fp32" && values.get<"bf16.bf16_master_weights_and_grads">();
   return contradicts ? R"("fp32", but bf16.bf16_master_weights_and_grads is true; allowed: "bf16")" : "";
@@ -62,7 +61,7 @@ std::string reduce_dtype_is_wide_or_gradient(Values const& values) {
   if (auto text = too_wide_for_bf16_masters(values, dtype); !text.empty()) {
     return values.says<"communication_data_type">() ? text : std::string{};
   }
-  // fp32 gradients may be rounded to either 16-bit dtype; between those two, each loses what the other keeps.
+  // fp32 gradients may be rounded to either 16-bit dtype. Between those two, each loses what the other keeps.
   return dtype == "fp32" || gradient == "fp32" || dtype == gradient
              ? ""
              : fmt::format(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Rules of the dtypes that gradients have on their way, and of how they are added up. As in rules.cpp, each returns
-/// what is wrong with a key, and the remedy; empty if all is well.
+/// Rules about the dtypes in which gradients are held, reduced and accumulated. As in rules.cpp, each returns the
+/// mistake in a key and its remedy; empty if nothing is wrong.
 #pragma once
 #include <string>
 

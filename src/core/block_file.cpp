@@ -18,7 +18,8 @@
 namespace zeroth {
 namespace {
 
-/// What direct transfers of this file ask of memory, as the system says; where it does not, what suits all disks.
+/// The memory alignment that direct transfers of this file need, as the system reports it; otherwise one that suits all
+/// disks.
 std::uintptr_t alignment_of_direct_memory([[maybe_unused]] int descriptor) noexcept {
 #if defined(STATX_DIOALIGN)
   struct statx status {};
@@ -30,7 +31,7 @@ std::uintptr_t alignment_of_direct_memory([[maybe_unused]] int descriptor) noexc
   return static_cast<std::uintptr_t>(block_bytes);
 }
 
-/// Below 0 where that cannot be, with errno set.
+/// Negative on failure, with errno set.
 int open_unnamed(std::filesystem::path const& folder) noexcept {
 #if defined(O_TMPFILE)
   int const descriptor = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
@@ -38,7 +39,7 @@ int open_unnamed(std::filesystem::path const& folder) noexcept {
     return descriptor;
   }
 #endif
-  // A file system that cannot: only a death between these two calls would leave an empty file.
+  // The file system has no O_TMPFILE. Only a process that dies between these two calls leaves an empty file behind.
   auto name = (folder / "zeroth-XXXXXX").string();
   int const made = ::mkostemp(name.data(), O_CLOEXEC);
   if (made >= 0 && ::unlink(name.c_str()) != 0) {
@@ -70,7 +71,7 @@ void BlockFile::begin(std::int64_t bytes, Direct direct, bool zeros) {
   if (descriptor_ < 0) {
     refuse(written, errno);
   }
-  if (direct == Direct::on && go_direct(descriptor_)) {  // where that is refused, through the cache
+  if (direct == Direct::on && go_direct(descriptor_)) {  // if refused, writes go through the cache
     memory_alignment_ = alignment_of_direct_memory(descriptor_);
   }
   try {
@@ -91,7 +92,7 @@ BlockFile::~BlockFile() {
   }
 }
 
-/// A disk that is too full says so before anything is written.
+/// A disk that is too full reports it before anything is written.
 void BlockFile::make_room(std::int64_t bytes) const {
   if (bytes == 0) {
     return;
@@ -138,7 +139,7 @@ void BlockFile::tell(bool left_direct) const {
   }
 }
 
-/// What stands in for memory is not to come back into it as the system's cache.
+/// The file replaces memory, so its pages must not stay in the system's cache.
 void BlockFile::forget(std::int64_t position, std::size_t bytes, bool written_now) const noexcept {
   if (!unnamed_ || direct()) {
     return;

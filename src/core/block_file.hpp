@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A new file that is written, and read again, in large blocks, past the system's cache where the file system lets it.
+/// A new file that is written and read again in large blocks, bypassing the system's cache if the file system allows
+/// it.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -10,42 +11,43 @@
 
 namespace zeroth {
 
-/// Whether the system's cache of files is gone round (O_DIRECT), where that can be.
+/// Whether to bypass the system's file cache (O_DIRECT) if possible.
 enum class Direct : bool { off, on };
 
-/// What direct transfers ask of memory, places and sizes, on all common disks.
+/// The alignment that direct transfers need on all common disks, for memory, offsets and sizes.
 inline constexpr std::int64_t block_bytes = 4096;
-/// The least multiple of block_bytes that is not below `bytes`.
+/// `bytes`, rounded up to a multiple of block_bytes.
 [[nodiscard]] constexpr std::int64_t whole_blocks(std::int64_t bytes) noexcept {
   return (bytes + block_bytes - 1) / block_bytes * block_bytes;
 }
 
-/// Throws SystemError: `what` the file is, its path, and the reason. What was not finished is left where it is. Any
-/// number of threads may read and write, at different places.
+/// Errors are SystemError with `what` the file is, its path and the reason. An unfinished file stays where it is. Any
+/// number of threads may read and write, at different offsets.
 class BlockFile {
  public:
-  /// Makes it, with room for `bytes` where the file system can promise that. There must be none at `path`.
+  /// Creates the file and reserves `bytes` if the file system can. `path` must not exist.
   BlockFile(std::string_view what, std::filesystem::path path, std::int64_t bytes, Direct direct);
-  /// Of a file that has no name.
+  /// Selects a file without a name, in `folder`.
   struct Unnamed {
     std::filesystem::path folder;
   };
-  /// Likewise, of `bytes` zeros, on the disk of `folder`: gone with this and with the process, however that ends.
+  /// Creates an unnamed file of `bytes` zeros on the disk of `folder`. It disappears with this object, and with the
+  /// process, however that ends.
   BlockFile(std::string_view what, Unnamed where, std::int64_t bytes, Direct direct);
   BlockFile(BlockFile const&) = delete;
   BlockFile& operator=(BlockFile const&) = delete;
   ~BlockFile();
-  /// Can memory that begins at `data` be written from? What is aligned to block_bytes always can.
+  /// Whether write() accepts memory that begins at `data`. Memory aligned to block_bytes is always accepted.
   [[nodiscard]] bool takes(std::byte const* data) const noexcept;
-  /// From byte `position` on. Position and size are multiples of block_bytes, and takes(blocks.data()).
+  /// Writes at byte `position`. Position and size are multiples of block_bytes, and takes(blocks.data()) must hold.
   void write(std::int64_t position, std::span<std::byte const> blocks);
-  /// What was written there, or zeros. Likewise.
+  /// Reads what was written at byte `position`, or zeros. The same conditions as for write().
   void read(std::int64_t position, std::span<std::byte> blocks) const;
-  /// The file has `bytes`, and all of them are on the disk.
+  /// Sets the file's size to `bytes` and flushes it to the disk.
   void finish(std::int64_t bytes);
-  /// Is the system's cache gone round?
+  /// Whether the system's cache is bypassed.
   [[nodiscard]] bool direct() const noexcept;
-  [[nodiscard]] std::int64_t bytes_on_disk() const;  ///< That it takes.
+  [[nodiscard]] std::int64_t bytes_on_disk() const;  ///< Blocks allocated on the disk, in bytes.
 
  private:
   void begin(std::int64_t bytes, Direct direct, bool zeros);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Addresses in memory whose element type is known at run time.
+/// Addresses in memory with an element type that is known at run time.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -12,19 +12,19 @@
 namespace zeroth {
 namespace {
 
-// A handful of looks: enough when the other side is just finishing on another core, nothing on a shared one.
+// A few polls: enough if the other side is about to finish on another core, useless if both share one.
 constexpr int spins = 64;
 
 static_assert(sizeof(std::atomic<std::uint64_t>) == 8 && std::atomic<std::uint64_t>::is_always_lock_free);
 
-/// The half of the word that holds the value: what the kernel compares.
+/// The half of the word that holds the value, which the kernel compares.
 std::uint32_t const* futex_word(std::atomic<std::uint64_t> const& word) noexcept {
   return reinterpret_cast<std::uint32_t const*>(&word) + (std::endian::native == std::endian::little ? 1 : 0);
 }
 
 void futex_wait(std::uint32_t const* address, std::uint32_t seen, std::chrono::nanoseconds left) noexcept {
   timespec const timeout{left.count() / 1'000'000'000, left.count() % 1'000'000'000};
-  // Returns on a wake, a changed value, a signal or the timeout: callers look again in every case.
+  // Returns on a wake, a changed value, a signal or the timeout. Callers check again in every case.
   syscall(SYS_futex, address, FUTEX_WAIT_PRIVATE, seen, &timeout, nullptr, 0);
 }
 
@@ -39,7 +39,7 @@ void pause_core() noexcept {
 std::uint32_t Counter::add(std::uint32_t amount) noexcept {
   auto const* address = futex_word(word_);
   std::uint64_t const before = word_.fetch_add(std::uint64_t{amount} << 32U, std::memory_order_acq_rel);
-  // From here on *this may be gone. A wake at an address that has become something else's is a spurious one there.
+  // From here on *this may be destroyed. If its memory has been reused, the wake below is a spurious one there.
   if (static_cast<std::uint32_t>(before) != 0) {
     syscall(SYS_futex, address, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
   }
@@ -62,7 +62,8 @@ bool Counter::wait_until(std::uint32_t target, Clock::time_point deadline) const
     pause_core();
   }
   while (true) {
-    // One operation announces the sleeper and reads the value: an add() before it is seen here, one after it sees us.
+    // One operation announces the sleeper and reads the value. It sees any earlier add(); any later add() sees the
+    // sleeper.
     std::uint32_t const seen = value_of(word_.fetch_add(1, std::memory_order_acq_rel));
     bool const done = reached(seen, target);
     auto const left = std::chrono::duration_cast<std::chrono::nanoseconds>(deadline - Clock::now());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// From a dtype that is data to one that is a type.
+/// Dispatch from a run-time dtype to a C++ type.
 #pragma once
 #include <type_traits>
 #include <utility>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Functions of fp64 made of IEEE additions, multiplications and divisions alone: the same bits from every compiler and
-/// on every device, which no libm promises.
+/// Functions of fp64 that use only IEEE additions, multiplications and divisions. Every compiler and device computes
+/// the same bits, which no libm promises.
 #pragma once
 #include <bit>
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace zeroth {
 
-/// base^exponent, by squaring: right to `exponent` units in the last place. `exponent` is not negative.
+/// base^exponent by repeated squaring, within `exponent` units in the last place. `exponent` is not negative.
 [[nodiscard]] ZEROTH_HOST_DEVICE inline double power(double base, std::int64_t exponent) noexcept {
   double result = 1;
   for (; exponent > 0; exponent /= 2) {
@@ -22,7 +22,7 @@ namespace zeroth {
   return result;
 }
 
-/// The natural logarithm of a normal positive number: right to a few units in the last place.
+/// The natural logarithm of a normal positive number, within a few units in the last place.
 [[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline double logarithm(double value) noexcept {
   // value = 2^exponent * mantissa with a mantissa between sqrt(1/2) and sqrt(2).
   auto const bits = std::bit_cast<std::uint64_t>(value);
@@ -41,7 +41,7 @@ namespace zeroth {
   return exponent * std::numbers::ln2 + 2 * s * sum;
 }
 
-/// The sine of an angle of pi / 4 at most, either way.
+/// The sine of an angle between -pi / 4 and pi / 4.
 [[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline double small_sine(double angle) noexcept {
   double const square = angle * angle;
   double series = 1;  // sin a = a (1 - a^2 / (2 3) (1 - a^2 / (4 5) (1 - ...)))
@@ -51,7 +51,7 @@ namespace zeroth {
   return angle * series;
 }
 
-/// Likewise the cosine.
+/// The cosine of an angle between -pi / 4 and pi / 4.
 [[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline double small_cosine(double angle) noexcept {
   double const square = angle * angle;
   double series = 1;
@@ -61,7 +61,7 @@ namespace zeroth {
   return series;
 }
 
-/// Where a circle of radius 1 is after a part of its turn.
+/// A point on the unit circle.
 struct OnCircle {
   double cosine = 1, sine = 0;
 };
@@ -71,14 +71,14 @@ struct OnCircle {
   auto const quarters =
       static_cast<int>(4 * x + 0.5);  // NOLINT(bugprone-incorrect-roundings): any quarter near it will do
   double const angle = 2 * std::numbers::pi * (x - quarters / 4.0);
-  // Each quarter makes (x, y) to (-y, x).
+  // Each quarter turns (x, y) into (-y, x).
   double const x_sign = 1 - ((quarters + 1) & 2), y_sign = 1 - (quarters & 2);
   double const cosine = small_cosine(angle), sine = small_sine(angle);
   bool const is_odd = (quarters & 1) != 0;
   return {x_sign * (is_odd ? sine : cosine), y_sign * (is_odd ? cosine : sine)};
 }
 
-/// (1 + cos(pi x)) / 2 for x in [0, 1]: from 1 down to 0, both of them exact.
+/// (1 + cos(pi x)) / 2 for x in [0, 1]. Exactly 1 at x = 0 and 0 at x = 1.
 [[nodiscard]] ZEROTH_HOST_DEVICE inline double raised_cosine(double x) noexcept {
   double const sine = small_sine(std::numbers::pi / 2 * (x < 0.5 ? x : 1 - x));
   return x < 0.5 ? 1 - sine * sine : sine * sine;

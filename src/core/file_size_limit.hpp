@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The limit of a process on the size of its files (RLIMIT_FSIZE, ulimit -f), which counts shared memory as well.
+/// The limit of a process on the size of its files (RLIMIT_FSIZE, ulimit -f). It applies to shared memory as well.
 #pragma once
 #include <csignal>
 #include <string>
 
 namespace zeroth {
 
-/// While it lives, calls of this thread that exceed the limit fail with EFBIG alone. Without it SIGXFSZ ends the
-/// process as well, before anybody can say why.
+/// While it lives, calls of this thread that exceed the limit only fail with EFBIG. Otherwise SIGXFSZ also ends the
+/// process, before the error can be reported.
 class NoFileSizeSignal {
  public:
   NoFileSizeSignal() noexcept;
@@ -20,7 +20,7 @@ class NoFileSizeSignal {
   bool was_pending_;
 };
 
-/// Why a call on a file failed. For EFBIG with the limit, where there is one.
+/// The reason why a call on a file failed. For EFBIG it includes the limit, if there is one.
 [[nodiscard]] std::string file_error_text(int error);
 
 }  // namespace zeroth

@@ -11,13 +11,13 @@
 namespace zeroth {
 namespace {
 
-/// False if the cache was in use already.
+/// Returns false if the cache was in use already.
 bool leave_direct(int descriptor) noexcept {
   int const flags = ::fcntl(descriptor, F_GETFL);
   return (flags & O_DIRECT) != 0 && ::fcntl(descriptor, F_SETFL, flags & ~O_DIRECT) == 0;
 }
 
-/// `call(offset)` moves what is left from there on.
+/// `call(offset)` transfers the rest from `offset` on, or part of it.
 template <class F>
 Transferred all_of(int descriptor, std::size_t bytes, F const& call) noexcept {
   Transferred result;
@@ -28,7 +28,7 @@ Transferred all_of(int descriptor, std::size_t bytes, F const& call) noexcept {
       result.bytes += static_cast<std::size_t>(moved);
     } else if (moved == 0) {
       break;
-    } else if (errno == EINVAL && !through_cache) {  // also where a transfer beside this one left O_DIRECT meanwhile
+    } else if (errno == EINVAL && !through_cache) {  // also if a concurrent transfer has just left O_DIRECT
       through_cache = true;
       result.left_direct = leave_direct(descriptor);
     } else if (errno != EINTR) {

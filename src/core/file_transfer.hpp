@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Bytes between memory and open files: the one place that knows what calls of the system may do in between.
+/// Transfers between memory and open files. The only place that handles short, interrupted and rejected system calls.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -7,21 +7,21 @@
 
 namespace zeroth {
 
-/// What became of a transfer.
+/// The result of a transfer.
 struct Transferred {
-  std::size_t bytes = 0;     ///< Fewer than were asked for: at the end of the file, or where there is an error.
-  int error = 0;             ///< errno; 0: none.
-  bool left_direct = false;  ///< This transfer is the one that took the file to the system's cache.
+  std::size_t bytes = 0;     ///< Fewer than requested: at the end of the file, or on an error.
+  int error = 0;             ///< errno; 0 means success.
+  bool left_direct = false;  ///< Whether this transfer switched the file to the system's cache.
 };
 
-/// Both go on where a call moves less, or is interrupted. Where a file that is open past the system's cache refuses a
-/// place, a size or memory, because its disk has larger blocks or the rest of a piece is none, they take the cache.
+/// Both continue after a short or interrupted call. A file opened with O_DIRECT may reject an offset, a size or memory,
+/// because its disk has larger blocks or the last piece is not a whole block. They then switch the file to the cache.
 [[nodiscard]] Transferred read_all(int descriptor, std::int64_t position, std::span<std::byte> memory) noexcept;
 [[nodiscard]] Transferred write_all(int descriptor, std::int64_t position, std::span<std::byte const> memory) noexcept;
 
-/// Is the system's cache of files gone round (O_DIRECT)?
+/// Whether the system's file cache is bypassed (O_DIRECT).
 [[nodiscard]] bool is_direct(int descriptor) noexcept;
-/// From now on it is, where the file system lets it: false otherwise.
+/// Bypasses the cache from now on. False if the file system does not allow it.
 bool go_direct(int descriptor) noexcept;
 
 }  // namespace zeroth

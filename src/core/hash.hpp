@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Hashes of short inputs, the same in every process and build: where nobody tries to make two inputs meet.
+/// Hashes of short inputs, the same in every process and build. Not for inputs that somebody may craft to collide.
 #pragma once
 #include <bit>
 #include <cstddef>
@@ -16,24 +16,24 @@ class BasicFnv1a {
 
  public:
   constexpr BasicFnv1a() noexcept = default;
-  /// Of an input that begins differently for every `seed`.
+  /// Every `seed` gives a different hash function.
   explicit constexpr BasicFnv1a(Word seed) noexcept : value_{begin ^ seed} {}
 
-  /// Characters alone: "ab" and "c" are what "a" and "bc" are.
+  /// Adds characters without a length: "ab" then "c" hashes like "a" then "bc".
   constexpr BasicFnv1a& characters(std::string_view text) noexcept {
     for (char const each : text) {
       byte(static_cast<unsigned char>(each));
     }
     return *this;
   }
-  /// Eight bytes, the least first.
+  /// Adds eight bytes, the least significant first.
   constexpr void add(std::uint64_t value) noexcept {
     for (int shift = 0; shift < 64; shift += 8) {
       byte(static_cast<unsigned char>((value >> shift) & 0xffU));
     }
   }
   constexpr void add(float value) noexcept { add(std::uint64_t{std::bit_cast<std::uint32_t>(value)}); }
-  /// With its length in front.
+  /// Adds the length, then the characters.
   constexpr void add(std::string_view text) noexcept {
     add(std::uint64_t{text.size()});
     characters(text);
@@ -51,17 +51,17 @@ class BasicFnv1a {
 using Fnv1a = BasicFnv1a<std::uint64_t>;
 using Fnv1a32 = BasicFnv1a<std::uint32_t>;
 
-/// 2^64 over the golden ratio: multiples of it lie far apart (Knuth, The Art of Computer Programming 3, 6.4).
+/// 2^64 divided by the golden ratio: its multiples lie far apart (Knuth, The Art of Computer Programming 3, 6.4).
 constexpr std::uint64_t golden_ratio = 0x9e3779b97f4a7c15U;
 
-/// Spreads what a hash has in some bits over all of them: one round of splitmix64's kind (Steele, Lea, Flood 2014).
-/// No two values have the same result.
+/// Spreads the entropy of a few bits over all 64: one round in the manner of splitmix64 (Steele, Lea, Flood 2014). It
+/// is a bijection.
 [[nodiscard]] constexpr std::uint64_t spread(std::uint64_t value) noexcept {
   value ^= value >> 29U;
   value *= 0xbf58476d1ce4e5b9U;
   return value ^ (value >> 32U);
 }
-/// Of a pair, in this order.
+/// Hashes an ordered pair.
 [[nodiscard]] constexpr std::uint64_t mix(std::uint64_t a, std::uint64_t b) noexcept {
   return spread(a * golden_ratio + b + 1);
 }

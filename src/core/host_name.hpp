@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What this machine is called.
+/// The name of this machine.
 #pragma once
 #include <string>
 
 namespace zeroth {
 
-/// "an unnamed machine" where the system does not say.
+/// Returns "an unnamed machine" if the system does not report a name.
 [[nodiscard]] std::string host_name();
 
 }  // namespace zeroth

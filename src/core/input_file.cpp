@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "zeroth/core/input_file.hpp"
+#include "zeroth/tool/core/input_file.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -45,7 +45,7 @@ InputFile::InputFile(fs::path const& path) {
     refuse("cannot be opened", error.value());
   }
   expect_regular(status.type());
-  descriptor_ = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);  // it may be another one by now
+  descriptor_ = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);  // it may be another file by now
   if (descriptor_ < 0) {
     refuse("cannot be opened", errno);
   }
@@ -79,7 +79,7 @@ std::string read_text(fs::path const& path, std::int64_t largest) {
   InputFile const file{path};
   std::string text;
   constexpr std::int64_t piece = 1 << 16U;
-  // Files of /proc say that they have no bytes: only reading tells.
+  // Files in /proc report a size of 0, so only reading finds their end.
   for (auto room = std::min(file.bytes() + 1, largest + 1);; room = piece) {
     auto const begin = text.size();
     text.resize(begin + static_cast<std::size_t>(std::max(room, piece)));

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-/// One source, compiled for several instruction sets, chosen when it runs.
+/// One source, compiled for several instruction sets. The best one is chosen at run time.
 #pragma once
 #include <cstdint>
 
-/// For everything that a loop under with_best_isa() calls: a function that is not inlined keeps its own, plain target.
+/// For every function that a loop under with_best_isa() calls. A function that is not inlined keeps its own, plain
+/// target.
 #define ZEROTH_INLINE [[gnu::always_inline]] inline
 
 namespace zeroth {
 
 enum class Isa : std::uint8_t { plain, avx2, avx512 };
 
-/// The best that this processor has, found once.
+/// The best instruction set of this processor, detected once.
 [[nodiscard]] Isa best_isa() noexcept;
-/// What with_best_isa() uses: best_isa(), unless core/isa_choice.hpp says otherwise.
+/// The one that with_best_isa() uses: best_isa(), unless core/isa_choice.hpp has changed it.
 [[nodiscard]] Isa current_isa() noexcept;
 
 namespace detail {
@@ -23,12 +24,12 @@ void run_plain(Body const& body) {
 }
 
 #if defined(__x86_64__)
-// No fma here: contraction is off, so nothing could use it, and it should stay that way.
+// No fma: contraction is off, so nothing could use it, and it must stay off.
 template <class Body>
 [[gnu::target("avx2")]] void run_avx2(Body const& body) {
   body();
 }
-#if defined(__clang__)  // which has no such target attribute for the width that it prefers
+#if defined(__clang__)  // which has no target attribute for the preferred width
 #define ZEROTH_AVX512 "avx512f,avx512bw,avx512vl,avx512dq"
 #else
 #define ZEROTH_AVX512 "avx512f,avx512bw,avx512vl,avx512dq,prefer-vector-width=512"
@@ -42,8 +43,9 @@ template <class Body>
 
 }  // namespace detail
 
-/// Calls `body`, whose operator() is ZEROTH_INLINE, as compiled for current_isa(). Attributes on functions instead of
-/// flags on files: an inline function that another file shares can then never leak instructions the machine lacks.
+/// Calls `body`, whose operator() is ZEROTH_INLINE, as compiled for current_isa(). Functions have target attributes,
+/// files have no flags: otherwise an inline function shared with another file could leak instructions that the machine
+/// lacks.
 template <class Body>
 void with_best_isa(Body const& body) {
 #if defined(__x86_64__)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A hash of much memory, the same in every process and build, near the speed at which memory is read.
+/// A hash of large memory, the same in every process and build, nearly as fast as memory is read.
 #pragma once
 #include <array>
 #include <bit>
@@ -10,9 +10,9 @@
 
 namespace zeroth {
 
-/// Eight lanes of 64 bits, each of which takes every eighth word: a processor works on all at once. A step of a lane is
-/// a bijection of the lane, so that one word that differs always shows. For replicas that came apart by accident, not
-/// by design.
+/// Eight lanes of 64 bits, each of which takes every eighth word, so that a processor can work on all lanes at once. A
+/// step is a bijection of the lane, so a single differing word always changes the hash. It detects replicas that
+/// diverged by accident, not inputs crafted to collide.
 class LaneHash {
  public:
   LaneHash() noexcept {
@@ -22,7 +22,7 @@ class LaneHash {
       start += factor;
     }
   }
-  /// Whole blocks of 64 bytes; the last call may end with a part of one, which counts as if zeros followed.
+  /// Adds whole blocks of 64 bytes. The last call may end with a partial block, which counts as if padded with zeros.
   void add(std::span<std::byte const> bytes) noexcept {
     count_ += bytes.size();
     auto lanes = lanes_;  // in registers
@@ -48,8 +48,8 @@ class LaneHash {
   static constexpr std::size_t block_bytes = 64;
   static constexpr std::uint64_t factor = 0x9E3779B97F4A7C15U;  // odd; 2^64 over the golden ratio
 
-  /// Products take bits up, the rotation takes them down: no bit of a word comes out as one bit, which one of the next
-  /// word could undo.
+  /// Products move bits up, and the rotation moves them down. No single bit of a word stays a single bit, which one bit
+  /// of the next word could cancel.
   static constexpr std::uint64_t step(std::uint64_t lane, std::uint64_t word) noexcept {
     return std::rotl(lane ^ word * factor, 29) * factor;
   }

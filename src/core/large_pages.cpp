@@ -27,8 +27,8 @@ void prefer_large_pages(std::span<std::byte> memory) noexcept {
 #endif
 }
 
-/// Of a file the system uses a large page as such only where address and place in the file have the same remainder, and
-/// chooses addresses without regard to that unless `shmem_enabled` allows them.
+/// The system maps a large page of a file as one only if the address and the offset in the file have the same
+/// remainder. It chooses addresses without regard to that unless `shmem_enabled` allows large pages.
 void* map_shared(int file, std::int64_t bytes, int protection) noexcept {
   auto const size = static_cast<std::size_t>(bytes);
   if (size < large_page) {
@@ -62,7 +62,7 @@ void take_large_pages(std::span<std::byte> memory) noexcept {
 #if defined(MADV_HUGEPAGE)
   prefer_large_pages(memory);
   for (std::size_t i = 0; i < memory.size(); i += large_page) {
-    memory[i] = std::byte{};  // a large page is made where there is at least a small one
+    memory[i] = std::byte{};  // a large page is made only where a small one exists
   }
   ::madvise(memory.data(), memory.size(), take_at_once);
 #endif

@@ -10,7 +10,7 @@
 
 #include "zeroth/core/error.hpp"
 #include "zeroth/core/log.hpp"
-#include "zeroth/core/standard_streams.hpp"
+#include "zeroth/tool/core/standard_streams.hpp"
 
 namespace zeroth {
 namespace {
@@ -24,7 +24,7 @@ class ErrorSink final : public spdlog::sinks::base_sink<std::mutex> {
   void flush_() override {}
 };
 
-/// As spdlog makes its default logger, and hardly anybody else.
+/// Whether `logger` looks like the default logger that spdlog makes. Hardly any program makes one like it.
 bool is_untouched(spdlog::logger const& logger) {
   return logger.name().empty() && logger.sinks().size() == 1 &&
          dynamic_cast<spdlog::sinks::stdout_color_sink_mt const*>(logger.sinks().front().get()) != nullptr;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The last line of a terminal, which something may be written behind.
+/// The last line of a terminal, which other output may follow before it is ended.
 #pragma once
 #include <atomic>
 #include <string_view>
 
 namespace zeroth {
 
-/// write_over() has left it without its end. What is written next takes that upon itself.
+/// Set by write_over(), which does not end its line. The next writer must end it first.
 inline std::atomic<bool> line_is_open{false};
 
-/// write_output() of what ends no line that is open.
+/// Like write_output(), but does not end an open line.
 void write_behind_line(std::string_view text) noexcept;
 
 }  // namespace zeroth

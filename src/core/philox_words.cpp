@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Philox in vectors, a counter's word in each lane of 64 bits: the instruction that multiplies 32 bits to 64 reads the
-/// lower halves of lanes and leaves a product whole, so a round of all lanes is two products, two shifts and exclusive
-/// ors, and what is left in upper halves is never read. Written down, since g++ 12 takes twice as long for the loop
-/// over philox(): it takes lanes apart and puts them together in every round.
+/// Philox in vectors, with one word of a counter in each 64-bit lane. The multiplication of 32 by 32 bits reads the
+/// lower halves of the lanes and leaves the whole product. So a round of all lanes is two products, two shifts and
+/// exclusive ors; garbage in the upper halves is never read. Written with intrinsics, because g++ 12 takes lanes apart
+/// and reassembles them in every round of a loop over philox(), which takes twice as long.
 #include "core/philox_words.hpp"
 
 #include "core/isa.hpp"

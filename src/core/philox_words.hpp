@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The random words of many counters at once.
+/// Random words of many counters at once.
 #pragma once
 #include <cstdint>
 
@@ -7,10 +7,10 @@
 
 namespace zeroth {
 
-/// Counters that differ in a number alone, a group's.
+/// Counters that differ only in the number of their group.
 struct PhiloxSequence {
   PhiloxKey key;
-  std::uint32_t above;  ///< What word 1 of counters has beside the group's upper half: no bit of both is set.
+  std::uint32_t above;  ///< The bits of word 1 beside the group's upper half. No bit may be set in both.
   std::uint32_t word_2, word_3;
 
   [[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE constexpr PhiloxWords operator[](
@@ -20,11 +20,12 @@ struct PhiloxSequence {
   }
 };
 
-/// Groups that are made at a time.
+/// Groups computed at a time.
 inline constexpr std::int64_t philox_batch = 8;
 
-/// The words of `groups` groups from `first` on, one behind the other. `words` has room for four of each group up to a
-/// multiple of philox_batch. In vectors of what current_isa() names; the words are the same for all.
+/// Writes the words of `groups` groups from `first` on, contiguously. `words` has room for four words of each group,
+/// with the number of groups rounded up to a multiple of philox_batch. Uses vectors of current_isa(); the words do not
+/// depend on it.
 void fill_philox(PhiloxSequence const& sequence, std::uint64_t first, std::int64_t groups,
                  std::uint32_t* words) noexcept;
 

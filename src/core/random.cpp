@@ -12,7 +12,7 @@
 namespace zeroth {
 namespace {
 
-/// Groups of four whose words fit into half of a core's first cache, beside what is made of them.
+/// As many groups of four as keep their words, and the values made of them, within half of a core's first cache.
 constexpr std::int64_t groups_at_once = 512;
 static_assert(groups_at_once % philox_batch == 0);
 
@@ -26,7 +26,8 @@ void expect(Random const& random, char const* call, std::int64_t first, std::int
                              Random::most_elements - 1));
 }
 
-/// Calls `use(words, at, n)` for n elements, which are `at` elements behind the first one, until it was `count`.
+/// Calls `use(words, at, n)` for batches of n elements that begin `at` elements after the first one, `count` elements
+/// in all.
 template <class Use>
 void each_words(Random const& random, std::int64_t first, std::int64_t count, Use const& use) {
   auto const sample = static_cast<std::uint64_t>(random.sample);
@@ -62,7 +63,7 @@ struct ToKept {
   std::int64_t count;
 
   ZEROTH_INLINE void operator()() const noexcept {
-    auto const* const from = words;  // bytes may be part of anything, also of this
+    auto const* const from = words;  // local copies, since bytes may alias anything, also this object
     auto const least = smallest;
     auto* const to = kept;
     auto const end = count;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "zeroth/core/standard_streams.hpp"
+#include "zeroth/tool/core/standard_streams.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -20,7 +20,7 @@
 namespace zeroth {
 namespace {
 
-/// Of standard output: the first one.
+/// The first error of standard output.
 std::atomic<int> output_error{0};
 
 bool is_closed(int descriptor) noexcept { return ::fcntl(descriptor, F_GETFD) < 0 && errno == EBADF; }
@@ -31,7 +31,7 @@ void keep_standard_streams() noexcept {
   std::signal(SIGPIPE, SIG_IGN);
   for (int const descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (is_closed(descriptor)) {
-      // The lowest number that is free is taken. Output stays an error to whoever writes it.
+      // open() takes the lowest free number. Writing to a closed output stays an error for the writer.
       (void)!::open("/dev/null", descriptor == STDERR_FILENO ? O_WRONLY : O_RDONLY);
     }
   }
@@ -49,7 +49,7 @@ void write_behind_line(std::string_view text) noexcept {
     auto const written = ::write(STDOUT_FILENO, text.data(), text.size());
     if (written >= 0) {
       text.remove_prefix(static_cast<std::size_t>(written));
-    } else if (errno == EAGAIN) {  // somebody else made it so
+    } else if (errno == EAGAIN) {  // somebody else set O_NONBLOCK
       (void)takes_more(STDOUT_FILENO, Clock::now() + std::chrono::seconds{1});
     } else if (errno != EINTR) {
       output_error = errno;
@@ -64,14 +64,14 @@ int end_output(std::string_view program, int status) noexcept {
   }
   try {
     write_error(fmt::format("{}: standard output: {}\n", program, std::generic_category().message(error)));
-  } catch (std::exception const&) {  // without memory for words the status says it
+  } catch (std::exception const&) {  // without memory for a message, the status reports it
   }
   return std::max(status, 1);
 }
 
 void write_error(std::string_view text) noexcept {
   static std::mutex mutex;
-  static bool is_read = true;  // who waited in vain once does not wait again
+  static bool is_read = true;  // false after one wait has timed out: later calls do not wait again
   std::lock_guard const lock{mutex};
   auto const deadline = Clock::now() + (is_read ? std::chrono::seconds{1} : std::chrono::seconds{0});
   auto const write_all = [deadline](std::string_view rest) {
@@ -96,7 +96,7 @@ void write_error(std::string_view text) noexcept {
 void print_error(std::string const& text) noexcept {
   try {
     write_error("zeroth: " + text + "\n");
-  } catch (std::exception const&) {  // no memory: without what makes it a line
+  } catch (std::exception const&) {  // no memory: write it without the prefix and the newline
     write_error(text);
   }
 }
@@ -107,7 +107,7 @@ bool takes_more(int descriptor, Clock::time_point deadline) noexcept {
     pollfd ready{descriptor, POLLOUT, 0};
     int const found = ::poll(&ready, 1, static_cast<int>(std::clamp<std::int64_t>(left, 0, 60'000)));
     if (found > 0 || (found < 0 && errno != EINTR)) {
-      return true;  // or an error, which the write will find
+      return true;  // also on an error, which the write will report
     }
     if (Clock::now() >= deadline) {
       return false;

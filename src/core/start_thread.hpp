@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Threads of the library's own.
+/// Threads that the library starts for itself.
 #pragma once
 #include <string>
 #include <string_view>
@@ -11,7 +11,7 @@
 
 namespace zeroth {
 
-/// A thread that runs `run`. Throws SystemError that says for `what` there is none, why, and what to do.
+/// Returns a thread that runs `run`. Throws SystemError that names `what` lacks a thread, the reason, and the remedy.
 template <class F>
 [[nodiscard]] std::thread start_thread(std::string_view what, F&& run) {
   try {

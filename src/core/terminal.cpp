@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "zeroth/core/terminal.hpp"
+#include "zeroth/tool/core/terminal.hpp"
 
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -18,7 +18,7 @@ std::string_view variable(char const* name) noexcept {
   return value == nullptr ? std::string_view{} : std::string_view{value};
 }
 
-/// Several processes on one terminal would write over each other's lines.
+/// Several processes on one terminal would overwrite each other's lines.
 bool is_one_of_several() noexcept {
   for (char const* const of_mpi : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK"}) {
     if (!variable(of_mpi).empty()) {
@@ -51,7 +51,7 @@ void write_over(std::string_view line) noexcept {
     line_is_open = true;
     write_behind_line(text);
     line_is_open =
-        true;  // what another thread wrote since was before it: at worst a line is empty, none is glued to another
+        true;  // again, as another thread may have cleared it: at worst an extra empty line, never two joined lines
   } catch (std::exception const&) {  // no memory for a line that is soon replaced
   }
 }

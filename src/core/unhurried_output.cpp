@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "core/start_thread.hpp"
-#include "zeroth/core/standard_streams.hpp"
-#include "zeroth/core/terminal.hpp"
+#include "zeroth/tool/core/standard_streams.hpp"
+#include "zeroth/tool/core/terminal.hpp"
 
 namespace zeroth {
 
@@ -20,11 +20,11 @@ namespace {
 
 constexpr std::size_t most_waiting = std::size_t{64} << 10U;
 constexpr std::chrono::milliseconds patience{2000};
-constexpr std::chrono::milliseconds patience_with_the_slow{100};  // those that something was left out for
+constexpr std::chrono::milliseconds patience_with_the_slow{100};  // if text was dropped before
 
 struct WaitingText {
   std::string text;
-  bool is_over = false;  // a line to be written over the last one
+  bool is_over = false;  // a line that overwrites the last one
 };
 
 }  // namespace

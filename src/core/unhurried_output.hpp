@@ -7,26 +7,26 @@
 
 namespace zeroth {
 
-/// A thread writes what it is given. A reader who is slow, or has stopped to read, as mpirun does when it is about to
-/// end its ranks, must not keep a rank from its next step. One thread gives.
+/// A thread writes the text. A reader that is slow, or has stopped reading (as mpirun does when it is about to end its
+/// ranks), must not keep a rank from its next step. Only one thread may call.
 class UnhurriedOutput {
  public:
-  /// Throws SystemError where there is no thread.
+  /// Throws SystemError if no thread can be started.
   UnhurriedOutput();
   UnhurriedOutput(UnhurriedOutput const&) = delete;
   UnhurriedOutput& operator=(UnhurriedOutput const&) = delete;
-  /// Ends a line that is open. Waits for the reader as long as it goes on reading. What is then missing is counted on
-  /// standard error.
+  /// Ends an open line, and waits for the reader as long as it keeps reading. Reports on standard error how much was
+  /// not written.
   ~UnhurriedOutput();
-  /// Is left out, all of it, if more than 64 KiB wait to be read already.
+  /// Queues `text`, or drops all of it if more than 64 KiB are queued already.
   void write(std::string text);
-  /// As write_over() writes, and in place of such a line that nobody has begun to write.
+  /// Queues a line as zeroth::write_over() writes it. Replaces such a line that is queued but not being written yet.
   void write_over(std::string line);
 
  private:
   struct Queue;
   void add(std::string text, bool is_over);
-  std::shared_ptr<Queue> queue_;  // the thread's too, which may be left behind
+  std::shared_ptr<Queue> queue_;  // shared with the thread, which may outlive this
   std::thread thread_;
 };
 

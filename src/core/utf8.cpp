@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "zeroth/core/utf8.hpp"
+#include "zeroth/tool/core/utf8.hpp"
 
 #include <fmt/format.h>
 
@@ -10,8 +10,8 @@ namespace {
 
 unsigned byte_at(std::string_view text, std::size_t at) noexcept { return static_cast<unsigned char>(text[at]); }
 
-/// What may follow a first byte: how many bytes, and the range of the first of them, which excludes overlong forms,
-/// surrogates and what is above U+10FFFF. The others are 0x80 to 0xbf.
+/// The bytes that may follow a first byte: their number, and the range of the first of them, which excludes overlong
+/// forms, surrogates and code points above U+10FFFF. The others are 0x80 to 0xbf.
 struct Continuation {
   std::size_t count = 0;
   unsigned least = 0x80, most = 0xbf;
@@ -30,7 +30,7 @@ Continuation continuation(unsigned first) noexcept {
   return {.count = 3, .least = first == 0xf0 ? 0x90U : 0x80U, .most = first == 0xf4 ? 0x8fU : 0xbfU};
 }
 
-/// Of one well-formed character: would a terminal obey it?
+/// Whether a terminal would obey `character`, which is well-formed.
 bool commands(std::string_view character) noexcept {
   unsigned const first = byte_at(character, 0);
   if (character.size() == 1) {

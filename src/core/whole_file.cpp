@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "zeroth/core/whole_file.hpp"
+#include "zeroth/tool/core/whole_file.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -20,10 +20,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int most_links = 40;             // as Linux follows
-constexpr std::size_t longest_stem = 200;  // of a partial file's name, which may have 255 bytes
+constexpr int most_links = 40;             // like Linux
+constexpr std::size_t longest_stem = 200;  // in a partial file's name, which may have 255 bytes
 
-/// Standard output or error, if `path` is that file: to replace it would take away what else is written there.
+/// Standard output or error, if `path` is that file. Replacing it would discard what others write there.
 int standard_stream(fs::path const& path) noexcept {
   struct stat wanted {};
   if (::stat(path.c_str(), &wanted) != 0) {
@@ -38,7 +38,8 @@ int standard_stream(fs::path const& path) noexcept {
   return -1;
 }
 
-/// For writing, or -1 with errno; ENXIO where nobody reads it. Only opening does not wait.
+/// Opens a pipe for writing; returns -1 with errno on failure, ENXIO if it has no reader. Only the open is
+/// non-blocking.
 int open_pipe(fs::path const& path) noexcept {
   int const descriptor = ::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
   if (descriptor >= 0) {
@@ -55,7 +56,7 @@ fs::path followed(fs::path path) {
   std::error_code error;
   for (int i = 0; i < most_links && fs::is_symlink(path, error); ++i) {
     auto const link = fs::read_symlink(path, error);
-    path = path.parent_path() / link;  // an absolute one replaces what stands before it
+    path = path.parent_path() / link;  // an absolute link replaces the whole path
   }
   return path;
 }
@@ -70,7 +71,7 @@ fs::path partial_beside(fs::path const& path) {
 int sync_folder(fs::path const& folder) noexcept {
   int const descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) {
-    return 0;  // one that may be written to and not read
+    return 0;  // a folder that may be written and not read
   }
   int const error = ::fsync(descriptor) == 0 || errno == EINVAL ? 0 : errno;  // EINVAL: not on a disk
   ::close(descriptor);
@@ -81,7 +82,7 @@ WholeFile::WholeFile(std::string_view what, fs::path path)
     : what_{what}, path_{std::move(path)}, target_{followed(path_)} {
   std::error_code error;
   auto const status = fs::status(path_, error);
-  if (status.type() == fs::file_type::none) {  // what is not found has a type of its own
+  if (status.type() == fs::file_type::none) {  // a file that is not found has another type
     refuse(error.value());
   }
   open(status.type());

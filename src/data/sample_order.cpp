@@ -17,8 +17,8 @@ std::uint64_t mix(std::uint64_t value) noexcept {
   return value ^ (value >> 31U);
 }
 
-/// Where `index` is in the permutation of 0 ... count - 1 that `key` names: a Feistel network permutes a power of four
-/// that is above `count`, and what lands outside goes on from there. Saved runs count on it: it never changes.
+/// The position of `index` in the permutation of 0 ... count - 1 that `key` selects. A Feistel network permutes a power
+/// of four above `count`; a result outside the range is permuted again. Saved runs rely on it: never change it.
 std::uint64_t permute(std::uint64_t index, std::uint64_t count, std::uint64_t key) noexcept {
   constexpr std::uint64_t rounds = 8;
   unsigned const half_bits = (static_cast<unsigned>(std::bit_width(count)) + 1) / 2;

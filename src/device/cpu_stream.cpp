@@ -15,7 +15,7 @@ namespace zeroth::device {
 namespace {
 
 CpuEvent const& as_cpu(Event const& event) {
-  // No dynamic_cast: g++ 12 walks the classes at run time even to one that is final.
+  // No dynamic_cast: g++ 12 walks the class hierarchy at run time even for a final class.
   ZEROTH_EXPECTS(typeid(event) == typeid(CpuEvent), "a CPU stream was given an event of another device");
   return static_cast<CpuEvent const&>(event);
 }
@@ -25,7 +25,7 @@ CpuEvent& as_cpu(Event& event) { return const_cast<CpuEvent&>(as_cpu(std::as_con
 }  // namespace
 
 CpuStream& as_cpu(Stream& stream) {
-  if (typeid(stream) == typeid(InlineStream)) {  // the one that an engine calls most: a dynamic_cast costs it more
+  if (typeid(stream) == typeid(InlineStream)) {  // the most frequent one: a dynamic_cast would cost it more
     return static_cast<InlineStream&>(stream);
   }
   auto* const cpu = dynamic_cast<CpuStream*>(&stream);
@@ -165,7 +165,7 @@ void WorkerStream::wait(Event const& event) {
   progress_.failure.rethrow();
   auto const mark = as_cpu(event).mark;
   if (mark.progress == nullptr || mark.progress == &progress_) {
-    return;  // never recorded, or on this very stream
+    return;  // never recorded, or recorded on this stream
   }
   auto log = observer_.log();
   push({[this, mark, to = log.get()] {

@@ -19,17 +19,18 @@
 
 namespace zeroth::device {
 
-/// How far a stream has come, counted in marks. Kept by the device, because events outlive the stream they are on.
+/// The position of a stream, counted in marks. The device owns it, because events outlive the stream they were recorded
+/// on.
 struct Progress {
   explicit Progress(Failure& device_failure) : failure{device_failure} {}
   Counter passed;
   Failure& failure;
 };
 
-/// A point of a stream. Events of one stream share its counter, so recording an event again, or on another stream,
-/// leaves alone those who wait for the point that it marked before.
+/// A point of a stream. Events of one stream share its counter. So recording an event again, also on another stream,
+/// does not affect a wait for the point that it marked before.
 struct Mark {
-  Progress* progress = nullptr;  ///< Null in an event that was never recorded.
+  Progress* progress = nullptr;  ///< Null if the event was never recorded.
   std::uint32_t number = 0;
   [[nodiscard]] bool passed() const noexcept {
     return progress == nullptr || Counter::reached(progress->passed.value(), number);
@@ -44,7 +45,7 @@ class CpuEvent final : public Event {
   Mark mark;
 };
 
-/// Spans of one stream on their way to a timeline. One thread at a time.
+/// Writes spans of one stream to a timeline. One thread at a time.
 class SpanWriter {
  public:
   explicit SpanWriter(std::string stream) : stream_{std::move(stream)} {}
@@ -59,7 +60,8 @@ class SpanWriter {
   Clock::time_point begin_{};
 };
 
-/// Where the spans of a device's streams go. Any thread may call: a save posts its copies on a thread of its own.
+/// Holds the log for the spans of a device's streams. Any thread may call, as a save posts its copies on its own
+/// thread.
 class Observer {
  public:
   void set(std::shared_ptr<SpanLog> log) {
@@ -67,7 +69,7 @@ class Observer {
     log_ = std::move(log);
     traced_ = log_ != nullptr;
   }
-  /// Null where nothing is traced.
+  /// Null if tracing is off.
   [[nodiscard]] std::shared_ptr<SpanLog> log() const {
     if (!traced_.load(std::memory_order_relaxed)) {
       return nullptr;
@@ -78,14 +80,14 @@ class Observer {
 
  private:
   mutable std::mutex mutex_;
-  std::atomic<bool> traced_{false};  // spares the lock where nothing is traced
+  std::atomic<bool> traced_{false};  // avoids the lock while tracing is off
   std::shared_ptr<SpanLog> log_;
 };
 
-/// Time that a stream has spent in waits. One thread adds.
+/// Total time that a stream has spent in waits. Only one thread adds.
 class WaitClock {
  public:
-  /// Adds the wait to `log` as a span, if there is one and it took any time.
+  /// Waits. Adds the wait to `log` as a span, if `log` is not null and the wait took any time.
   void wait(Mark const& mark, SpanWriter const& writer, SpanLog* log);
   [[nodiscard]] double milliseconds() const noexcept;
 
@@ -93,7 +95,7 @@ class WaitClock {
   std::atomic<std::int64_t> nanoseconds_{0};
 };
 
-/// Runs its work when it is enqueued, on the caller's thread.
+/// Runs each task on the caller's thread, when it is posted.
 class InlineStream final : public CpuStream {
  public:
   InlineStream(std::string const& name, Progress& progress, Observer const& observer)
@@ -111,7 +113,7 @@ class InlineStream final : public CpuStream {
   Progress& progress_;
   Observer const& observer_;
   SpanWriter spans_;
-  std::shared_ptr<SpanLog> open_;  // where the span goes that has begun
+  std::shared_ptr<SpanLog> open_;  // the log of the open span
   WaitClock waited_;
   Clock::duration worked_{};
 };
@@ -119,9 +121,9 @@ class InlineStream final : public CpuStream {
 /// A worker thread and its queue: a ring of tasks stored in place, one producer, one consumer.
 class WorkerStream final : public CpuStream {
  public:
-  /// The worker speaks as the rank of the thread that makes the stream.
+  /// The worker logs as the rank of the thread that makes the stream.
   WorkerStream(std::string const& name, Progress& progress, Observer const& observer);
-  ~WorkerStream() override;  ///< Runs what is enqueued, then ends the thread.
+  ~WorkerStream() override;  ///< Runs all queued tasks, then ends the thread.
   void post(Task const& task) override { push({task}); }
   void wait(Event const& event) override;
   void record(Event& event) override;
@@ -136,7 +138,7 @@ class WorkerStream final : public CpuStream {
   struct Entry {
     Task task;
     bool even_if_failed = false;
-    std::shared_ptr<SpanLog> spans = nullptr;  // that the task adds to
+    std::shared_ptr<SpanLog> spans = nullptr;  // the log that the task adds to
   };
 
   void push(Entry entry) noexcept;
@@ -145,13 +147,13 @@ class WorkerStream final : public CpuStream {
 
   Progress& progress_;
   Observer const& observer_;
-  SpanWriter spans_;               // the worker's
-  std::shared_ptr<SpanLog> open_;  // where the span goes that has begun; the caller's
+  SpanWriter spans_;               // used by the worker
+  std::shared_ptr<SpanLog> open_;  // the log of the open span; used by the caller
   WaitClock waited_;
   std::array<Entry, capacity> ring_;
   Counter posted_, completed_;
-  std::uint32_t marks_ = 0;  // the producer's
-  bool running_ = true;      // the worker's
+  std::uint32_t marks_ = 0;  // used by the producer
+  bool running_ = true;      // used by the worker
   std::thread thread_;
 };
 

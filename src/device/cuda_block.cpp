@@ -35,7 +35,7 @@ std::string take_from(CudaAllocator const& allocator, void** block, std::int64_t
 void give_back_to(CudaAllocator const& allocator, void* block, std::int64_t bytes, StreamRef stream) noexcept {
   try {
     allocator.deallocate(block, static_cast<std::size_t>(bytes), stream);
-  } catch (...) {  // there is nobody to tell
+  } catch (...) {  // nobody to report it to
   }
 }
 
@@ -45,7 +45,7 @@ std::string take_registrable(void** block, std::int64_t bytes) {
   if (result == ncclSuccess) {
     return {};
   }
-  auto const last = cudaGetLastError();  // of a call that NCCL made, if it was one of those that keep it
+  auto const last = cudaGetLastError();  // set inside NCCL, if its call keeps the error
   return last == cudaSuccess ? nccl().error_string(result)
                              : fmt::format("{}: {}", nccl().error_string(result), text_of(last));
 }
@@ -142,7 +142,7 @@ CudaMemory::CudaMemory(CudaContext& context, Ledger& ledger, Category category, 
     block_bytes_ = bytes;
     auto problem = source_.take(&block_, block_bytes_);
     if (problem.empty() && aligned(block_) != block_) {
-      // CUDA promises 256 bytes and gives more for all but small blocks, so few ever ask twice.
+      // CUDA promises 256 bytes and gives more except for small blocks, so the second attempt is rare.
       source_.give_back(block_, block_bytes_);
       block_bytes_ += block_alignment;
       problem = source_.take(&block_, block_bytes_);

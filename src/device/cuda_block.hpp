@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Memory of a GPU and of the host beside it.
+/// Memory of a GPU, and pinned memory of the host.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -11,31 +11,31 @@
 
 namespace zeroth::device {
 
-/// Throws ContractError where the library was built without the allocator of `buffers`, SystemError where it cannot be
+/// Throws ContractError if the library was built without the allocator of `buffers`, and SystemError if it cannot be
 /// loaded.
 void expect_allocator(CudaBuffers buffers);
 
-/// As set_cuda_allocator().
+/// Implements set_cuda_allocator().
 void choose_cuda_allocator(CudaAllocator allocator);
-/// What that was given last; empty functions are CUDA's own.
+/// The allocator that was set last. Empty functions stand for CUDA's own.
 [[nodiscard]] std::shared_ptr<CudaAllocator const> cuda_allocator();
 
-/// Where blocks of a GPU's memory come from, and go back to.
+/// Allocates and frees blocks of a GPU's memory.
 struct BlockSource {
   CudaBuffers buffers = CudaBuffers::plain;
-  std::shared_ptr<CudaAllocator const> allocator = {};  ///< For plain ones.
-  StreamRef stream = {};                                ///< That the allocator is told of.
+  std::shared_ptr<CudaAllocator const> allocator = {};  ///< For plain buffers.
+  StreamRef stream = {};                                ///< Passed to the allocator.
 
   [[nodiscard]] bool is_the_programs() const noexcept {
     return buffers == CudaBuffers::plain && allocator != nullptr && allocator->allocate;
   }
   [[nodiscard]] char const* name() const noexcept;
-  /// Why a block was not to be had; empty if it was.
+  /// Allocates a block. Returns the reason if that failed, otherwise an empty string.
   [[nodiscard]] std::string take(void** block, std::int64_t bytes) const;
   void give_back(void* block, std::int64_t bytes) const noexcept;
 };
 
-/// An arena of one category, not filled yet.
+/// An arena of one category, with undefined contents.
 class CudaMemory final : public Memory {
  public:
   CudaMemory(CudaContext& context, Ledger& ledger, Category category, std::int64_t bytes, BlockSource source);
@@ -50,10 +50,10 @@ class CudaMemory final : public Memory {
   std::int64_t block_bytes_ = 0;
 };
 
-/// Pinned memory of the host, which every GPU of the process reaches. Filled with zeros.
+/// Pinned memory of the host, which every GPU of the process can access. Filled with zeros.
 class CudaHostMemory final : public Memory {
  public:
-  /// `purpose` is for messages.
+  /// `purpose` appears in messages.
   CudaHostMemory(CudaContext& context, std::int64_t bytes, std::string_view purpose = "memory that host and GPU share");
   ~CudaHostMemory() override;
 };

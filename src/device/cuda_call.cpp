@@ -42,7 +42,7 @@ void CudaContext::note(cudaError_t error, char const* call) noexcept {
 }
 
 void CudaContext::pause(int asked) {
-  // Short waits end while the others are given the processor; in long ones nobody is to feel that this one asks.
+  // In short waits, yield to the other threads; in long ones, sleep so that polling costs them nothing.
   constexpr int patience = 100;
   constexpr std::chrono::microseconds interval{20};
   if (asked < patience) {
@@ -67,7 +67,7 @@ void CudaContext::reach(int peer) {
   }
   auto const enabled = cudaDeviceEnablePeerAccess(peer, 0);
   if (enabled == cudaErrorPeerAccessAlreadyEnabled) {
-    static_cast<void>(cudaGetLastError());  // by another rank of this process, on the same GPU
+    static_cast<void>(cudaGetLastError());  // enabled by another rank of this process on the same GPU
   } else {
     expect(enabled, "cudaDeviceEnablePeerAccess");
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Calls of the CUDA runtime, and what becomes of those that fail.
+/// Calls of the CUDA runtime, and their error handling.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -11,28 +11,28 @@
 
 namespace zeroth::device {
 
-/// "found in cudaEventQuery on cuda:3: an illegal memory access was encountered (cudaErrorIllegalAddress)". Found,
-/// since any call may return the error of work that was enqueued earlier, by the caller's program too.
+/// "found in cudaEventQuery on cuda:3: an illegal memory access was encountered (cudaErrorIllegalAddress)". It says
+/// "found", since any call may return the error of earlier work, also of the caller's program.
 [[nodiscard]] std::string describe_call(char const* call, int ordinal, cudaError_t error);
 
-/// "Not ready" is an answer and no error. CUDA keeps it as the last one all the same, where it would be taken for that
-/// of a later launch.
+/// Clears "not ready", which is an answer and not an error. CUDA keeps it as the last error, where it would be mistaken
+/// for that of a later launch.
 [[nodiscard]] cudaError_t forget_not_ready(cudaError_t answer) noexcept;
 
-/// What the parts of one CUDA device share. It belongs to the device's thread.
+/// State that the parts of one CUDA device share. Used on the device's thread.
 class CudaContext {
  public:
   explicit CudaContext(int ordinal) : ordinal_{ordinal} {}
   [[nodiscard]] int ordinal() const noexcept { return ordinal_; }
   [[nodiscard]] Failure& failure() noexcept { return *failure_; }
   [[nodiscard]] std::shared_ptr<Failure> const& shared_failure() const noexcept { return failure_; }
-  /// If `error` is one: fails the device with a SystemError, unless it has failed before, and throws what it failed
-  /// with first.
+  /// If `error` is an error, fails the device with a SystemError, unless it has failed before, and throws the device's
+  /// first error.
   void expect(cudaError_t error, char const* call);
-  /// Fails the device, if `error` is one: for what must not throw.
+  /// Fails the device if `error` is an error. For code that must not throw.
   void note(cudaError_t error, char const* call) noexcept;
-  /// Asks `query`, which is named `call`, until it says something else than "not ready"; then as expect(). Never blocks
-  /// in the driver, where nobody could end the wait.
+  /// Polls `query`, named `call` in messages, until its answer is not "not ready", then calls expect(). Never blocks in
+  /// the driver, where nothing could end the wait.
   template <class Query>
   void await(Query const& query, char const* call) {
     cudaError_t answer = forget_not_ready(query());
@@ -42,7 +42,7 @@ class CudaContext {
     }
     expect(answer, call);
   }
-  /// Memory of GPU `peer` becomes reachable from this one. Costs something the first time only.
+  /// Makes memory of GPU `peer` accessible from this one. Only the first call is expensive.
   void reach(int peer);
 
  private:
@@ -50,7 +50,7 @@ class CudaContext {
 
   int ordinal_;
   std::shared_ptr<Failure> failure_ = std::make_shared<Failure>();
-  std::uint64_t reached_ = 0;  // bit by GPU
+  std::uint64_t reached_ = 0;  // one bit per GPU
 };
 
 }  // namespace zeroth::device

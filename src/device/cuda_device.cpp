@@ -33,7 +33,7 @@ class CudaDevice final : public Device {
   ~CudaDevice() override {
     try {
       spans_.end();
-    } catch (...) {  // of a device that failed nothing more is known
+    } catch (...) {  // a failed device has nothing more to report
       context_.failure().set(std::current_exception());
     }
   }

@@ -8,7 +8,7 @@
 namespace zeroth::device {
 
 CudaEventHandle::CudaEventHandle(CudaContext& context, Kind kind) {
-  // Without timing, waits on the GPU and queries are at their cheapest.
+  // Without timing, waits on the GPU and queries are cheapest.
   unsigned const flags = kind == Kind::order ? cudaEventDisableTiming : cudaEventDefault;
   int current = 0;
   context.expect(cudaGetDevice(&current), "cudaGetDevice");
@@ -16,7 +16,8 @@ CudaEventHandle::CudaEventHandle(CudaContext& context, Kind kind) {
     context.expect(cudaEventCreateWithFlags(&event_, flags), "cudaEventCreateWithFlags");
     return;
   }
-  // A thread beside the device's, that of a save, say, is on GPU 0; and an event is of the GPU that its maker is on.
+  // An event belongs to the current GPU of the thread that makes it. On threads other than the device's, for example
+  // that of a save, that is GPU 0.
   context.expect(cudaSetDevice(context.ordinal()), "cudaSetDevice");
   auto const made = cudaEventCreateWithFlags(&event_, flags);
   context.note(cudaSetDevice(current), "cudaSetDevice");

@@ -8,7 +8,7 @@
 
 namespace zeroth::device {
 
-/// A cudaEvent_t, destroyed at its end. May outlive the device that made it: other ranks wait for it.
+/// Owns a cudaEvent_t. May outlive the device that made it, because other ranks wait for it.
 class CudaEventHandle {
  public:
   enum class Kind : bool { order, time };
@@ -31,8 +31,8 @@ class CudaEvent final : public Event {
 
   void record(cudaStream_t stream);
   [[nodiscard]] int ordinal() const noexcept { return ordinal_; }
-  /// Does what follows on `stream` of `context` come after the recorded point anyway? Handles alone do not tell: that
-  /// of the default stream is the same on every GPU, and on every thread.
+  /// Whether later work on `stream` of `context` follows the recorded point anyway. The context matters, because the
+  /// default stream has the same handle on every GPU and every thread.
   [[nodiscard]] bool precedes(CudaContext const& context, cudaStream_t stream) const noexcept {
     return !recorded_ || (&context == &context_ && stream == stream_);
   }
@@ -42,11 +42,11 @@ class CudaEvent final : public Event {
   CudaContext& context_;
   int ordinal_;
   CudaEventHandle event_;
-  cudaStream_t stream_ = nullptr;  // that it was recorded on last
+  cudaStream_t stream_ = nullptr;  // the stream of the last record
   bool recorded_ = false;
 };
 
-/// Throw ContractError for an event of another device.
+/// Throws ContractError for an event of another device.
 [[nodiscard]] CudaEvent& as_cuda(Event& event);
 [[nodiscard]] CudaEvent const& as_cuda(Event const& event);
 

@@ -17,13 +17,13 @@
 namespace zeroth::device {
 namespace {
 
-/// Of a version as CUDA numbers its own: "12.4" of 12040.
+/// Formats CUDA's version numbers: "12.4" for 12040.
 std::string describe_cuda(int code) { return fmt::format("{}.{}", code / 1000, code / 10 % 100); }
 
-/// Of a compute capability, from 10 * major + minor.
+/// Formats a compute capability, given as 10 * major + minor.
 std::string describe_capability(int capability) { return fmt::format("{}.{}", capability / 10, capability % 10); }
 
-/// The oldest driver that works with the CUDA that this was built with, where that is known.
+/// The oldest driver that supports the CUDA of this build, if known.
 constexpr char const* oldest_driver() {
   switch (CUDART_VERSION / 1000) {
     case 12: return ", which needs driver 525 or newer";
@@ -32,7 +32,7 @@ constexpr char const* oldest_driver() {
   }
 }
 
-/// CUDA says of a driver that is not there that it is too old.
+/// CUDA reports a missing driver as one that is too old.
 std::string explain_driver() {
   int known = 0;
   static_cast<void>(cudaDriverGetVersion(&known));
@@ -87,7 +87,7 @@ std::string describe_gpus() {
   if (count == 0) {
     return "none: " + why_no_gpu();
   }
-  std::map<std::string, int> count_of;  // by compute capability
+  std::map<std::string, int> count_of;  // keyed by compute capability
   for (int ordinal = 0; ordinal < count; ++ordinal) {
     try {
       ++count_of[describe_capability(capability_of(ordinal))];

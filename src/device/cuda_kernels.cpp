@@ -10,7 +10,7 @@
 namespace zeroth::device {
 namespace {
 
-/// Calls `launch(cudaStream_t)`, unless the device has failed.
+/// Calls `launch(cudaStream_t)` unless the device has failed.
 template <class Launch>
 void enqueue(Stream& stream, char const* call, Launch const& launch) {
   auto& cuda = as_cuda(stream);
@@ -60,7 +60,7 @@ void CudaKernels::advance(Stream& stream, optim::StepRules const& rules, optim::
   enqueue(stream, "advance", [&](cudaStream_t on) { return cuda::advance(on, rules, total, scalars); });
 }
 
-bool CudaKernels::runs(optim::Rule const& rule) const { return !std::holds_alternative<optim::Own>(rule); }
+bool CudaKernels::runs(optim::Rule const& rule) const { return !std::holds_alternative<optim::CustomRule>(rule); }
 
 void CudaKernels::update(Stream& stream, optim::UpdateArgs const& args) {
   expect_update(args);
@@ -69,7 +69,8 @@ void CudaKernels::update(Stream& stream, optim::UpdateArgs const& args) {
 
 void CudaKernels::update_on_host(Stream& stream, HostUpdate const& update) {
   expect_update(update);
-  // A thread of CUDA's calls it, and it must not call CUDA. No rule throws but those of a program's own.
+  // A thread of CUDA's calls this, and it must not call CUDA. It cannot throw: only a program's own rules may, and they
+  // do not run here.
   auto const run = [](void* data) {
     auto const& of = *static_cast<HostUpdate const*>(data);
     of.team->run(of.shares);

@@ -12,7 +12,7 @@
 namespace zeroth::device {
 namespace {
 
-/// On `stream`; `done` is what becomes of what is at `at`.
+/// Copies on `stream`. `done` is the participle for messages about the data at `at`.
 void copy(Stream& stream, void* destination, void const* source, std::size_t bytes, Stored const& at,
           std::string_view done) {
   auto& cuda = as_cuda(stream);

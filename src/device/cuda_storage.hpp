@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Pinned memory of the host as the storage of a CUDA device: its streams copy from and to it, and no host waits.
+/// Pinned memory of the host as the storage of a CUDA device. Its streams copy from and to it, and the host does not
+/// wait.
 #pragma once
 #include "device/cuda_block.hpp"
 #include "zeroth/device/storage.hpp"
@@ -8,7 +9,7 @@ namespace zeroth::device {
 
 class CudaStorage final : public Storage {
  public:
-  /// `purpose` is whose bytes they are: "exp_avg". Throws SystemError.
+  /// `purpose` names the stored data in messages: "exp_avg". Throws SystemError.
   CudaStorage(CudaContext& context, std::int64_t bytes, std::string_view purpose);
   using Storage::read;
   using Storage::write;

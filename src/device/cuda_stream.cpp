@@ -35,7 +35,7 @@ CudaStream::CudaStream(std::string name, Role role, CudaContext& context, CudaSp
   int least = 0;
   int greatest = 0;
   context_.expect(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
-  // Communication first: its few blocks get the next free places, and compute fills what is left.
+  // Communication has priority: its few blocks get the next free places, and compute fills the rest.
   context_.expect(
       cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, role == Role::beside ? greatest : least),
       "cudaStreamCreateWithPriority");
@@ -48,7 +48,7 @@ CudaStream::~CudaStream() {
   }
   try {
     context_.await([this] { return cudaStreamQuery(stream_); }, "cudaStreamQuery");
-  } catch (...) {  // the device has failed: nothing runs on it any more
+  } catch (...) {  // the device has failed and runs nothing any more
     fail(std::current_exception());
   }
   static_cast<void>(cudaStreamDestroy(stream_));
@@ -105,7 +105,7 @@ void CudaStream::begin_span(std::string_view what, std::string_view unit) {
 
 void CudaStream::end_span() {
   in_span_ = false;
-  try {  // it ends scopes
+  try {  // this also ends scopes during unwinding
     if (span_ != nullptr) {
       spans_.close(std::move(span_), stream_);
     }
@@ -129,7 +129,7 @@ void CudaStream::sum(void* const* outputs, int output_count, void const* const* 
   if (failed() || count == 0) {
     return;
   }
-  if (input_count == 1) {  // It is the sum. In place nothing is left to do, of what may be all gradients of a model.
+  if (input_count == 1) {  // It is the sum. In place there is nothing to do, and it may be all gradients of a model.
     auto const begin = first * bytes_of(dtype);
     std::for_each_n(outputs, output_count, [&](void* output) {
       copy(static_cast<std::byte*>(output) + begin, static_cast<std::byte const*>(inputs[0]) + begin,

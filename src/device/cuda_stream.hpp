@@ -15,14 +15,14 @@ namespace zeroth::device {
 class CudaStream final : public PeerStream {
  public:
   enum class Role : std::uint8_t {
-    compute,  ///< The caller's, if it gave one. Its waits are measured.
-    beside,   ///< Runs beside it, before it where both could run.
-    in_line,  ///< Another name of the compute stream, for work that overlaps nothing. Its work and waits are measured.
+    compute,  ///< The caller's stream, if it gave one. Its waits are measured.
+    beside,   ///< Runs concurrently with compute, at higher priority.
+    in_line,  ///< Another name of the compute stream, for work that does not overlap. Its work and waits are measured.
   };
-  /// `stream` is not destroyed: the caller's, or another CudaStream's.
+  /// Does not own `stream`: it is the caller's or another CudaStream's.
   CudaStream(std::string name, Role role, CudaContext& context, CudaSpans& spans, cudaStream_t stream);
   CudaStream(std::string name, Role role, CudaContext& context, CudaSpans& spans);
-  ~CudaStream() override;  ///< Waits for what is enqueued, unless it is not this one's stream.
+  ~CudaStream() override;  ///< Waits for all enqueued work if it owns its stream.
 
   void wait(Event const& event) override;
   void record(Event& event) override;
@@ -55,9 +55,9 @@ class CudaStream final : public PeerStream {
   CudaSpans& spans_;
   cudaStream_t stream_ = nullptr;
   bool owned_;
-  std::unique_ptr<CudaTimes> times_;  // null for a stream beside
+  std::unique_ptr<CudaTimes> times_;  // null for Role::beside
   bool in_span_ = false;
-  CudaSpans::Open span_;  // that is open, where there is a timeline
+  CudaSpans::Open span_;  // the open span, if there is a timeline
 };
 
 /// Throws ContractError for a stream of another device.

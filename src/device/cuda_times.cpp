@@ -12,7 +12,7 @@ CudaTimes::CudaTimes(CudaContext& context) : context_{context} { grow(); }
 
 CudaInterval& CudaTimes::next() { return *ring_[(first_ + pending_) % ring_.size()]; }
 
-/// The new ones come behind the newest that is pending, which is before the oldest.
+/// Inserts the new intervals after the newest pending one, which is just before the oldest in the ring.
 void CudaTimes::grow() {
   std::vector<std::unique_ptr<CudaInterval>> fresh(std::max(ring_.size(), first_capacity));
   for (auto& each : fresh) {
@@ -70,7 +70,7 @@ void CudaTimes::add(float elapsed_ms) {
     return;
   }
   empty_ms_[empty_passed_++] = elapsed_ms;
-  if (empty_passed_ == empty_ms_.size()) {  // the median: one may have been held up by another program's work
+  if (empty_passed_ == empty_ms_.size()) {  // the median, as another program's work may have delayed one
     auto const middle = empty_ms_.begin() + empty_ms_.size() / 2;
     std::nth_element(empty_ms_.begin(), middle, empty_ms_.end());
     cost_ms_ = *middle;
@@ -117,7 +117,7 @@ void CudaSpans::close(Open span, cudaStream_t stream) {
 }
 
 void CudaSpans::flush() {
-  constexpr double shortest_wait_us = 2;  // assumed: two events where nothing is waited for
+  constexpr double shortest_wait_us = 2;  // assumed: shorter intervals are two events with nothing to wait for
   std::vector<Open> closed;
   {
     std::lock_guard const lock{mutex_};
@@ -142,7 +142,7 @@ void CudaSpans::end() {
   flush();
   std::lock_guard const lock{mutex_};
   log_ = nullptr;
-  closed_.clear();  // what others have closed since
+  closed_.clear();  // spans that other threads have closed since
 }
 
 }  // namespace zeroth::device

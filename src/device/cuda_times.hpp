@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How long work and waits on a GPU took, known once they have passed.
+/// Measures the time of work and waits on a GPU. It is known once they have passed.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -19,20 +19,20 @@
 
 namespace zeroth::device {
 
-/// Two points of a stream.
+/// Two events on a stream that bound an interval.
 struct CudaInterval {
   explicit CudaInterval(CudaContext& context)
       : begin{context, CudaEventHandle::Kind::time}, end{context, CudaEventHandle::Kind::time} {}
   CudaEventHandle begin, end;
 };
 
-/// The total of intervals on one stream, from events that are made beforehand. Nothing waits: an interval counts once
-/// somebody asks for the total after it has passed. Each is measured: if the host comes further ahead of the GPU than
-/// ever before, there are twice as many events from then on.
+/// The total of intervals on one stream, from preallocated events. Nothing waits: an interval counts once the total is
+/// read after it has passed. All intervals are measured: if the host runs further ahead of the GPU than ever before,
+/// the number of events doubles.
 ///
-/// Two events take time themselves, some microseconds, and a step has hundreds of intervals in most of which nothing
-/// was waited for. So the first intervals of all are empty ones, and what they take is the cost of every other: an
-/// interval counts without it, and not at all if it took less than twice as long.
+/// Two events take some microseconds themselves, and most of the hundreds of intervals of a step waited for nothing. So
+/// the first intervals are empty and measure that cost. It is subtracted from every later interval, which does not
+/// count at all if it took less than twice the cost.
 class CudaTimes {
  public:
   explicit CudaTimes(CudaContext& context);
@@ -41,8 +41,8 @@ class CudaTimes {
   [[nodiscard]] double milliseconds();
 
  private:
-  static constexpr std::size_t first_capacity = 1024;  // a step of hundreds of units, one behind the host
-  /// The next interval that is free. All before it in the ring, from first_ on, are pending.
+  static constexpr std::size_t first_capacity = 1024;  // for a step of hundreds of units, one step ahead
+  /// The next free interval. All before it in the ring, from first_ on, are pending.
   [[nodiscard]] CudaInterval& next();
   void grow();
   void add_passed();
@@ -50,23 +50,23 @@ class CudaTimes {
 
   CudaContext& context_;
   std::vector<std::unique_ptr<CudaInterval>> ring_;
-  std::size_t first_ = 0, pending_ = 0;  // recorded, and not added yet
+  std::size_t first_ = 0, pending_ = 0;  // recorded and not yet added
   bool begun_ = false;
   std::array<float, 9> empty_ms_{};
   std::size_t empty_passed_ = 0;
-  float cost_ms_ = 0;  // known once all of these have passed, which is before all others
+  float cost_ms_ = 0;  // known once all empty intervals have passed, which is before all others
   double milliseconds_ = 0;
 };
 
-/// Spans of all streams of a device on their way to a Timeline. Costs allocations while it lasts. Streams of several
-/// threads open and close spans, at any time; all else is for the device's thread.
+/// Passes spans of all streams of a device to a Timeline. Allocates while a timeline is set. Streams on several threads
+/// may open and close spans at any time; all other calls are for the device's thread.
 class CudaSpans {
  public:
   explicit CudaSpans(CudaContext& context) : context_{context} {}
-  /// Spans that are opened from now on go to `timeline`. The first time, and after end(), waits for the GPU to come to
-  /// this point of `stream`, whose time is then known on the host's clock too.
+  /// Spans opened from now on go to `timeline`. The first call, and the first after end(), waits for the GPU to reach
+  /// this point of `stream`, whose time on the host's clock is then known.
   void begin(Timeline& timeline, cudaStream_t stream);
-  /// Adds all spans that are closed to their timelines. Waits for them.
+  /// Adds all closed spans to their timelines. Waits for them.
   void flush();
   void end();
 
@@ -79,16 +79,16 @@ class CudaSpans {
     CudaInterval interval;
   };
   using Open = std::unique_ptr<Span>;
-  /// Null where there is no timeline.
+  /// Null if there is no timeline.
   [[nodiscard]] Open open(cudaStream_t stream, std::string_view name, std::string_view what, std::string_view unit);
-  /// Of what open() has given. Gone where the timeline has ended meanwhile.
+  /// Closes a span of open(). Drops it if the timeline has ended meanwhile.
   void close(Open span, cudaStream_t stream);
 
  private:
   CudaContext& context_;
   std::unique_ptr<CudaEventHandle> origin_;
   double origin_us_ = 0;
-  std::mutex mutex_;  // for the rest
+  std::mutex mutex_;  // guards the members below
   std::shared_ptr<SpanLog> log_;
   std::vector<Open> closed_;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The arithmetic of elements and the order of sums: what the CPU's loops and, on a GPU, the kernels both compile.
+/// The arithmetic of elements and the order of sums, shared by the CPU's loops and the GPU kernels.
 #pragma once
 #include <bit>
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace zeroth::device {
 
-/// A plain assignment where the types are the same: compilers do not see that widening and rounding cancel out.
+/// A plain assignment if the types are equal: compilers do not see that widening and rounding cancel out.
 template <class To, class From>
 [[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline To convert_element(From value) noexcept {
   if constexpr (std::is_same_v<To, From>) {
@@ -21,7 +21,7 @@ template <class To, class From>
   }
 }
 
-/// What an accumulation leaves in the destination: added in fp32, rounded once.
+/// The result of an accumulation: added in fp32, rounded once.
 template <class To, class From>
 [[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline To add_element(To before, From value) noexcept {
   return from_float<To>(to_float(before) + to_float(value));
@@ -29,7 +29,7 @@ template <class To, class From>
 
 // ---- sums over ranks ----
 
-/// What elements of type T are added in. Integers are unsigned, so that they wrap around.
+/// The type in which elements of type T are added. Integers are unsigned, so that they wrap around.
 template <class T>
 using RankSumOf = std::conditional_t<Element<T>, float, T>;
 
@@ -56,7 +56,7 @@ template <class T>
   }
 }
 
-/// Calls `function(std::type_identity<T>{})` for what elements of `dtype` are added as. Callers have checked
+/// Calls `function(std::type_identity<T>{})` with the type in which elements of `dtype` are added. Callers have checked
 /// is_defined(Reduce::sum, dtype).
 template <class F>
 void with_summand(Dtype dtype, F&& function) {
@@ -92,7 +92,7 @@ template <class Take>
   }
 }
 
-/// The fold where one thread has all lanes. Lane 0 then holds the sum.
+/// Folds all lanes on one thread. Lane 0 then holds the sum.
 template <std::size_t lanes, class T>
 [[gnu::always_inline]] inline T fold_lanes(T (&lane)[lanes]) {
   fold_halves(static_cast<int>(lanes), [&](int half) {
@@ -105,10 +105,10 @@ template <std::size_t lanes, class T>
 
 // ---- exact sums of sums of squares ----
 
-/// Words of 64 bits that sums of squares, which are not negative, are added in; word w is digit w of an ExactSum.
+/// Words of 64 bits that accumulate sums of squares, which are not negative. Word w is digit w of an ExactSum.
 inline constexpr int exact_words = optim::ExactSum::digit_count - 1;
 
-/// A sum of squares as what it adds to one word: less than 2^55.
+/// A sum of squares as an addend to one word: less than 2^55.
 struct ExactPart {
   std::uint64_t bits;
   int word;
@@ -119,7 +119,7 @@ struct ExactPart {
   auto const biased = static_cast<int>((bits >> 23U) & 0xffU);
   auto const fraction = bits & 0x7fffffU;
   auto const mantissa = biased == 0 ? fraction : fraction | 0x800000U;
-  int const position = (biased == 0 ? 1 : biased) - 127 - 23 - optim::ExactSum::lowest_exponent;  // of the lowest bit
+  int const position = (biased == 0 ? 1 : biased) - 127 - 23 - optim::ExactSum::lowest_exponent;  // the lowest bit's
   return {std::uint64_t{mantissa} << static_cast<unsigned>(position % optim::ExactSum::digit_bits),
           position / optim::ExactSum::digit_bits, biased != 0xff};
 }

@@ -51,7 +51,7 @@ struct Epilogue {
     std::int64_t const sums_begin = sums ? args.sums_begin : args.count;
     std::int64_t const sums_end = sums ? args.sums_begin + args.sums_count : args.count;
     move(0, sums_begin);
-    // A block is moved, and squared while it is still in the first-level cache.
+    // A block is moved, and its squares are summed while it is still in the first-level cache.
     for (std::int64_t begin = sums_begin, block = 0; begin < sums_end; begin += sum_block_count, ++block) {
       std::int64_t const end = std::min(begin + sum_block_count, sums_end);
       move(begin, end);
@@ -99,7 +99,8 @@ void reduce_epilogue(ReduceEpilogue const& args) noexcept {
 }
 
 optim::ExactSum total_of(float const* values, std::int64_t count) noexcept {
-  // A value of 24 bits is moved by up to 31: a word has room for this many. Lanes, since a store is slow to come back.
+  // A value of 24 bits is shifted by up to 31, so a word has room for this many. Several lanes hide the latency of
+  // stores that are loaded again.
   constexpr std::int64_t most_at_once = 256;
   constexpr std::size_t lanes = 4;
   optim::ExactSum sum;

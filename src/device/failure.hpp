@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What keeps a failed device from working on.
+/// Stops a failed device from running further work.
 #pragma once
 #include <atomic>
 #include <exception>
@@ -7,13 +7,13 @@
 
 namespace zeroth::device {
 
-/// The first thing that went wrong on any stream of one device. From then on all its streams pass over their work:
-/// they work on each other's results, and what a failed task left behind must not be used.
+/// The first error on any stream of one device. From then on all its streams skip their work: they use each other's
+/// results, and the output of a failed task must not be used.
 class Failure {
  public:
   [[nodiscard]] bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
   void set(std::exception_ptr error) noexcept;
-  /// Fails as `other` did, if it did: this device waited for a point of that one.
+  /// Fails with the error of `other` if that has failed, because this device has waited for it.
   void adopt(Failure const& other) noexcept;
   void rethrow() const;
 

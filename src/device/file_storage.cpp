@@ -24,11 +24,11 @@ namespace zeroth::device {
 namespace {
 
 constexpr std::string_view what = "the states that are offloaded to a file";
-constexpr std::size_t most_at_once = 3;  // pieces: a task has room for them
+constexpr std::size_t most_at_once = 3;  // pieces per task
 constexpr std::chrono::milliseconds between_checks{50};
-constexpr std::chrono::milliseconds patience_at_the_end{500};  // with what the disk has begun
+constexpr std::chrono::milliseconds patience_at_the_end{500};  // for I/O that the disk has begun
 
-/// What is no disk of this machine, or empty.
+/// The kind of the file system if it is not a disk of this machine, otherwise empty.
 std::string_view odd_kind_of(std::filesystem::path const& folder) {
   struct statfs system {};
   if (::statfs(folder.c_str(), &system) != 0) {
@@ -56,15 +56,15 @@ struct FileStorage::Shared {
   explicit Shared(StorageOptions const& given)
       : options{given}, file{what, BlockFile::Unnamed{given.folder}, given.bytes, Direct::on} {}
 
-  /// What a stream waits for.
+  /// A transfer that a stream waits for.
   struct Transfer {
     Way way = Way::read;
     std::int64_t position = 0, bytes = 0;
     std::byte* memory = nullptr;
-    std::int64_t taken = 0;  // by threads
+    std::int64_t taken = 0;  // bytes that threads have taken
     std::exception_ptr error;
-    Counter done;            // pieces, of all transfers that this was
-    std::uint32_t last = 0;  // of its pieces, as `done` counts them
+    Counter done;            // pieces done, over all uses of this Transfer
+    std::uint32_t last = 0;  // the value of `done` after its last piece
   };
 
   [[nodiscard]] std::uint32_t pieces(std::int64_t bytes) const noexcept {
@@ -81,11 +81,11 @@ struct FileStorage::Shared {
   BlockFile file;
   std::mutex mutex;
   std::condition_variable changed;
-  std::deque<Transfer> transfers;  // that were ever needed at once
+  std::deque<Transfer> transfers;  // as many as were ever needed at once
   std::vector<Transfer*> free, waiting;
-  int busy = 0;                // threads, with the disk
-  Clock::time_point moved_at;  // when the disk last ended a piece, or was given one while it had none
-  bool gave_up = false;        // a stream did, while threads were busy
+  int busy = 0;                // threads in a disk call
+  Clock::time_point moved_at;  // when the disk last finished a piece, or was given one while idle
+  bool gave_up = false;        // whether a stream gave up while threads were busy
   bool ends = false;
 };
 
@@ -96,7 +96,7 @@ FileStorage::FileStorage(StorageOptions const& options) : shared_{std::make_shar
     warning_ = fmt::format("the file system of {} has no direct I/O: states go through the system's cache of files",
                            options.folder.string());
   }
-  constexpr std::size_t at_once = 8 * most_at_once;  // of streams, and of who saves: more allocate
+  constexpr std::size_t at_once = 8 * most_at_once;  // for the streams and a save; more transfers allocate
   shared_->free.reserve(at_once);
   shared_->waiting.reserve(at_once);
   for (std::size_t i = 0; i < at_once; ++i) {
@@ -110,7 +110,7 @@ FileStorage::FileStorage(StorageOptions const& options) : shared_{std::make_shar
       pthread_setname_np(threads_.back().native_handle(), "disk");
     }
   } catch (...) {
-    if (threads_.empty()) {  // fewer will do
+    if (threads_.empty()) {  // fewer threads suffice
       throw;
     }
   }
@@ -135,7 +135,7 @@ bool FileStorage::stuck() const noexcept {
 
 std::int64_t FileStorage::bytes_taken() const { return shared_->file.bytes_on_disk(); }
 
-/// Of one thread: pieces of the first transfer that has any left.
+/// The loop of one thread: takes pieces of the first transfer that has any left.
 void FileStorage::Shared::work() {
   std::unique_lock lock{mutex};
   while (true) {
@@ -167,8 +167,8 @@ void FileStorage::Shared::work() {
   }
 }
 
-/// Under the lock: nobody begins what is left of `transfer`. Returns how many pieces that is, for who adds them to
-/// `done`. The first error counts.
+/// Cancels the pieces of `transfer` that no thread has begun. Returns their number; the caller must add it to `done`.
+/// Call with the lock held. Keeps the first error.
 std::uint32_t FileStorage::Shared::fail(Transfer& transfer, std::exception_ptr error) noexcept {
   transfer.error = transfer.error ? transfer.error : std::move(error);
   auto const left = pieces(transfer.bytes - transfer.taken);
@@ -210,9 +210,9 @@ FileStorage::Shared::Transfer& FileStorage::Shared::begin(Way way, std::int64_t 
   return transfer;
 }
 
-/// False where the disk moved nothing at all for the timeout: then all who wait for it give up together, whether or
-/// not a thread has begun with theirs. The memory of a transfer that was begun may be in use for ever. Where check()
-/// throws, what has not begun never does, and the disk has little time for the rest.
+/// Returns false if the disk moved nothing at all for the timeout. Then all waiters give up together, whether or not a
+/// thread has begun their transfer. The memory of a begun transfer may stay in use forever. If check() throws, pieces
+/// that have not begun are cancelled, and the disk gets a little time for the rest.
 bool FileStorage::Shared::wait(Transfer& transfer) {
   auto patience = options.timeout;
   std::exception_ptr over;
@@ -238,7 +238,7 @@ bool FileStorage::Shared::wait(Transfer& transfer) {
   }
 }
 
-/// All of `pieces` side by side. Their memory is not used any more, or the disk is stuck.
+/// Transfers all `pieces` concurrently. On return their memory is no longer in use, unless the disk is stuck.
 void FileStorage::transfer(Way way, std::span<StoredPiece const> pieces) const {
   auto& shared = *shared_;
   std::array<Shared::Transfer*, most_at_once> begun{};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A file without a name as the storage of a CPU device: threads of its own move pieces, so that streams that wait for
-/// them can give up.
+/// An unnamed file as the storage of a CPU device. Its own threads move pieces, so that streams that wait for them can
+/// give up.
 #pragma once
 #include <memory>
 #include <string>
@@ -13,9 +13,9 @@ namespace zeroth::device {
 
 class FileStorage final : public Storage {
  public:
-  /// Takes the room. Throws SystemError.
+  /// Reserves the space. Throws SystemError.
   explicit FileStorage(StorageOptions const& options);
-  ~FileStorage() override;  ///< Leaves a disk that is stuck alone: its threads end when it answers.
+  ~FileStorage() override;  ///< Does not wait for a stuck disk: its threads end when it answers.
   using Storage::read;
   using Storage::write;
   void read(Stream& stream, std::span<StoredPiece const> pieces) override { move(Way::read, stream, pieces); }
@@ -30,7 +30,7 @@ class FileStorage final : public Storage {
   void move(Way way, Stream& stream, std::span<StoredPiece const> pieces);
   void transfer(Way way, std::span<StoredPiece const> pieces) const;
 
-  std::shared_ptr<Shared> shared_;  // with threads that outlive this where the disk is stuck
+  std::shared_ptr<Shared> shared_;  // shared with threads that outlive this if the disk is stuck
   std::string warning_;
   std::vector<std::thread> threads_;
 };

@@ -11,7 +11,7 @@
 
 namespace zeroth::device {
 
-/// Integers are added and multiplied as unsigned ones, so that they wrap around.
+/// Integers are added and multiplied as unsigned, so that they wrap around.
 template <class T>
 struct UnsignedOf {
   using type = T;
@@ -22,7 +22,7 @@ struct UnsignedOf<T> {
   using type = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
 };
 
-/// Is `b` to take the place of `a`? A NaN wins and stays.
+/// Whether `b` replaces `a`. A NaN wins and stays.
 template <bool largest, class T>
 [[nodiscard, gnu::always_inline]] inline bool is_beyond(T a, T b) noexcept {
   bool const beyond = largest ? b > a : b < a;
@@ -33,8 +33,8 @@ template <bool largest, class T>
   }
 }
 
-/// One operator on elements of one type: `begin` takes the first rank's element, `add` each next one's, `end` makes the
-/// result of what `ranks` elements gave.
+/// One operator on elements of one type: `begin` takes the first rank's element, `add` each further one, and `end`
+/// computes the result of `ranks` elements.
 template <Reduce which, class T>
 struct Fold {
   static constexpr Reduce reduce = which;
@@ -85,7 +85,7 @@ struct Fold {
 template <auto value>
 using Constant = std::integral_constant<decltype(value), value>;
 
-/// Calls `function(Constant<dtype>{}, std::type_identity<T>{})` for the T that elements of `dtype` are.
+/// Calls `function(Constant<dtype>{}, std::type_identity<T>{})`, where T is the element type of `dtype`.
 template <class F>
 void with_dtype(Dtype dtype, F&& function) {
   switch (dtype) {

@@ -12,7 +12,7 @@
 namespace zeroth::device {
 namespace {
 
-/// What direct transfers ask for, and where there is room for one, that of a large page.
+/// The alignment of direct transfers, or that of a large page if the memory has room for one.
 std::align_val_t alignment(std::int64_t bytes) noexcept {
   constexpr auto large_page = std::int64_t{2} << 20U;
   return static_cast<std::align_val_t>(bytes >= large_page ? large_page : std::int64_t{4096});

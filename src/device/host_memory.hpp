@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Memory of the host, for devices that need no more of it than that.
+/// Host memory for devices without further requirements.
 #pragma once
 #include "zeroth/device/device.hpp"
 

@@ -8,7 +8,7 @@
 
 namespace zeroth::device {
 
-HostTeam::HostTeam(int threads) {
+UpdateThreads::UpdateThreads(int threads) {
   try {
     for (int i = 1; i < threads; ++i) {
       threads_.push_back(
@@ -20,9 +20,9 @@ HostTeam::HostTeam(int threads) {
   }
 }
 
-HostTeam::~HostTeam() { end(); }
+UpdateThreads::~UpdateThreads() { end(); }
 
-void HostTeam::end() noexcept {
+void UpdateThreads::end() noexcept {
   shares_ = {};
   begun_.add();
   for (auto& thread : threads_) {
@@ -30,7 +30,7 @@ void HostTeam::end() noexcept {
   }
 }
 
-void HostTeam::run(std::span<optim::UpdateArgs const> shares) {
+void UpdateThreads::run(std::span<optim::UpdateArgs const> shares) {
   if (shares.size() > 1) {
     shares_ = shares;
     ++rounds_;
@@ -40,7 +40,7 @@ void HostTeam::run(std::span<optim::UpdateArgs const> shares) {
   ended_.wait_for(rounds_ * static_cast<std::uint32_t>(threads_.size()));
 }
 
-void HostTeam::work(std::size_t share) {
+void UpdateThreads::work(std::size_t share) {
   for (std::uint32_t round = 1;; ++round) {
     begun_.wait_for(round);
     if (shares_.empty()) {

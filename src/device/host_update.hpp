@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Updates by the host, of what is in its memory beside a GPU.
+/// Updates on the host of states in its memory, for a GPU.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -12,35 +12,35 @@
 
 namespace zeroth::device {
 
-/// Threads that share an update: those of the team and who calls run(). They sleep in between.
-class HostTeam {
+/// Threads that share an update: a team and the caller of run(). The team sleeps in between.
+class UpdateThreads {
  public:
-  /// Of so many with the caller. Throws SystemError where there are no threads for them.
-  explicit HostTeam(int threads);
-  HostTeam(HostTeam const&) = delete;
-  HostTeam& operator=(HostTeam const&) = delete;
-  ~HostTeam();
-  /// Does all of `shares`, of which there are at most as many as threads, and returns then. One caller at a time.
+  /// Uses `threads` threads, including the caller. Throws SystemError if they cannot be started.
+  explicit UpdateThreads(int threads);
+  UpdateThreads(UpdateThreads const&) = delete;
+  UpdateThreads& operator=(UpdateThreads const&) = delete;
+  ~UpdateThreads();
+  /// Runs all `shares`, at most one per thread, then returns. One caller at a time.
   void run(std::span<optim::UpdateArgs const> shares);
 
  private:
   void work(std::size_t share);
   void end() noexcept;
 
-  std::span<optim::UpdateArgs const> shares_;  // of the current round; none: the team ends
-  Counter begun_, ended_;                      // rounds; threads, in all rounds
+  std::span<optim::UpdateArgs const> shares_;  // for the current round; empty: the team ends
+  Counter begun_, ended_;                      // begun_ counts rounds; ended_ counts threads, over all rounds
   std::uint32_t rounds_ = 0;
   std::vector<std::thread> threads_;
 };
 
-/// An update as a value: what each thread has to do, and who does it.
+/// An update as a value: the work of each thread, and the team.
 struct HostUpdate {
   std::span<optim::UpdateArgs const> shares;
-  HostTeam* team = nullptr;
+  UpdateThreads* team = nullptr;
 };
 
-/// As optim::update(), and parameters beside masters are written in any case and whole: where the update is skipped,
-/// what masters round to, and zeros in no segment. Allocates nothing.
+/// Like optim::update(), but always writes parameters beside masters, and all of them: the rounded masters if the
+/// update is skipped, and zeros outside of segments. Allocates nothing.
 void update_whole(optim::UpdateArgs const& args);
 
 }  // namespace zeroth::device

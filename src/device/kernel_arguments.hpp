@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What every device asks of the arguments of its kernels. Throw ContractError.
+/// Argument checks that the kernels of every device share. Throw ContractError.
 #pragma once
 #include "device/kernels.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The functions of NCCL that this library calls, but for ncclGetVersion, by the names that they have here and there.
+/// The NCCL functions that this library calls, except ncclGetVersion: their names here, and in NCCL.
 #pragma once
 
 #define ZEROTH_NCCL_FUNCTIONS(FUNCTION)             \

@@ -16,14 +16,14 @@ struct Close {
 };
 using Library = std::unique_ptr<void, Close>;
 
-/// False where `library` lacks it.
+/// Returns false if `library` lacks the function.
 template <class Function>
 bool find(Function& function, void* library, char const* name) {
   function = reinterpret_cast<Function>(::dlsym(library, name));
   return function != nullptr;
 }
 
-/// Why `library` will not do; empty if it does, and its functions are in `nccl`.
+/// Loads the functions into `nccl`. Returns the reason why `library` does not suit, or an empty string.
 std::string take_functions(void* library, Nccl& nccl) {
   decltype(&::ncclGetVersion) get_version = nullptr;
   int version = 0;
@@ -65,7 +65,7 @@ Nccl load_nccl(std::vector<std::string> const& files) {
     bool const was_there = Library{::dlopen(file.c_str(), RTLD_NOW | RTLD_NOLOAD)} != nullptr;
     Library library{::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)};
     if (library == nullptr) {
-      char const* const why = ::dlerror();  // names the file
+      char const* const why = ::dlerror();  // its text names the file
       problems += fmt::format("; {}", why == nullptr ? file : why);
       continue;
     }
@@ -73,7 +73,7 @@ Nccl load_nccl(std::vector<std::string> const& files) {
     nccl.was_there = was_there;
     auto const problem = take_functions(library.get(), nccl);
     if (problem.empty()) {
-      static_cast<void>(library.release());  // for good: NCCL has threads
+      static_cast<void>(library.release());  // never unloaded, because NCCL has threads
       return nccl;
     }
     problems += fmt::format("; {}: {}", file, problem);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// In place of the CUDA device, where the library is built without it.
+/// Replaces the CUDA device in builds without CUDA.
 #include <fmt/format.h>
 
 #include "device/cuda_gpus.hpp"

@@ -14,15 +14,15 @@
 namespace zeroth::device {
 namespace {
 
-/// Whether the system would give so much of private memory now: of a file it asks nobody, and its out-of-memory killer
-/// comes when it is touched.
+/// Whether the system would grant this much private memory now. It grants memory of a file without a check, and its
+/// out-of-memory killer strikes when the memory is touched.
 bool is_there(std::int64_t bytes) noexcept {
   auto const size = static_cast<std::size_t>(bytes);
   void* const tried = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   return tried != MAP_FAILED && ::munmap(tried, size) == 0;
 }
 
-/// A descriptor, or -1 and errno.
+/// Returns a descriptor, or -1 and sets errno.
 int file_without_name(std::int64_t bytes) noexcept {
   NoFileSizeSignal const none;
   int const file = ::memfd_create("zeroth memory", MFD_CLOEXEC);

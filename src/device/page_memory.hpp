@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Pages straight from the system: zero, aligned, and given back at once.
+/// Pages straight from the system: zeroed, aligned, and returned immediately when freed.
 #pragma once
 #include <cstdint>
 
@@ -9,9 +9,9 @@
 namespace zeroth::device {
 
 enum class Pages : std::uint8_t {
-  all,      ///< The system refuses what it could not all have at once.
-  touched,  ///< Most are never touched.
-  shared,   ///< Taken at once; they are those of a file without a name, which other processes may map.
+  all,      ///< The system refuses if it could not grant all of it at once.
+  touched,  ///< Most pages are never touched.
+  shared,   ///< Allocated at once, in an unnamed file that other processes may map.
 };
 
 class PageMemory final : public Memory {
@@ -21,7 +21,7 @@ class PageMemory final : public Memory {
   ~PageMemory() override;
 
   [[nodiscard]] bool registrable() const noexcept override { return file_ >= 0; }
-  [[nodiscard]] int file() const noexcept { return file_; }  ///< Of shared pages, its descriptor; otherwise -1.
+  [[nodiscard]] int file() const noexcept { return file_; }  ///< The descriptor of shared pages; otherwise -1.
 
  private:
   Ledger& ledger_;

@@ -11,26 +11,26 @@
 
 namespace zeroth::device {
 
-/// A stream that works in the memory of all ranks of a process, and whose events order the streams of all of them: the
-/// ranks exchange pointers and recorded events on the host, and what is done with the memory is work of the streams.
+/// A stream that works in the memory of all ranks of a process, and whose events order the streams of all of them.
+/// Ranks exchange pointers and recorded events on the host; the streams do the work on the memory.
 class PeerStream : public Stream {
  public:
   [[nodiscard]] virtual std::unique_ptr<Event> make_event() = 0;
-  /// As wait(), for an event of another rank, which is followed by work in that rank's memory. Throws SystemError if
-  /// the two GPUs cannot reach each other's memory.
+  /// Like wait(), for an event of another rank. Work in that rank's memory may follow. Throws SystemError if the two
+  /// GPUs cannot access each other's memory.
   virtual void follow(Event const& event) = 0;
-  /// device::rank_fold by sum on this stream. At most `most_ranks` inputs, and as many outputs.
+  /// device::rank_fold with sum, on this stream. At most `most_ranks` inputs, and as many outputs.
   virtual void sum(void* const* outputs, int output_count, void const* const* inputs, int input_count, Dtype dtype,
                    std::int64_t first, std::int64_t count) = 0;
   /// device::rank_fold_into() on this stream. At most `most_ranks` inputs.
   virtual void sum_into(float* sums, bool accumulate, void const* const* inputs, int input_count, Dtype dtype,
                         std::int64_t count) = 0;
   virtual void copy(void* destination, void const* source, std::int64_t bytes) = 0;
-  /// As a task that throws does on the CPU: from now on the device passes over its work, and wait() and synchronize()
+  /// Fails the device, like a task that throws on the CPU: it skips its work from now on, and wait() and synchronize()
   /// throw.
   virtual void fail(std::exception_ptr error) noexcept = 0;
   [[nodiscard]] virtual bool failed() const noexcept = 0;
-  /// What fail() sets, for threads that may outlive the device. Any thread may set it.
+  /// The failure that fail() sets, for threads that may outlive the device. Any thread may set it.
   [[nodiscard]] virtual std::shared_ptr<Failure> failure() const = 0;
   [[nodiscard]] virtual int most_ranks() const noexcept = 0;
 };

@@ -12,7 +12,7 @@
 namespace zeroth::device {
 namespace {
 
-// What the result is made in: a piece of it stays in the first-level cache while the inputs pass by.
+// The size of a piece of the result. It stays in the first-level cache while all inputs are added to it.
 constexpr std::int64_t piece_count = 1024;
 
 template <class Operator>
@@ -32,7 +32,7 @@ struct RankFold {
   }
 
   ZEROTH_INLINE void piece(std::int64_t begin, std::int64_t length) const {
-    if constexpr (Operator::reduce == Reduce::sum) {  // which gradients wait for: worth code of its own
+    if constexpr (Operator::reduce == Reduce::sum) {  // gradients wait for sums, so they have special code
       switch (input_count) {
         case 2: return fold_at_once<2>(begin, length);
         case 3: return fold_at_once<3>(begin, length);
@@ -43,7 +43,7 @@ struct RankFold {
     fold_one_by_one(begin, length);
   }
 
-  /// Few inputs: the result stays in registers.
+  /// For few inputs: the result stays in registers.
   template <std::size_t inputs_at_once>
   ZEROTH_INLINE void fold_at_once(std::int64_t begin, std::int64_t length) const {
     T const* source[inputs_at_once];
@@ -85,7 +85,7 @@ struct RankFold {
   }
 };
 
-/// A piece of the sums stays in the first-level cache while the inputs pass by.
+/// A piece of the sums stays in the first-level cache while all inputs are added to it.
 template <class T>
 struct RankFoldInto {
   float* sums;

@@ -8,14 +8,14 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "zeroth/core/whole_file.hpp"
+#include "zeroth/tool/core/whole_file.hpp"
 
 namespace zeroth {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Streams have the same place in every picture: compute above what serves it.
+/// Streams have the same place in every picture: compute is above the streams that serve it.
 int thread_of(std::string_view stream) noexcept {
   constexpr std::string_view order[] = {"compute", "gather",      "reduce",       "read",
                                         "write",   "read shards", "write shards", "save"};

@@ -25,7 +25,7 @@
 namespace zeroth {
 
 using detail::EngineState;
-using engine::Entry;
+using engine::CallGuard;
 using engine::Verb;
 
 namespace {
@@ -55,17 +55,17 @@ optim::StepRules rules_for(EngineState const& engine, StepOptions const& options
   return rules;
 }
 
-/// All ranks find the same in the same call. An engine that fails aborts what the others still have under way, and they
-/// would blame it: so none fails before all are here.
+/// All ranks detect the same error in the same call. A failing engine aborts the pending work of the others, which
+/// would then blame it, so all ranks meet before any of them throws.
 [[noreturn]] void end_together(EngineState& engine, std::string const& why) {
   try {
     engine.meet("the end of training");
-  } catch (PeerError const&) {  // one that is gone, or is ahead: what all know is still what ends this
+  } catch (PeerError const&) {  // a rank that left or is ahead; all still throw the error that they have in common
   }
   throw Error{why};
 }
 
-/// Once: what has become NaN stays so, and every report says it again.
+/// Warns once: weights that became NaN stay NaN, and every later report would repeat the warning.
 void tell_nonfinite(EngineState& engine, StepReport const& report) {
   if (report.nonfinite && !report.skipped && !engine.session.told_nonfinite && engine.runtime.speaks()) {
     engine.session.told_nonfinite = true;
@@ -88,14 +88,14 @@ std::vector<MonitorEvent> events_of_metrics(engine::Session const& session,
 }
 
 std::optional<StepReport> take_report(EngineState& engine) {
-  auto const owed = engine.session.book->take_owed();
+  auto const owed = engine.session.accumulator->take_owed();
   if (!owed) {
     return std::nullopt;
   }
   auto report = owed->report;
   auto const& results = engine.sharded.manager->optimizer.results();
   auto const& scalars = results.scalars[owed->parity];
-  engine.check_histories(results.totals[owed->parity], *owed->history, report.step);
+  engine.check_call_logs(results.totals[owed->parity], *owed->call_log, report.step);
   if (scalars.loss_scale.exhausted) {
     end_together(engine, fmt::format("step {}: a gradient was not finite, and the loss scale is at its smallest value, "
                                      "{} (fp16.min_loss_scale): training cannot go on. Look for what overflows first; "
@@ -121,13 +121,12 @@ std::optional<StepReport> take_report(EngineState& engine) {
   return report;
 }
 
-/// With zeroth.check, in the first two steps and every 100th.
-void compare_whole_gradients(EngineState& engine) {
-  auto const step = engine.session.protocol->steps() + 1;
-  bool const is_due = step - engine.session.first_step <= 2 || step % engine::replica_check_steps == 0;
-  if (engine.runtime.tensor && engine.runtime.device->holds_values() && engine.settings().check && is_due) {
-    engine::compare_whole_gradients(*engine.sharded.manager, engine.runtime.exchange().rank(), step,
-                                    engine.runtime.over_tensor());
+void compare_tensor_gradients(EngineState& engine) {
+  if (engine.compares_tensor_gradients()) {
+    auto const step = engine.session.protocol->steps() + 1;
+    auto const tensor = engine.runtime.over_tensor();
+    engine::compare_whole_gradients(*engine.sharded.manager, engine.runtime.exchange().rank(), step, tensor);
+    engine::compare_addends(*engine.sharded.manager, step, tensor);
   }
 }
 
@@ -142,7 +141,7 @@ void check_save(std::filesystem::path const& folder, SaveOptions const& options)
                  fmt::format("save(): keep_every is {}; allowed are 0, which is none, and more", options.keep_every));
 }
 
-/// The id of `param` in this rank's stage; none where only others have it.
+/// The id of `param` in this rank's stage; nullopt if only other stages have it.
 std::optional<ParamId> param_of_stage(EngineState const& engine, ModelId model, ParamId param, char const* call) {
   auto const& share = engine.runtime.share;
   bool const elsewhere = share.knows(model, param) && !share.params()[param].local;
@@ -153,7 +152,7 @@ std::optional<ParamId> param_of_stage(EngineState const& engine, ModelId model, 
   return local;
 }
 
-/// The same. Throws ContractError unless it has `count` elements.
+/// Like the overload above. Also throws ContractError unless `param` has `count` elements.
 std::optional<ParamId> param_of_stage(EngineState const& engine, ModelId model, ParamId param, std::int64_t count,
                                       char const* call) {
   auto const local = param_of_stage(engine, model, param, call);
@@ -168,12 +167,12 @@ engine::WholeModel whole_model(EngineState const& engine) {
   return {*engine.sharded.manager, runtime.share, runtime.part, runtime.exchange(), runtime.whole()};
 }
 
-/// The sums that step() will decide on.
+/// The sums that step() will use for its decision.
 optim::StepSums sum_step(EngineState& engine) {
-  auto& book = *engine.session.book;
-  auto const& history = engine.noted_history();
-  auto const total = engine.sharded.manager->optimizer.sum_step(book.sums(false), book.losses());
-  engine.check_histories(total, history, engine.session.protocol->steps() + 1);
+  auto& accumulator = *engine.session.accumulator;
+  auto const& call_log = engine.noted_call_log();
+  auto const total = engine.sharded.manager->optimizer.sum_step(accumulator.sums(false), accumulator.losses());
+  engine.check_call_logs(total, call_log, engine.session.protocol->steps() + 1);
   return total;
 }
 
@@ -219,24 +218,25 @@ int AnyEngine::passes_in_step() const {
 
 std::optional<StepReport> AnyEngine::step(StepOptions const& options) {
   auto& engine = *state_;
-  Entry const entry{engine.session.doorway, "step()"};
+  CallGuard const call_guard{engine.session.thread_check, "step()"};
   engine.session.protocol->check_step(options.learning_rate);
   return engine.or_end([&] {
     auto report = take_report(engine);
-    auto& book = *engine.session.book;
-    if (options.learning_rate) {  // ranks that give different ones are told so
-      book.history().add(Verb::learning_rate, std::bit_cast<std::uint32_t>(*options.learning_rate));
+    auto& accumulator = *engine.session.accumulator;
+    if (options.learning_rate) {  // ranks that give different rates get an error about that
+      accumulator.call_log().add(Verb::learning_rate, std::bit_cast<std::uint32_t>(*options.learning_rate));
     }
     auto const rules = rules_for(engine, options);
-    engine.noted_history();
-    auto sums = book.sums(engine.runtime.job->stop_requested());
+    engine.noted_call_log();
+    auto sums = accumulator.sums(engine.runtime.job->stop_requested());
     if (engine.session.checkpoints) {
       engine.session.checkpoints->add_to(sums);
     }
-    compare_whole_gradients(engine);
-    engine.sharded.manager->optimizer.decide(sums, book.losses(), rules, book.parity());
+    compare_tensor_gradients(engine);
+    engine.sharded.manager->optimizer.decide(sums, accumulator.losses(), rules, accumulator.parity());
     engine.sharded.schedule->update();
     engine.session.protocol->end_step();
+    engine.record_addends();
     auto const steps = engine.session.protocol->steps();
     auto const& settings = engine.settings();
     engine.session.samples += settings.batch.train;
@@ -245,7 +245,7 @@ std::optional<StepReport> AnyEngine::step(StepOptions const& options) {
       engine.compare_replicas(shard::States::with, after);
       engine.compare_ties(shard::States::with, after);
     }
-    book.close(steps, engine.meters());
+    accumulator.close(steps, engine.counters());
     if (engine.session.reporter) {
       engine.session.reporter->close(steps);
     }
@@ -258,7 +258,7 @@ std::optional<StepReport> AnyEngine::step(StepOptions const& options) {
 
 std::optional<StepReport> AnyEngine::finish() {
   auto& engine = *state_;
-  Entry const entry{engine.session.doorway, "finish()"};
+  CallGuard const call_guard{engine.session.thread_check, "finish()"};
   engine.session.protocol->check_between_passes("finish()");
   engine.or_end([&] {
     if (auto report = take_report(engine)) {
@@ -279,9 +279,9 @@ std::optional<StepReport> AnyEngine::finish() {
 }
 
 void AnyEngine::trace(Timeline* timeline) {
-  Entry const entry{state_->session.doorway, "trace()"};
+  CallGuard const call_guard{state_->session.thread_check, "trace()"};
   state_->session.protocol->check_between_passes("trace()");
-  state_->session.await_saved();  // whose thread adds to the timeline
+  state_->session.await_saved();  // the saver's thread adds to the timeline
   state_->runtime.device->flush_timeline();
   if (state_->session.reporter) {
     state_->session.reporter->trace(timeline);
@@ -291,7 +291,7 @@ void AnyEngine::trace(Timeline* timeline) {
 }
 
 void AnyEngine::add_monitor(std::unique_ptr<Monitor> monitor) {
-  Entry const entry{state_->session.doorway, "add_monitor()"};
+  CallGuard const call_guard{state_->session.thread_check, "add_monitor()"};
   ZEROTH_EXPECTS(monitor != nullptr, "add_monitor() of nothing");
   if (state_->session.reporter) {
     state_->session.reporter->add(std::move(monitor));
@@ -299,13 +299,13 @@ void AnyEngine::add_monitor(std::unique_ptr<Monitor> monitor) {
 }
 
 std::string AnyEngine::communication() const {
-  Entry const entry{state_->session.doorway, "communication()"};
+  CallGuard const call_guard{state_->session.thread_check, "communication()"};
   state_->session.protocol->check_between_passes("communication()");
   return state_->session.reporter ? state_->session.reporter->communication() : std::string{};
 }
 
 detail::EvaluationRecord AnyEngine::begin_evaluation(int passes) {
-  Entry const entry{state_->session.doorway, "evaluation()"};
+  CallGuard const call_guard{state_->session.thread_check, "evaluation()"};
   if (state_->runtime.channels) {
     state_->session.protocol->check_no_message("evaluation()");
   }
@@ -318,7 +318,7 @@ detail::EvaluationRecord AnyEngine::begin_evaluation(int passes) {
 
 Metric AnyEngine::add_metric(std::string_view name) {
   auto& engine = *state_;
-  Entry const entry{engine.session.doorway, "add_metric()"};
+  CallGuard const call_guard{engine.session.thread_check, "add_metric()"};
   engine.session.protocol->check_between_passes("add_metric()");
   auto& names = engine.session.metrics;
   ZEROTH_EXPECTS(!name.empty(), "add_metric() with an empty name");
@@ -327,7 +327,7 @@ Metric AnyEngine::add_metric(std::string_view name) {
   ZEROTH_EXPECTS(names.size() < optim::most_metrics,
                  fmt::format("add_metric() of \"{}\": an engine has at most {} metrics, and here are {}", name,
                              optim::most_metrics, fmt::join(names, ", ")));
-  engine.session.book->history().add(Verb::add_metric, Fnv1a32{}.characters(name).value());
+  engine.session.accumulator->call_log().add(Verb::add_metric, Fnv1a32{}.characters(name).value());
   names.emplace_back(name);
   engine.sharded.manager->optimizer.set_metrics(names.size());
   return {&engine, names.size() - 1};
@@ -335,41 +335,41 @@ Metric AnyEngine::add_metric(std::string_view name) {
 
 void AnyEngine::save_weights(std::filesystem::path const& file) {
   auto& engine = *state_;
-  Entry const entry{engine.session.doorway, "save_weights()"};
+  CallGuard const call_guard{engine.session.thread_check, "save_weights()"};
   engine.session.protocol->check_between_passes("save_weights()");
-  engine.session.book->history().add(Verb::save_weights);
-  auto const findings = engine.or_end([&] {
+  engine.session.accumulator->call_log().add(Verb::save_weights);
+  auto const results = engine.or_end([&] {
     engine.meet("save_weights");
     return engine::save_weights(whole_model(engine), file, engine.settings().saved_weights);
   });
-  engine::throw_if_failed("save_weights() failed and changed nothing", findings);
+  engine::throw_if_failed("save_weights() failed and changed nothing", results);
 }
 
 void AnyEngine::load_weights(std::filesystem::path const& file,
                              std::function<bool(std::string const& name)> const& left_out) {
   auto& engine = *state_;
-  Entry const entry{engine.session.doorway, "load_weights()"};
+  CallGuard const call_guard{engine.session.thread_check, "load_weights()"};
   engine.session.protocol->check_between_passes("load_weights()");
-  engine.session.book->history().add(Verb::load_weights);
-  auto const findings = engine.or_end([&] {
+  engine.session.accumulator->call_log().add(Verb::load_weights);
+  auto const results = engine.or_end([&] {
     engine.meet("load_weights");
     engine.session.await_saved();
     auto found = engine::load_weights(whole_model(engine), file, left_out);
-    if (std::ranges::none_of(found, &engine::Finding::failed)) {
+    if (std::ranges::none_of(found, &engine::RankResult::failed)) {
       engine.compare_replicas(shard::States::without, "load_weights()");
       engine.compare_ties(shard::States::without, "load_weights()");
     }
     return found;
   });
-  engine::throw_if_failed("load_weights() failed and changed nothing", findings);
+  engine::throw_if_failed("load_weights() failed and changed nothing", results);
 }
 
 Saving AnyEngine::save(std::filesystem::path const& folder, SaveOptions const& options) {
   auto& engine = *state_;
-  Entry const entry{engine.session.doorway, "save()"};
+  CallGuard const call_guard{engine.session.thread_check, "save()"};
   engine.session.protocol->check_between_steps("save()");
   check_save(folder, options);
-  engine.session.book->history().add(Verb::save, Fnv1a32{}.characters(folder.string()).value());
+  engine.session.accumulator->call_log().add(Verb::save, Fnv1a32{}.characters(folder.string()).value());
   engine.or_end([&] {
     if (!engine.session.checkpoints) {
       engine.session.checkpoints = std::make_unique<engine::Checkpoints>(engine);
@@ -380,13 +380,13 @@ Saving AnyEngine::save(std::filesystem::path const& folder, SaveOptions const& o
     auto const number = engine.session.checkpoints->save(folder, options);
     return Saving{engine, number, engine.session.checkpoints->path()};
   });
-  engine.session.checkpoints->rethrow();  // once this one is under way: it is another try
+  engine.session.checkpoints->rethrow();  // only after this save has started: it is another attempt
   return saving;
 }
 
 void AnyEngine::claim(std::filesystem::path const& folder) {
   auto& engine = *state_;
-  Entry const entry{engine.session.doorway, "claim()"};
+  CallGuard const call_guard{engine.session.thread_check, "claim()"};
   engine.session.protocol->check_between_steps("claim()");
   ZEROTH_EXPECTS(!folder.empty(), "claim() of a folder without a name");
   engine::claim(engine, folder);
@@ -396,7 +396,7 @@ bool Saving::done() const noexcept { return engine_->session.checkpoints->done(n
 
 void Saving::wait() {
   auto& engine = *engine_;
-  Entry const entry{engine.session.doorway, "Saving::wait()"};
+  CallGuard const call_guard{engine.session.thread_check, "Saving::wait()"};
   engine.session.protocol->check_between_passes("Saving::wait()");
   if (!done()) {
     engine.or_end([&] { engine.session.checkpoints->settle(); });
@@ -408,32 +408,32 @@ namespace {
 void check_restore(engine::Session const& session, char const* call) {
   session.protocol->check_restore();
   ZEROTH_EXPECTS(
-      !session.book->owes() && !session.kept_report,
+      !session.accumulator->owes() && !session.kept_report,
       fmt::format("{} while a report of step {} is owed: call finish() first", call, session.protocol->steps()));
 }
 }  // namespace
 
 Restored AnyEngine::restore(std::filesystem::path const& path, RestoreOptions const& options) {
   auto& engine = *state_;
-  Entry const entry{engine.session.doorway, "restore()"};
+  CallGuard const call_guard{engine.session.thread_check, "restore()"};
   check_restore(engine.session, "restore()");
   return engine::restore(engine, path, options);
 }
 
 std::optional<Restored> AnyEngine::restore_latest(std::filesystem::path const& folder, RestoreOptions const& options) {
   auto& engine = *state_;
-  Entry const entry{engine.session.doorway, "restore_latest()"};
+  CallGuard const call_guard{engine.session.thread_check, "restore_latest()"};
   check_restore(engine.session, "restore_latest()");
   return engine::restore_latest(engine, folder, options);
 }
 
 void AnyEngine::read(AnyParam const& param, std::span<float> values) {
   auto& engine = *state_;
-  Entry const entry{engine.session.doorway, "read()"};
+  CallGuard const call_guard{engine.session.thread_check, "read()"};
   engine.session.protocol->check_between_passes("read()");
   auto const id = param_of_stage(engine, param.model_, param.id_, std::ssize(values), "read()");
   if (id) {
-    engine.session.book->history().add(Verb::read, index_of(*id));
+    engine.session.accumulator->call_log().add(Verb::read, index_of(*id));
   }
   engine.or_end([&] {
     engine.meet("read");
@@ -449,13 +449,13 @@ void AnyEngine::read(AnyParam const& param, std::span<float> values) {
 
 void AnyEngine::write(AnyParam const& param, std::span<float const> values) {
   auto& engine = *state_;
-  Entry const entry{engine.session.doorway, "write()"};
+  CallGuard const call_guard{engine.session.thread_check, "write()"};
   engine.session.protocol->check_between_passes("write()");
   auto const id = param_of_stage(engine, param.model_, param.id_, std::ssize(values), "write()");
   if (!id) {
-    return;  // another stage's
+    return;  // the parameter is another stage's
   }
-  engine.session.book->history().add(Verb::write, index_of(*id));
+  engine.session.accumulator->call_log().add(Verb::write, index_of(*id));
   engine.or_end([&] {
     engine.meet("write");
     engine.session.await_saved();
@@ -468,21 +468,21 @@ void AnyEngine::write(AnyParam const& param, std::span<float const> values) {
 
 float AnyEngine::gradient_norm() {
   auto& engine = *state_;
-  Entry const entry{engine.session.doorway, "gradient_norm()"};
+  CallGuard const call_guard{engine.session.thread_check, "gradient_norm()"};
   engine.session.protocol->check_reduced("gradient_norm()");
-  engine.session.book->history().add(Verb::gradient_norm);
+  engine.session.accumulator->call_log().add(Verb::gradient_norm);
   return engine.or_end([&] { return norm_of(engine, sum_step(engine)); });
 }
 
 float AnyEngine::gradient_norm(AnyParam const& param) {
   auto& engine = *state_;
-  Entry const entry{engine.session.doorway, "gradient_norm(param)"};
+  CallGuard const call_guard{engine.session.thread_check, "gradient_norm(param)"};
   engine.session.protocol->check_reduced("gradient_norm(param)");
   auto const id = param_of_stage(engine, param.model_, param.id_, "gradient_norm(param)");
   auto const& known = engine.runtime.share.params()[param.id_];
   ZEROTH_EXPECTS(known.trainable, fmt::format("gradient_norm(param) of \"{}\", which is frozen", known.name));
   if (id) {
-    engine.session.book->history().add(Verb::gradient_norm_of, index_of(*id));
+    engine.session.accumulator->call_log().add(Verb::gradient_norm_of, index_of(*id));
   }
   return engine.or_end([&] {
     auto total = sum_step(engine);

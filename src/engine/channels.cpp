@@ -14,7 +14,7 @@ Channels::Channels(comm::Communicator& stages, device::Device& device, ChannelSi
       first_output_gradient_{first_output_ + sizes.output_count},
       first_input_gradient_{first_output_gradient_ + sizes.output_count * sizes.gradients},
       memory_{device.allocate(device::Category::slots, sizes.bytes())} {
-  // Neighbours make pairs: those that begin with an even stage, those that begin with an odd one, and the ends.
+  // Neighbours form pairs: those that begin with an even stage, those that begin with an odd one, and the two ends.
   auto const last = stages.world() - 1;
   auto const tail_of = [&](int parity) { return stages.rank() % 2 == parity ? stages.rank() : stages.rank() - 1; };
   bool const is_ring = all_chunks() > stages.world();
@@ -30,7 +30,7 @@ Channels::Channels(comm::Communicator& stages, device::Device& device, ChannelSi
 
 Channels::~Channels() = default;
 
-/// `tail`: the stage before the other one of this rank's pair. With nobody behind it, it is alone.
+/// `tail`: the earlier stage of this rank's pair. A tail without a successor is alone in its communicator.
 void Channels::connect(comm::Communicator& stages, int tail, bool goes_down) {
   auto const* const direction = goes_down ? "down" : "up";
   auto pair = stages.split(tail + 1, stages.rank() == tail ? 0 : 1, direction);
@@ -100,7 +100,7 @@ void Channels::begin(Script const& script, std::size_t index) {
   auto const& action = script.actions[index];
   if (bool const forward = stage::reads_input(action); forward || stage::reads_gradient(action, all_chunks())) {
     auto& channel = forward ? from_before_ : from_next_;
-    if (!channel.under_way) {  // the first message
+    if (!channel.under_way) {  // only for the first message; others are received ahead
       receive(channel, script, index);
     }
     settle(channel);
@@ -137,7 +137,8 @@ std::byte* Channels::evaluation_output() {
 }
 
 void Channels::end_evaluation_pass(int chunk) {
-  static_cast<void>(evaluation_input(chunk));  // the next message is another pass's
+  static_cast<void>(evaluation_input(chunk));  // receives it if the pass did not: the next message belongs to another
+                                               // pass
   took_input_ = false;
   if (chunk + 1 < all_chunks()) {
     start(to_next_, comm::Operation::send, output(), chunk + 1, true);

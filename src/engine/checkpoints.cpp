@@ -19,7 +19,7 @@
 #include "engine/whole_contents.hpp"
 #include "zeroth/checkpoint/folder.hpp"
 #include "zeroth/core/error.hpp"
-#include "zeroth/core/input_file.hpp"
+#include "zeroth/tool/core/input_file.hpp"
 #include "zeroth/version.hpp"
 
 namespace zeroth::engine {
@@ -35,8 +35,8 @@ checkpoint::Origin origin() {
           .process = ::getpid()};
 }
 
-/// The file of the first rank that shares states with this one. Files are ordered by stage, in it by the part of
-/// parameters, and in that by place.
+/// The number of the first file of the ranks that share states with this one. Files are ordered by stage, then by part
+/// of the parameters, then by place.
 int first_place(Runtime const& runtime) {
   return (runtime.share.stage() * runtime.part.of + runtime.part.index) * runtime.exchange().world();
 }
@@ -45,9 +45,9 @@ int first_place(Runtime const& runtime) {
 
 struct Checkpoints::Save {
   std::filesystem::path folder, partial;
-  checkpoint::Record record;  // without its contents, and on ranks other than 0 without most
+  checkpoint::Record record;  // without contents; on ranks other than 0 mostly empty
   checkpoint::Retention retention;
-  /// Where the device's numbers of the step are, that has not told its own yet; empty: nowhere, they are known.
+  /// Index of the device results of the saved step, while the host has not read them yet.
   std::optional<int> parity;
   bool committing = false;  ///< All ranks have written their files.
 };
@@ -93,7 +93,7 @@ std::int64_t Checkpoints::save(std::filesystem::path const& folder, SaveOptions 
   }
   auto header = checkpoint::file_header(arrangement_.contents, place_, record.save_id);
   auto const prepare = [this, folder, partial = save->partial, id = record.save_id, header_bytes = std::ssize(header)] {
-    if (header_bytes > largest_text) {  // here, where a failure is told to all ranks
+    if (header_bytes > largest_text) {  // checked here, because a failure here reaches all ranks
       throw SystemError{fmt::format("checkpoint {}: the header of {} would have {} bytes; allowed are up to {}",
                                     partial.string(), checkpoint::file_name(place_), header_bytes, largest_text)};
     }
@@ -133,7 +133,7 @@ void Checkpoints::await_read(shard::FlatId flat) {
 
 void Checkpoints::await_read() { await_sources(arrangement_.sources.size()); }
 
-/// Waits for the first `count`; whether that took any time. Other ranks wait for this one meanwhile.
+/// Waits for the first `count` sources, while other ranks wait for this one. Returns whether it had to wait.
 bool Checkpoints::await_sources(std::size_t count) {
   auto const timeout = engine_.settings().timeout;
   return saver_.await_read(count, timeout / 2, [&] {
@@ -144,7 +144,7 @@ bool Checkpoints::await_sources(std::size_t count) {
   });
 }
 
-/// Once the device has decided the step that is saved, and before it decides the one after the next.
+/// Call after the device has decided the saved step, and before it decides the step two later.
 void Checkpoints::note_position() {
   if (!save_->parity) {
     return;
@@ -174,12 +174,12 @@ void Checkpoints::see(std::int64_t step, optim::StepSums const& total) {
   note_position();
   auto const world = static_cast<double>(engine_.runtime.whole().world());
   if (step <= save_->record.position.step) {
-    return;  // a sum from before
+    return;  // these sums are older than the save
   }
   if (total.save_failed > 0) {
     saver_.cancel();
     saver_.wait();
-    end(share(finding(), "save", engine_.runtime.whole()));
+    end(gather_results(result(), "save", engine_.runtime.whole()));
   } else if (total.saved > world) {
     end({});
   } else if (total.saved == world && !save_->committing) {
@@ -187,7 +187,7 @@ void Checkpoints::see(std::int64_t step, optim::StepSums const& total) {
   }
 }
 
-/// All have written their files.
+/// Call when all ranks have written their files.
 void Checkpoints::commit() {
   save_->committing = true;
   if (place_ == 0) {
@@ -200,8 +200,8 @@ void Checkpoints::commit() {
   }
 }
 
-/// Waits until no rank's saver is at work. A disk may take longer than a collective's timeout, so ranks meet four times
-/// in that time.
+/// Waits until no rank's saver is busy. A disk may take longer than a collective's timeout, so ranks exchange their
+/// state four times per timeout.
 void Checkpoints::await_all() {
   auto const slice = std::max(engine_.settings().timeout / 4, std::chrono::milliseconds{1});
   for (std::int64_t at_work = 1; at_work > 0;) {
@@ -217,16 +217,16 @@ void Checkpoints::settle() {
   }
   note_position();
   await_all();
-  auto findings = share(finding(), "save", engine_.runtime.whole());
-  if (!save_->committing && std::ranges::none_of(findings, &Finding::failed)) {
+  auto results = gather_results(result(), "save", engine_.runtime.whole());
+  if (!save_->committing && std::ranges::none_of(results, &RankResult::failed)) {
     commit();
     await_all();
-    findings = share(finding(), "save", engine_.runtime.whole());
+    results = gather_results(result(), "save", engine_.runtime.whole());
   }
-  end(findings);
+  end(results);
 }
 
-Finding Checkpoints::finding() const {
+RankResult Checkpoints::result() const {
   auto const failure = saver_.state() == State::failed ? saver_.failure() : nullptr;
   if (!failure) {
     return {};
@@ -238,13 +238,13 @@ Finding Checkpoints::finding() const {
   }
 }
 
-void Checkpoints::end(std::vector<Finding> const& findings) {
+void Checkpoints::end(std::vector<RankResult> const& results) {
   auto const save = std::move(save_);
   engine_.sharded.manager->optimizer.set_before_update({});
   try {
     throw_if_failed(fmt::format("save() of step {} into {} failed and changed nothing", save->record.position.step,
                                 save->folder.string()),
-                    findings);
+                    results);
   } catch (Error const& error) {
     failure_ = std::current_exception();
     failed_number_ = number_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Saves beside training: what an engine's calls do about them, and how ranks agree, by the sums of steps that follow,
-/// or face to face where none does.
+/// Asynchronous saves, as an engine's calls drive them. Ranks agree on the outcome through the sums of later steps, or
+/// by a direct gather if no step follows.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -14,13 +14,13 @@
 #include "checkpoint/arrangement.hpp"
 #include "checkpoint/commit.hpp"
 #include "checkpoint/saver.hpp"
-#include "engine/finding.hpp"
+#include "engine/rank_result.hpp"
 #include "zeroth/engine/checkpoint.hpp"
 #include "zeroth/optim/step_scalars.hpp"
 
 namespace zeroth::engine {
 
-/// Of one engine, from its first save on. Its calls come in the same order on all ranks.
+/// The saves of one engine. Made by the first save; calls come in the same order on all ranks.
 class Checkpoints {
  public:
   explicit Checkpoints(detail::EngineState& engine);
@@ -28,23 +28,23 @@ class Checkpoints {
   Checkpoints& operator=(Checkpoints const&) = delete;
   ~Checkpoints();
 
-  /// Begins to save, into `folder`. None is under way. Returns its number.
+  /// Starts a save into `folder` and returns its number. No other save may be running.
   std::int64_t save(std::filesystem::path const& folder, SaveOptions const& options);
   [[nodiscard]] std::filesystem::path path() const;
   [[nodiscard]] bool done(std::int64_t number) const noexcept { return !save_ || number_ > number; }
-  /// What this rank adds to the sums of a step.
+  /// Adds this rank's save state to the sums of a step.
   void add_to(optim::StepSums& sums) const;
-  /// `total` are the sums of `step`: goes on as they say. Collective where they say that a rank failed.
+  /// Acts on `total`, the sums of `step`. Collective if they say that a rank failed.
   void see(std::int64_t step, optim::StepSums const& total);
-  /// Ends what is under way. Collective, waits.
+  /// Waits for a running save. Collective.
   void settle();
-  /// Throws what the last save that is over has failed with, unless that was thrown before.
+  /// Throws the error of the last finished save, unless it was thrown before.
   void rethrow();
-  /// The same of save `number`, also if it was.
+  /// Throws the error of save `number`, even if it was thrown before.
   void rethrow(std::int64_t number);
-  /// Waits until this rank's states have been read, and may be written to.
+  /// Waits until this rank's states have been read and may be overwritten.
   void await_read();
-  /// Milliseconds that updates have waited for a save, in all.
+  /// Total milliseconds that updates have waited for a save.
   [[nodiscard]] double waited_ms() const noexcept { return waited_ms_; }
   /// See checkpoint::Saver.
   [[nodiscard]] std::int64_t staging_bytes() const noexcept { return saver_.staging_bytes(); }
@@ -56,21 +56,21 @@ class Checkpoints {
   void note_position();
   void await_all();
   void commit();
-  [[nodiscard]] Finding finding() const;
-  void end(std::vector<Finding> const& findings);
+  [[nodiscard]] RankResult result() const;
+  void end(std::vector<RankResult> const& results);
 
   detail::EngineState& engine_;
-  int const place_;                             // this rank's file; rank 0 has that of place 0
-  checkpoint::Arrangement arrangement_;         // of those that share states with this rank
+  int const place_;                             // number of this rank's file; rank 0 writes file 0
+  checkpoint::Arrangement arrangement_;         // of the ranks that share states with this one
   std::optional<checkpoint::Contents> of_all_;  // on rank 0 of a mesh
-  std::unique_ptr<Save> save_;                  // under way
-  std::int64_t number_ = 0;                     // of the last one
-  std::exception_ptr failure_;                  // of a save that is over
-  std::int64_t failed_number_ = 0;              // which one
-  bool told_ = true;                            // somebody was
+  std::unique_ptr<Save> save_;                  // the running save
+  std::int64_t number_ = 0;                     // of the last save
+  std::exception_ptr failure_;                  // error of a finished save
+  std::int64_t failed_number_ = 0;              // the save that failed with it
+  bool told_ = true;                            // whether failure_ was thrown
   double waited_ms_ = 0;
-  checkpoint::KnownFiles known_;  // the saver's thread's
-  checkpoint::Saver saver_;       // ends first: its thread uses all of the rest
+  checkpoint::KnownFiles known_;  // used by the saver's thread
+  checkpoint::Saver saver_;       // destroyed first: its thread uses all of the rest
 };
 
 }  // namespace zeroth::engine

@@ -24,7 +24,7 @@ std::string communication_table(shard::CallLog const& calls, SpanSums const& tim
     bool const is_first = std::ranges::find(timed, std::pair{what, unit}) == timed.end();
     timed.emplace_back(what, unit);
     if (auto const time = times.of(what, unit); is_first && time.count > 0 && time.ms > 0) {
-      // Of as many as there are times of: a program that traces the device itself keeps its spans.
+      // Divides by the number of times, not of calls: a program that traces the device itself keeps its spans.
       auto const ms = time.ms / static_cast<double>(time.count);
       auto const per_second = [&, number = count](double all) { return all / static_cast<double>(number) / ms / 1e6; };
       table +=

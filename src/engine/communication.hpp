@@ -8,8 +8,8 @@
 
 namespace zeroth::engine {
 
-/// A line for each collective of each unit: how often, bytes, milliseconds and bandwidths. Where one span has several
-/// collectives, the first has the time of all.
+/// One line per collective and unit: count, bytes, milliseconds and bandwidths. If one span covers several collectives,
+/// the first has the time of all.
 [[nodiscard]] std::string communication_table(shard::CallLog const& calls, SpanSums const& times);
 
 }  // namespace zeroth::engine

@@ -70,7 +70,7 @@ void Communicators::set_options(comm::CommOptions const& options) {
 }
 
 TieCommunicators::TieCommunicators(comm::Communicator& line, Share const& share) {
-  std::set<std::vector<int>> sets;  // the same on all ranks
+  std::set<std::vector<int>> sets;  // the same order on all ranks
   for (auto const& param : share.params()) {
     if (auto stages = param.stages(); stages.size() > 1) {
       sets.insert(std::move(stages));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The communicators of an engine: which it splits from its job's.
+/// The communicators that an engine splits from its job's.
 #pragma once
 #include <map>
 #include <memory>
@@ -14,29 +14,30 @@
 
 namespace zeroth::engine {
 
-/// The communicator on which the stages of a pipeline decide a step together, in messages and simulations.
+/// The communicator that pipeline stages use to decide a step together; the name appears in messages and simulations.
 inline constexpr char const* name_of_stages = "step";
-/// Likewise those on which stages that have tied parameters together tell each other sums of gradients.
+/// The communicators on which stages exchange sums of the gradients of tied parameters.
 inline constexpr char const* name_of_ties = "ties";
 
-/// A communicator that an engine splits from its job's, in which places are the order.
+/// A communicator that an engine splits from its job's, with ranks ordered by place.
 struct Split {
   std::string name;
   shard::Lane lane = shard::Lane::gather;
-  shard::Axes axes;  ///< Over which its ranks differ.
-  /// The same for those that `rank` of the job will find there.
+  shard::Axes axes;  ///< The axes along which its ranks differ.
+  /// The color of `rank` of the job: the same for ranks that end up in one communicator.
   [[nodiscard]] int color(shard::Places const& places, int rank) const noexcept;
-  /// Those, in order of rank.
+  /// The ranks that share a communicator with `rank`, ascending.
   [[nodiscard]] std::vector<int> ranks_with(int rank, shard::Places const& places) const;
 };
-/// In the order in which all ranks split them.
+/// The splits, in the order in which all ranks make them.
 [[nodiscard]] std::vector<Split> splits_of(Settings const& settings, shard::PlanRequest const& request);
 
-/// Gathers and reductions have their own, so that neither waits for the other; with Settings::single_communicator both
-/// are the same, and take turns. Groups and replicas have some where something moves among them.
+/// Gathers and reductions have separate communicators, so that neither waits for the other. With
+/// Settings::single_communicator they share one and take turns. Groups and replicas have communicators if they move
+/// data.
 class Communicators {
  public:
-  /// Collective on `job`, waits. Sets the options of `job` to those of `settings`.
+  /// Collective on `job`; waits. Also sets the options of `job` to those of `settings`.
   Communicators(comm::Communicator& job, Settings const& settings, shard::PlanRequest const& request);
 
   [[nodiscard]] shard::Ranks const& gather() const noexcept { return gather_; }
@@ -48,16 +49,16 @@ class Communicators {
   shard::Ranks gather_, reduce_;
 };
 
-/// Among ranks at one place of those stages of a pipeline that have parameters together: one for each set of stages.
+/// Communicators among the ranks at one place of pipeline stages that have tied parameters: one for each set of stages.
 class TieCommunicators {
  public:
   TieCommunicators() = default;
-  /// Collective on `line`, the ranks at this place of all stages, waits.
+  /// Collective on `line`, the ranks at this place of all stages; waits.
   TieCommunicators(comm::Communicator& line, Share const& share);
 
-  /// Null unless this stage is among several.
+  /// Null unless `stages` includes this stage and another one.
   [[nodiscard]] comm::Communicator* over(std::vector<int> const& stages) const noexcept;
-  /// A communicator for each of a layout's ties; null: this stage alone has the parameter.
+  /// A communicator for each tie of a layout; null if only this stage has the parameter.
   [[nodiscard]] std::vector<comm::Communicator*> of(shard::Layout const& layout) const;
   void set_options(comm::CommOptions const& options);
 

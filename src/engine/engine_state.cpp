@@ -15,14 +15,15 @@
 #include "engine/tensor_ranks.hpp"
 #include "stage/pipeline_check.hpp"
 #include "zeroth/core/error.hpp"
-#include "zeroth/core/standard_streams.hpp"
 #include "zeroth/model/description.hpp"
+#include "zeroth/tool/core/standard_streams.hpp"
 
 namespace zeroth::detail {
 
 namespace {
 
-/// A sum over ranks in fp16 must not overflow: every seed carries 1 / 2^ceil(log2 world), and the update takes it back.
+/// The factor that keeps a sum over ranks in fp16 from overflowing: the loss seed carries 1 / 2^ceil(log2 world), and
+/// the update removes it.
 float prescale_for(shard::PlanRequest const& request, int world) noexcept {
   return request.settings.precision.reduce == Dtype::fp16 && !request.folds_into_sums
              ? 1.0F / static_cast<float>(std::bit_ceil(static_cast<unsigned>(world)))
@@ -44,7 +45,7 @@ EngineState::EngineState(Job& of, Mesh* mesh, Model const& given, Config const& 
   runtime.communicators.emplace(*runtime.job->communicator, settings(), sharded.blueprint.request);
   try {
     set_up(mesh, given, config);
-  } catch (SystemError const&) {  // of this machine: the others cannot know
+  } catch (SystemError const&) {  // the failure is this machine's: other ranks do not know about it
     runtime.tell_others(std::current_exception());
     runtime.end_streams();
     throw;
@@ -145,9 +146,16 @@ void EngineState::set_up(Mesh* mesh, Model const& given, Config const& config) {
     }
   }
   for (auto& param : sharded.model->params) {
-    param.init = {};  // functions hold on to what the program has
+    param.init = {};  // init functions may capture objects of the program
   }
-  session.book.emplace(meters());
+  session.accumulator.emplace(counters());
+  record_addends();
+}
+
+bool EngineState::compares_tensor_gradients() const noexcept {
+  auto const step = session.protocol->steps() + 1;
+  bool const is_due = step - session.first_step <= 2 || step % engine::replica_check_steps == 0;
+  return is_due && runtime.tensor && runtime.device->holds_values() && settings().check;
 }
 
 void EngineState::tell_user(Config const& config, std::string const& of_start) const {
@@ -180,8 +188,8 @@ void EngineState::tell_user(Config const& config, std::string const& of_start) c
 }
 
 EngineState::~EngineState() {
-  engine::Entry const entry{session.doorway};
-  if (session.protocol->pass()) {  // which will use this engine when it ends
+  engine::CallGuard const call_guard{session.thread_check};
+  if (session.protocol->pass()) {  // the open pass would use this engine in its destructor
     auto const why = fmt::format("{}the engine ended while {}: it must outlive its passes and guards", rank_prefix(),
                                  session.protocol->state());
     print_error(why);
@@ -205,9 +213,9 @@ MemoryBytes EngineState::planned() const noexcept {
   return bytes;
 }
 
-engine::Meters EngineState::meters() const {
+engine::EngineCounters EngineState::counters() const {
   auto const traffic = sharded.manager->traffic();
-  engine::Meters now;
+  engine::EngineCounters now;
   now.now = runtime.device->now();
   now.bubble_ms = runtime.channels ? runtime.channels->waited_ms() : 0;
   now.waited_ms = runtime.device->compute().waited_ms() - now.bubble_ms + runtime.gather_stream->host_ms() +
@@ -235,12 +243,12 @@ void EngineState::meet(std::string_view purpose) {
   runtime.meet(purpose, sharded.blueprint.request.placements.parameters != shard::Placement::whole);
 }
 
-void EngineState::check_histories(optim::StepSums const& total, engine::History const& mine, std::int64_t step) {
-  if (total.history != runtime.exchange().world() * mine.hash()) {
-    // All ranks have just met on this communicator. After they went apart they may not meet on another one.
+void EngineState::check_call_logs(optim::StepSums const& total, engine::CallLog const& mine, std::int64_t step) {
+  if (total.call_hash != runtime.exchange().world() * mine.hash()) {
+    // All ranks have just met on this communicator. After a divergence they may not meet on another one.
     engine::Exchange const sums{runtime.communicators->reduce().all(), runtime.device.get(),
                                 runtime.reduce_stream.get()};
-    engine::compare_histories(mine, step, *sharded.model, sums);
+    engine::compare_call_logs(mine, step, *sharded.model, sums);
     engine::compare_transactions(sharded.manager->memory.transactions(), step, sharded.blueprint.layout, sums);
     throw PeerError{fmt::format(
         "ranks took different paths in step {}, after its first {} calls, which were the same: all ranks must "
@@ -255,7 +263,7 @@ void EngineState::record(stage::Turn const& turn) {
     constexpr std::array verbs{Verb::forward, Verb::backward, Verb::backward_inputs, Verb::backward_weights};
     auto const verb = verbs[static_cast<std::size_t>(turn.phase)];
     bool const evaluates = session.protocol->evaluation() != nullptr && verb == Verb::forward;
-    session.book->history().add(evaluates ? Verb::evaluation : verb, index_of(turn.unit));
+    session.accumulator->call_log().add(evaluates ? Verb::evaluation : verb, index_of(turn.unit));
   }
 }
 
@@ -267,10 +275,10 @@ void EngineState::settle_skips(std::int64_t position) {
   }
 }
 
-engine::History& EngineState::noted_history() {
-  auto& history = session.book->history();
-  history.note_transactions(sharded.manager->memory.transactions_hash());
-  return history;
+engine::CallLog& EngineState::noted_call_log() {
+  auto& call_log = session.accumulator->call_log();
+  call_log.note_transactions(sharded.manager->memory.transactions_hash());
+  return call_log;
 }
 
 }  // namespace zeroth::detail

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Behind every engine: its parts, wired, and what their users need together.
+/// The parts behind every engine, wired together, and the operations that need several of them.
 #pragma once
 #include <exception>
 #include <memory>
@@ -14,7 +14,7 @@
 
 namespace zeroth::detail {
 
-/// What AnyEngine, its passes and its guards work on: where it runs, what it holds, and how far it is. A function takes
+/// The state that AnyEngine, its passes and its guards work on: runtime, sharded model and session. A function takes
 /// the one of the three that it needs.
 class EngineState {
  public:
@@ -25,10 +25,10 @@ class EngineState {
   ~EngineState();
 
   [[nodiscard]] Settings const& settings() const noexcept { return sharded.settings(); }
-  [[nodiscard]] engine::Meters meters() const;
-  /// Nothing is sent any more, and every later call throws `error` again.
+  [[nodiscard]] engine::EngineCounters counters() const;
+  /// Stops all communication. Every later call rethrows `error`.
   void fail(std::exception_ptr error) noexcept;
-  /// Runs `action`; what it throws is the end of this engine.
+  /// Runs `action`. If it throws, the engine has failed.
   template <class F>
   decltype(auto) or_end(F const& action) {
     try {
@@ -38,32 +38,37 @@ class EngineState {
       throw;
     }
   }
-  /// A rank that comes here alone meets the others on the communicator that they use next, and all are told at once.
+  /// A barrier. If only some ranks call it, their next collectives mismatch, and all ranks get the error.
   void meet(std::string_view purpose);
-  /// When nothing else is enqueued: waits.
+  /// Compares replicas; waits. Call when nothing else is enqueued.
   void compare_replicas(shard::States states, std::string const& after);
-  /// The same of parameters that stages have together; collective on all of these.
+  /// Compares tied parameters between stages; collective on all stages that have them.
   void compare_ties(shard::States states, std::string const& after) {
     sharded.compare_ties(states, after, runtime.exchange());
   }
-  /// A turn begins: for the history. Backward turns of units that stay open are none of the calls that ranks compare:
-  /// they move nothing, and may begin whenever forward is over.
+  /// Whether the step that comes next compares gradients between tensor ranks: with zeroth.check, in the first two
+  /// steps and every 100th.
+  [[nodiscard]] bool compares_tensor_gradients() const noexcept;
+  /// Call when the number of steps has changed: addends of partial gradients are recorded for that comparison alone.
+  void record_addends() noexcept { sharded.manager->gradients.addends().record(compares_tensor_gradients()); }
+  /// Adds `turn`, which begins, to the call log. Backward turns of units that stay open are not compared between ranks:
+  /// they move nothing, and may begin at any time after forward.
   void record(stage::Turn const& turn);
-  /// Takes the turns of skipped units that come before `position`: joins what the other ranks do in them.
+  /// Runs the turns of skipped units before `position`: joins the collectives that other ranks issue in them.
   void settle_skips(std::int64_t position);
-  /// The history of this step's calls. The hash of all transactions so far is stored in it first.
-  engine::History& noted_history();
-  /// `total` is a sum over ranks that `mine` was part of. Throws PeerError where ranks differ.
-  void check_histories(optim::StepSums const& total, engine::History const& mine, std::int64_t step);
+  /// The log of this step's calls, after the hash of all transactions so far was stored in it.
+  engine::CallLog& noted_call_log();
+  /// `total` is a sum over ranks that includes `mine`. Throws PeerError if ranks differ.
+  void check_call_logs(optim::StepSums const& total, engine::CallLog const& mine, std::int64_t step);
   /// The step's action number `index`, from 0.
   [[nodiscard]] stage::Action action_at(std::int64_t index) const noexcept;
-  /// All of a step.
+  /// Number of actions in a step.
   [[nodiscard]] std::int64_t actions_in_step() const noexcept;
   /// See AnyEngine.
   [[nodiscard]] int in_flight() const noexcept;
   [[nodiscard]] MemoryBytes planned() const noexcept;
 
-  engine::Runtime runtime;  ///< Ends last: what is sharded is in its memory, and the session's work on its streams.
+  engine::Runtime runtime;  ///< Destroyed last: the sharded model uses its memory, and the session its streams.
   engine::ShardedModel sharded;
   engine::Session session;
 

@@ -19,7 +19,7 @@
 #include "comm/launch/environment.hpp"
 #include "core/isa.hpp"
 #include "device/cuda_gpus.hpp"
-#include "engine/room.hpp"
+#include "engine/capacity.hpp"
 #include "zeroth/core/error.hpp"
 #include "zeroth/device/cuda.hpp"
 #include "zeroth/version.hpp"
@@ -33,7 +33,7 @@
 namespace zeroth {
 namespace {
 
-/// What is behind `key` and a separator in the first line of a file that begins with it.
+/// The text after `key` and a separator, in the first line of a file that begins with `key`.
 std::string value_in(std::filesystem::path const& file, std::string_view key, char separator) {
   std::ifstream lines{file};
   for (std::string line; std::getline(lines, line);) {
@@ -65,7 +65,7 @@ std::string processor_fact() {
                                         : "any processor");
 }
 
-/// As the system calls them: those that kernels, or libraries that multiply matrices, ask for.
+/// Instruction sets by the system's names: those that kernels or matrix libraries may use.
 std::string instructions_fact() {
   constexpr std::string_view asked_for[] = {"avx2",     "fma",      "f16c",        "avx512f",     "avx512bw",
                                             "avx512dq", "avx512vl", "avx512_vnni", "avx512_bf16", "avx512_fp16",
@@ -84,7 +84,7 @@ std::string instructions_fact() {
 
 std::string memory_fact() {
   constexpr auto unlimited = std::numeric_limits<std::uint64_t>::max();
-  auto const left = engine::room({});
+  auto const left = engine::measure_capacity({});
   auto const gib = [](std::uint64_t bytes) { return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / 0x1p30); };
   auto const limit = left.memory_of_process;
   double kib_of_all = 0;
@@ -93,7 +93,7 @@ std::string memory_fact() {
                      limit == unlimited ? std::string{} : fmt::format(", {} by this process's limits", gib(limit)));
 }
 
-/// As the system tells it, whatever this library was built with. Containers often do not see that.
+/// The driver as the system reports it, whether or not this library was built with CUDA. Containers often hide it.
 std::string driver_fact() {
   namespace fs = std::filesystem;
   fs::path const folder{"/proc/driver/nvidia"};
@@ -130,7 +130,7 @@ std::string nccl_fact() {
 #endif
 }
 
-/// Those that ranks could talk through here.
+/// The transports available here.
 std::string transports_fact() {
   std::vector<std::string> names{"local", "tcp"};
 #ifdef ZEROTH_HAS_MPI
@@ -140,7 +140,7 @@ std::string transports_fact() {
   try {
     static_cast<void>(device::nccl());
     names.emplace_back(device::cuda_device_count() > 0 ? "nccl" : "nccl if there were a GPU");
-  } catch (SystemError const&) {  // nccl_fact() says why
+  } catch (SystemError const&) {  // nccl_fact() gives the reason
   }
 #endif
   return fmt::format("{}", fmt::join(names, ", "));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How the ranks of an engine tell each other a few things, by way of their hosts.
+/// Small collectives among an engine's ranks, from and to host memory.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -13,25 +13,26 @@
 
 namespace zeroth::engine {
 
-/// Among whom, where, and in which order with all else.
+/// The communicator, device and stream of a collective.
 struct Exchange {
   comm::Communicator* communicator;
   device::Device* device;
   device::Stream* stream;
   [[nodiscard]] int world() const noexcept { return communicator->world(); }
   [[nodiscard]] int rank() const noexcept { return communicator->rank(); }
-  /// As messages name rank `rank` of these.
+  /// The rank number that messages use for rank `rank` of the communicator.
   [[nodiscard]] int job_rank(std::size_t rank) const noexcept { return communicator->job_rank(static_cast<int>(rank)); }
 };
 
-/// Collective, waits: [count] of every rank, rank after rank, on all of them: [world * count].
+/// All-gather from host memory: `count` values of every rank, in order of rank: [count] to [world * count]. Collective;
+/// waits.
 void gather(void const* mine, void* all, std::int64_t count, Dtype dtype, std::string_view purpose,
             Exchange const& exchange);
 
-/// Collective, waits: `values` of rank `root`, on all.
+/// Broadcasts `values` of rank `root`. Collective; waits.
 void tell(std::span<float> values, int root, Exchange const& exchange);
 
-/// The same of numbers or characters.
+/// All-gather of numbers or characters.
 template <class T>
 [[nodiscard]] std::vector<T> gather(std::span<T const> mine, std::string_view purpose, Exchange const& exchange) {
   static_assert(std::is_same_v<T, double> || (std::is_integral_v<T> && (sizeof(T) == 1 || sizeof(T) == 8)));

@@ -59,7 +59,7 @@ std::string flops_profile(model::Description const& model, Settings const& setti
     auto const flops = flops_of(unit, model, settings);
     auto const ms_of = [&](char const* what) { return times.of(what, unit.name).ms; };
     auto const forward = ms_of("forward");
-    // A zero-bubble schedule divides it.
+    // A zero-bubble schedule splits backward in two.
     auto const backward = ms_of("backward") + ms_of("backward_inputs") + ms_of("backward_weights");
     update_ms += ms_of("update");
     forward_ms += forward;

@@ -12,7 +12,7 @@ namespace zeroth {
 namespace detail {
 
 void Contribution::clear(std::int64_t bytes) const {
-  engine::Entry const entry{engine->session.doorway, "accumulator()"};
+  engine::CallGuard const call_guard{engine->session.thread_check, "accumulator()"};
   engine->runtime.device->kernels().fill(engine->runtime.device->compute(), data, bytes, 0);
 }
 
@@ -29,20 +29,20 @@ Guard::~Guard() {
   if (engine_ == nullptr) {
     return;
   }
-  engine::Entry const entry{engine_->session.doorway};
+  engine::CallGuard const call_guard{engine_->session.thread_check};
   auto const turn = engine_->session.protocol->closed(id_);
   if (!turn) {
     return;
   }
   try {
     engine_->runtime.device->compute().end_span();
-    entry.expect_alone("the end of a guard");
+    call_guard.expect_alone("the end of a guard");
     ZEROTH_EXPECTS(!engine::in_unwinding(opened_by_, exceptions_),
                    fmt::format("the {} guard of unit \"{}\" ended by an exception: nothing of it was sent",
                                stage::purpose_of(*turn), engine_->sharded.model->units[turn->unit].name));
     if (!engine_->session.protocol->failure()) {
       auto const& order = engine_->sharded.schedule->order();
-      if (order.opens_early(*turn) && turn->last) {  // what comes before its place is over, skipped or not
+      if (order.opens_early(*turn) && turn->last) {  // all turns before its place are over, skipped or not
         engine_->settle_skips(order.position(*turn));
       }
       engine_->sharded.schedule->close(*turn);
@@ -59,7 +59,7 @@ EngineState& Guard::engine() const {
 
 AnyView Guard::parameter(ModelId model, ParamId of_model) const {
   auto& state = engine();
-  engine::Entry const entry{state.session.doorway, "operator[]"};
+  engine::CallGuard const call_guard{state.session.thread_check, "operator[]"};
   auto const param = state.runtime.share.local(model, of_model, "operator[]");
   state.session.protocol->check_parameter(id_, model, param);
   auto const& described = state.sharded.model->params[param];
@@ -69,7 +69,7 @@ AnyView Guard::parameter(ModelId model, ParamId of_model) const {
 
 Contribution Guard::contribute(ModelId model, ParamId of_model) const {
   auto& state = engine();
-  engine::Entry const entry{state.session.doorway, "grad"};
+  engine::CallGuard const call_guard{state.session.thread_check, "grad"};
   auto const param = state.runtime.share.local(model, of_model, "grad");
   auto const unit = state.session.protocol->check_gradient(id_, model, param);
   auto const [data, beta] = state.sharded.manager->gradients.contribute(unit, param);

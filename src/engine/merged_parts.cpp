@@ -22,7 +22,7 @@ void MergedParts::push(std::span<float const> values) {
 
 void MergedParts::finish() { merge(); }
 
-/// Whether an element of the part is there. Receives a piece where it is another rank's.
+/// Whether an element of the part is available. Receives a piece if the part is another rank's.
 bool MergedParts::has_next(std::size_t index) {
   auto& stream = streams_[index];
   auto const to_come = parts_[index].count() - stream.received;
@@ -53,9 +53,9 @@ void MergedParts::drop_padding(std::size_t index) {
   }
 }
 
-/// As far as elements of its own go.
+/// Merges until an element of rank `own` is missing.
 void MergedParts::merge() {
-  for (std::size_t idle = 0; idle < parts_.size();) {  // parts in a row that have nothing to give
+  for (std::size_t idle = 0; idle < parts_.size();) {  // consecutive parts without a next element
     idle = 0;
     for (std::size_t index = 0; index < parts_.size(); ++index) {
       drop_padding(index);

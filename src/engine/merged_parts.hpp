@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A parameter that tensor ranks cut, in the order of the whole, from what each of them has in its own order.
+/// Joins the parts of a parameter that tensor ranks divide, in the order of the whole parameter.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -11,28 +11,28 @@
 
 namespace zeroth::engine {
 
-/// Merges what tensor ranks send. In the order of the whole the elements of each come in its own order, so that nothing
-/// waits but the next piece of each: no rank holds more.
+/// Merges the elements that tensor ranks send into the order of the whole parameter. In that order each rank's elements
+/// keep their own order, so a rank never holds more than one piece of each part.
 class MergedParts {
  public:
   /// Fills `piece` with the next elements of tensor rank `index`, padding too.
   using Receive = std::function<void(int index, std::span<float> piece)>;
-  using Take = std::function<void(std::span<float const> values)>;  ///< Of the whole, the next ones.
+  using Take = std::function<void(std::span<float const> values)>;  ///< Takes the next elements of the whole.
 
-  /// `parts` are those of all tensor ranks. `buffers` hold a piece of each, and outlive this. The elements of rank
-  /// `own` are pushed, those of all others received; below 0: of all.
+  /// `parts` are those of all tensor ranks. `buffers` hold a piece of each part, and must outlive this. The elements of
+  /// rank `own` are pushed and all others received; if `own` is negative, all are received.
   MergedParts(std::vector<model::CutPart> parts, std::vector<std::span<float>> buffers, int own, Receive receive,
               Take take);
 
   /// The next elements of rank `own`.
   void push(std::span<float const> values);
-  /// Once all of its own were pushed.
+  /// Call when all elements of `own` were pushed.
   void finish();
 
  private:
   struct Stream {
-    std::int64_t taken = 0, received = 0;  // elements of the part
-    std::span<float const> left;           // received, and not taken
+    std::int64_t taken = 0, received = 0;  // numbers of elements of the part
+    std::span<float const> left;           // received or pushed, not yet taken
   };
   [[nodiscard]] bool has_next(std::size_t index);
   void consume(std::size_t index, std::int64_t count) noexcept;

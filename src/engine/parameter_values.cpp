@@ -96,7 +96,7 @@ optim::ExactSum sum_over_ranks(optim::ExactSum const& mine, Share const& share, 
   gather(&said, all.data(), sizeof said, Dtype::byte, "gradient_norm", whole);
   optim::ExactSum total;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    if (all[rank].param != all[0].param) {  // of another stage, whose calls nobody compares
+    if (all[rank].param != all[0].param) {  // a rank of another stage, whose calls are not compared
       auto const name = [&](std::size_t of) -> std::string const& {
         return share.name(static_cast<ParamId>(all[of].param));
       };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Single parameters to and from the program's memory, and sums over their gradients. All collective, all wait.
+/// Copies single parameters to and from the program's memory, and sums over their gradients. All functions but
+/// squares_of_slice() are collective and wait.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -11,20 +12,20 @@
 
 namespace zeroth::engine {
 
-/// All elements of `param` on every rank, as they are saved.
+/// Copies all elements of `param`, as they are saved, to every rank.
 void read_values(shard::ShardManager& manager, ParamId param, std::span<float> values, Exchange const& exchange);
 
-/// The same values on all ranks, into all that holds them. `other_stages`: where other stages have the parameter too,
-/// the ranks of those at this rank's place; null: none has. Throws PeerError if ranks bring different values.
+/// Sets `param` to the same values in all memory that holds it. `other_stages`: if other stages have the parameter too,
+/// the communicator of the ranks at this rank's place in them; null otherwise. Throws PeerError if ranks give different
+/// values.
 void write_values(shard::ShardManager& manager, model::Description const& model, ParamId param,
                   std::span<float const> values, Exchange const& exchange, comm::Communicator* other_stages);
 
-/// Not collective: the sum of squares of this rank's slice of the reduced gradient of `param`, still scaled.
+/// The sum of squares of this rank's slice of the reduced gradient of `param`, still scaled. Not collective.
 [[nodiscard]] optim::ExactSum squares_of_slice(shard::ShardManager& manager, ParamId param, Exchange const& exchange);
 
-/// Over all ranks of all stages, of which those that do not have `param` of the whole model bring nothing: the same
-/// bits on every rank, at every stage of ZeRO, and in any pipeline. Throws PeerError if ranks ask for different
-/// parameters.
+/// Sums over all ranks of all stages; ranks without `param` of the whole model add nothing. The result has the same
+/// bits on every rank, at every ZeRO stage and in any pipeline. Throws PeerError if ranks ask for different parameters.
 [[nodiscard]] optim::ExactSum sum_over_ranks(optim::ExactSum const& mine, Share const& share, ParamId param,
                                              Exchange const& whole);
 

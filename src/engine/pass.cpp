@@ -13,7 +13,7 @@
 namespace zeroth {
 
 using detail::EngineState;
-using engine::Entry;
+using engine::CallGuard;
 using engine::Verb;
 using stage::PassKind;
 using stage::Phase;
@@ -26,7 +26,7 @@ namespace {
 }
 
 detail::Guard open(EngineState& engine, Phase phase, Unit of_model) {
-  Entry const entry{engine.session.doorway, stage::name_of(phase).data()};
+  CallGuard const call_guard{engine.session.thread_check, stage::name_of(phase).data()};
   auto const unit = engine.runtime.share.local(of_model, stage::name_of(phase).data());
   engine.session.protocol->check_open(phase, unit);
   auto const turn = engine.or_end([&] {
@@ -63,13 +63,14 @@ void end_action(EngineState& engine) {
                      : action.phase == Phase::backward_weights ? false
                                                                : action.chunk > 0;
   engine.session.protocol->end_action(is_last, sends);
-  if (engine.runtime.channels) {  // first: others wait for that, and at the end of a step this stage for them
+  if (engine.runtime.channels) {  // before all else: other stages wait for this message, and at the end of a step this
+                                  // stage waits for them
     engine.runtime.channels->end(engine.sharded.blueprint.pipeline.script, index);
   }
   engine.sharded.schedule->end_pass();
 }
 
-/// Sets the schedule up for the action that has begun.
+/// Prepares the schedule for the action that has begun.
 void begin_turns(EngineState& engine, std::size_t index, stage::Action const& action) {
   auto const& settings = engine.settings();
   auto const left = static_cast<int>(settings.batch.accumulation) - action.micro_step;
@@ -90,7 +91,7 @@ stage::Sweep sweep_of(EngineState const& engine, std::size_t index, stage::Actio
              : stage::Sweep{action.phase, 0, static_cast<std::uint32_t>(engine.sharded.model->units.size())};
 }
 
-/// The action that is open, or in an evaluation what the pass is.
+/// The open action; during an evaluation, the action that its pass stands for.
 stage::Action open_action(EngineState const& engine) noexcept {
   auto const* const evaluation = engine.session.protocol->evaluation();
   if (evaluation == nullptr) {
@@ -116,21 +117,21 @@ void end_evaluation_pass(EngineState& engine) {
     engine.session.protocol->note_messages(chunks > 1 && in_round != 0 && evaluation.done < evaluation.passes);
   }
   if (evaluation.done == evaluation.passes) {
-    auto& history = engine.noted_history();
-    evaluation.mine.history = history.hash();
+    auto& call_log = engine.noted_call_log();
+    evaluation.mine.call_hash = call_log.hash();
     auto const total = engine.sharded.manager->optimizer.sum_evaluation(evaluation.mine);
-    engine.check_histories(total, history, engine.session.protocol->steps() + 1);
-    history.settle();
+    engine.check_call_logs(total, call_log, engine.session.protocol->steps() + 1);
+    call_log.settle();
     evaluation.total = total;
   }
 }
 
-/// What the first run of two reports does not.
+/// Whether reports count: those of the first of two runs do not.
 bool counts(engine::Session const& session) { return session.protocol->run() != shard::Run::first_of_two; }
-/// Nor what tensor ranks report, but for the first: all of them report the same.
+/// Whether this rank adds its reports: of tensor ranks, which all report the same, only the first does.
 bool adds_reports(EngineState const& engine) { return engine.runtime.counts() && counts(engine.session); }
 
-/// In a micro-step that runs twice.
+/// Compares the losses of a micro-step that runs twice.
 void compare_losses(engine::Session& session, float mean) {
   auto const run = session.protocol->run();
   if (run == shard::Run::first_of_two) {
@@ -146,7 +147,7 @@ void compare_losses(engine::Session& session, float mean) {
   }
 }
 
-/// The seed.
+/// Returns the seed: the factor for the gradient of the loss.
 float take_loss(EngineState& engine, LossOptions const& options) {
   engine.session.protocol->check_loss(options);
   engine.session.protocol->loss_reported();
@@ -159,7 +160,7 @@ float take_loss(EngineState& engine, LossOptions const& options) {
 
 AnyPass::AnyPass(EngineState& engine)
     : engine_{&engine}, begun_by_{std::this_thread::get_id()}, exceptions_{std::uncaught_exceptions()} {
-  Entry const entry{engine.session.doorway, "a micro-step begins"};
+  CallGuard const call_guard{engine.session.thread_check, "a micro-step begins"};
   engine.session.protocol->begin_micro_step();
   auto const& settings = engine.settings();
   auto const left = static_cast<int>(settings.batch.accumulation) - engine.session.protocol->micro_steps();
@@ -169,38 +170,38 @@ AnyPass::AnyPass(EngineState& engine)
   bool const reduces = counts && (last || settings.reduce_gradients == ReduceGradients::every_micro_step);
   engine.sharded.schedule->set_run(run, engine.session.protocol->steps() + 1);
   engine.sharded.schedule->begin_pass(PassKind::training, counts ? left : left + 1, reduces, last);
-  engine.session.book->history().add(Verb::begin_micro_step);
+  engine.session.accumulator->call_log().add(Verb::begin_micro_step);
   engine.session.finished = false;
 }
 
 AnyPass::AnyPass(detail::EvaluationRecord& evaluation)
     : engine_{evaluation.engine}, begun_by_{std::this_thread::get_id()}, exceptions_{std::uncaught_exceptions()} {
-  Entry const entry{engine_->session.doorway, "an evaluation pass begins"};
+  CallGuard const call_guard{engine_->session.thread_check, "an evaluation pass begins"};
   if (engine_->runtime.channels) {
     engine_->session.protocol->check_no_message("an evaluation pass begins");
   }
   engine_->session.protocol->begin_evaluation_pass(evaluation);
   engine_->sharded.schedule->begin_pass(PassKind::evaluation, evaluation.passes - evaluation.done, false, false);
-  engine_->session.book->history().add(Verb::begin_evaluation);
+  engine_->session.accumulator->call_log().add(Verb::begin_evaluation);
   engine_->session.finished = false;
 }
 
 AnyPass::AnyPass(EngineState& engine, detail::NextAction)
     : engine_{&engine}, begun_by_{std::this_thread::get_id()}, exceptions_{std::uncaught_exceptions()} {
-  Entry const entry{engine.session.doorway, "an action begins"};
+  CallGuard const call_guard{engine.session.thread_check, "an action begins"};
   auto& protocol = *engine.session.protocol;
   protocol.check_begin_action();
   auto const index = static_cast<std::size_t>(protocol.actions());
   auto const action = engine.action_at(protocol.actions());
   protocol.begin_action(action, sweep_of(engine, index, action));
   begin_turns(engine, index, action);
-  engine.session.book->history().add(Verb::begin_action, static_cast<std::uint32_t>(index));
+  engine.session.accumulator->call_log().add(Verb::begin_action, static_cast<std::uint32_t>(index));
   engine.session.finished = false;
   if (engine.runtime.channels) {
     try {
       engine.or_end([&] { engine.runtime.channels->begin(engine.sharded.blueprint.pipeline.script, index); });
     } catch (...) {
-      protocol.leave_pass();  // whose end nobody will see
+      protocol.leave_pass();  // the destructor will not run
       throw;
     }
   }
@@ -208,9 +209,9 @@ AnyPass::AnyPass(EngineState& engine, detail::NextAction)
 
 AnyPass::~AnyPass() {
   auto& protocol = *engine_->session.protocol;
-  Entry const entry{engine_->session.doorway};
+  CallGuard const call_guard{engine_->session.thread_check};
   try {
-    entry.expect_alone("the end of a pass");
+    call_guard.expect_alone("the end of a pass");
     protocol.check_end_of_pass(engine::in_unwinding(begun_by_, exceptions_));
     if (!protocol.failure() && protocol.action() != nullptr) {
       end_action(*engine_);
@@ -231,7 +232,7 @@ detail::Guard AnyPass::open_weights(Unit unit) { return open(*engine_, Phase::ba
 std::int64_t AnyPass::first_sample() const noexcept {
   auto const& batch = engine_->settings().batch;
   auto const& protocol = *engine_->session.protocol;
-  auto const exchange = engine_->runtime.exchange();  // whose ranks are places
+  auto const exchange = engine_->runtime.exchange();  // its ranks are places
   bool const evaluates = protocol.evaluation() != nullptr;
   auto const pass =
       evaluates || protocol.action() != nullptr ? open_action(*engine_).micro_step : protocol.micro_steps();
@@ -251,7 +252,7 @@ Random AnyPass::random(std::int64_t row, std::uint32_t use) const {
 }
 
 float AnyPass::report_loss(float mean, LossOptions const& options) {
-  Entry const entry{engine_->session.doorway, "report_loss()"};
+  CallGuard const call_guard{engine_->session.thread_check, "report_loss()"};
   if (engine_->session.protocol->evaluation() != nullptr) {
     engine_->session.protocol->check_usable("report_loss()");
     engine_->session.protocol->check_action_loss(engine_->runtime.share.is_last(open_action(*engine_).chunk));
@@ -260,7 +261,7 @@ float AnyPass::report_loss(float mean, LossOptions const& options) {
   if (auto* const evaluation = engine_->session.protocol->evaluation(); evaluation == nullptr) {
     compare_losses(engine_->session, mean);
     if (adds_reports(*engine_)) {
-      engine_->session.book->add_loss(mean, options.weight);
+      engine_->session.accumulator->add_loss(mean, options.weight);
     }
   } else if (options.weight > 0 && engine_->runtime.counts()) {
     evaluation->mine.loss += static_cast<double>(options.weight) * static_cast<double>(mean);
@@ -270,14 +271,14 @@ float AnyPass::report_loss(float mean, LossOptions const& options) {
 }
 
 float AnyPass::report_action_loss(float mean, LossOptions const& options) {
-  Entry const entry{engine_->session.doorway, "report_loss()"};
+  CallGuard const call_guard{engine_->session.thread_check, "report_loss()"};
   auto& protocol = *engine_->session.protocol;
   protocol.check_usable("report_loss()");
   protocol.check_action_loss(protocol.action() != nullptr && engine_->runtime.share.is_last(protocol.action()->chunk));
   protocol.check_loss(options);
   protocol.loss_reported();
   if (adds_reports(*engine_)) {
-    engine_->session.book->add_loss(mean, options.weight);
+    engine_->session.accumulator->add_loss(mean, options.weight);
   }
   return engine_->sharded.manager->optimizer.loss_scale() * options.weight * engine_->session.gradient_prescale;
 }
@@ -313,7 +314,7 @@ detail::MessageMemory AnyPass::message(detail::Message which) const {
   bool const evaluates = protocol.evaluation() != nullptr;
   switch (which) {
     case Message::input: {
-      Entry const entry{engine.session.doorway, "input()"};
+      CallGuard const call_guard{engine.session.thread_check, "input()"};
       protocol.check_message("input()", has_input, first,
                              {Phase::forward, Phase::backward, Phase::backward_inputs, Phase::backward_weights});
       return memory(evaluates ? engine.or_end([&] { return engine.runtime.channels->evaluation_input(chunk); })
@@ -321,7 +322,7 @@ detail::MessageMemory AnyPass::message(detail::Message which) const {
                     of_input);
     }
     case Message::output: {
-      Entry const entry{engine.session.doorway, "output()"};
+      CallGuard const call_guard{engine.session.thread_check, "output()"};
       protocol.check_message("output()", has_output, last, {Phase::forward});
       protocol.note_written();
       return memory(evaluates ? engine.or_end([&] { return engine.runtime.channels->evaluation_output(); })
@@ -329,37 +330,37 @@ detail::MessageMemory AnyPass::message(detail::Message which) const {
                     of_output);
     }
     case Message::output_gradient: {
-      Entry const entry{engine.session.doorway, "output_gradient()"};
+      CallGuard const call_guard{engine.session.thread_check, "output_gradient()"};
       protocol.check_message("output_gradient()", has_output, last,
                              {Phase::backward, Phase::backward_inputs, Phase::backward_weights});
       return memory(engine.runtime.channels->output_gradient(script, index), of_output);
     }
     case Message::input_gradient: break;
   }
-  Entry const entry{engine.session.doorway, "input_gradient()"};
+  CallGuard const call_guard{engine.session.thread_check, "input_gradient()"};
   protocol.check_message("input_gradient()", has_input, first, {Phase::backward, Phase::backward_inputs});
   protocol.note_written();
   return memory(engine.runtime.channels->input_gradient(), of_input);
 }
 
 float AnyPass::report_loss(DeviceLoss loss, LossOptions const& options) {
-  Entry const entry{engine_->session.doorway, "report_loss()"};
+  CallGuard const call_guard{engine_->session.thread_check, "report_loss()"};
   ZEROTH_EXPECTS(loss.mean != nullptr, "report_loss(): the address of the mean is null");
   float const seed = take_loss(*engine_, options);
   if (adds_reports(*engine_)) {
-    engine_->session.book->add_loss(loss.mean, options.weight);
+    engine_->session.accumulator->add_loss(loss.mean, options.weight);
   }
   return seed;
 }
 
 void AnyPass::report_metric(Metric metric, double sum, double weight) {
-  Entry const entry{engine_->session.doorway, "report_metric()"};
+  CallGuard const call_guard{engine_->session.thread_check, "report_metric()"};
   ZEROTH_EXPECTS(metric.engine_ == engine_, "report_metric() of another engine's metric");
   auto const& name = engine_->session.metrics[metric.index_];
   engine_->session.protocol->check_metric(name, weight);
   if (auto* const evaluation = engine_->session.protocol->evaluation(); evaluation == nullptr) {
     if (adds_reports(*engine_)) {
-      engine_->session.book->add_metric(metric.index_, sum, weight);
+      engine_->session.accumulator->add_metric(metric.index_, sum, weight);
     }
   } else if (engine_->runtime.counts()) {
     evaluation->mine.metrics[metric.index_].sum += sum;
@@ -368,16 +369,16 @@ void AnyPass::report_metric(Metric metric, double sum, double weight) {
 }
 
 void AnyPass::skip() {
-  Entry const entry{engine_->session.doorway, "skip()"};
+  CallGuard const call_guard{engine_->session.thread_check, "skip()"};
   engine_->session.protocol->skip_pass();
   engine_->or_end([&] { engine_->settle_skips(end_of(engine_->sharded)); });
 }
 
 void AnyPass::skip(Unit unit) {
-  Entry const entry{engine_->session.doorway, "skip(unit)"};
+  CallGuard const call_guard{engine_->session.thread_check, "skip(unit)"};
   if (engine_->session.protocol->skip(unit)) {
     engine_->or_end([&] {
-      engine_->session.book->history().add(Verb::pass_over, unit.index());
+      engine_->session.accumulator->call_log().add(Verb::pass_over, unit.index());
       engine_->sharded.schedule->pass_over({PassKind::training, Phase::backward, unit.id()});
     });
   }
@@ -385,7 +386,7 @@ void AnyPass::skip(Unit unit) {
 
 optim::StepSums const& AnyEvaluation::total(char const* call) const {
   if (!record_.total) {
-    Entry const entry{record_.engine->session.doorway, call};
+    CallGuard const call_guard{record_.engine->session.thread_check, call};
     record_.engine->session.protocol->check_usable(call);
     throw ContractError{fmt::format("{} after {} of {} evaluation passes", call, record_.done, record_.passes)};
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A parameter as it lies across ranks: slice by slice, in pieces that fit into a buffer.
+/// Walks over a sharded parameter slice by slice, in pieces that fit into a buffer.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace zeroth::engine {
 
-/// Calls `take(owner, first, piece)` for all elements in order: elements [first, first + piece.size()) of `param` are
-/// in the slice of rank `owner`, and `piece` is the begin of `buffer`.
+/// Calls `take(owner, first, piece)` for all elements in order. Elements [first, first + piece.size()) of `param` are
+/// in the slice of rank `owner`. `piece` is the front of `buffer`.
 template <class F>
 void each_piece(shard::Values const& values, ParamId param, int world, std::span<float> buffer, F const& take) {
   for (int owner = 0; owner < world; ++owner) {

@@ -96,7 +96,7 @@ PlannedPersistence persistent_in(shard::Layout const& layout, Dtype compute) {
   return persistent;
 }
 
-/// Of all tensor ranks, which save what they have whole once.
+/// Bytes of states of all tensor ranks. A parameter that every tensor rank holds whole is saved once.
 std::int64_t checkpoint_bytes(shard::Layout const& layout, PrecisionSettings const& precision, int states,
                               int tensor_ranks) {
   std::int64_t bytes = 0;
@@ -111,7 +111,7 @@ std::int64_t checkpoint_bytes(shard::Layout const& layout, PrecisionSettings con
   return bytes;
 }
 
-/// Of what one stage of a pipeline has, or of all there is.
+/// The plan of one pipeline stage, or of the whole model without a pipeline.
 Plan plan_of(engine::Blueprint const& blueprint, PlanOptions const& options) {
   auto const& [settings, layout, limits, request, pipeline] = blueprint;
   Plan result;
@@ -155,7 +155,7 @@ Plan plan_of(engine::Blueprint const& blueprint, PlanOptions const& options) {
   return result;
 }
 
-/// Notes of all stages, those that not all have with the name of the first one that has them.
+/// The notes of all stages. A note that some stages lack names the first stage that has it.
 std::vector<std::string> notes_of(std::vector<Plan> const& stages) {
   std::vector<std::string> notes;
   std::set<std::string> known;
@@ -181,13 +181,13 @@ PlannedStage row_of(Plan const& plan, model::Description const& model, engine::S
           .padding = plan.padding};
 }
 
-/// Of a pipeline.
+/// The plan of a pipeline.
 Plan plan_of_stages(model::Description const& whole, Config const& config, int world, PlanOptions const& options) {
   auto const stages = config.pipeline().stages;
   auto const data_ranks = engine::data_ranks(config, world);
   std::vector<Plan> plans;
   std::vector<PlannedStage> rows;
-  Plan again;  // of parameters that an earlier stage has too
+  Plan again;  // states of parameters that an earlier stage has too
   for (int stage = 0; stage < stages; ++stage) {
     engine::Share share{whole, config.pipeline(), stage};
     auto const part = share.take_part();

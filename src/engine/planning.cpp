@@ -120,13 +120,6 @@ Blueprint make_blueprint(model::Description const& model, model::Description con
     // At every stage: squares are summed by flat units, and stages are to have the same norm.
     layout = shard::Layout{model, world, settings.persistence, tied};
   }
-  if (!layout.ties().empty() && model.tensor.of > 1) {
-    throw ConfigError{fmt::format(
-        "{}: zeroth.tied_gradients is \"apart\", zeroth.mesh.tensor is {}, and parameter \"{}\" is tied: uses "
-        "are not summed apart where tensor ranks divide layers; \"together\" is allowed, in a pipeline where "
-        "one chunk has all uses",
-        config.source(), model.tensor.of, layout.flats()[layout.ties().front().flat].name)};
-  }
   StagePlan pipeline;
   if (model.stage.stages > 1) {
     pipeline = stage_plan_of(model, settings, config.source());

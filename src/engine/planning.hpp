@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// From a model and a stage file to everything that an engine will hold.
+/// Computes all that an engine will hold from a model and a stage file.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -17,7 +17,7 @@
 
 namespace zeroth::engine {
 
-/// All that follows from (model, config, world) and PlanOptions alone.
+/// The results that depend on (model, config, world) and PlanOptions alone.
 struct Blueprint {
   Settings settings;
   shard::Layout layout;
@@ -25,52 +25,54 @@ struct Blueprint {
   shard::PlanRequest request;
   StagePlan pipeline;  ///< Empty with one stage.
 };
-/// `model` is all of `whole`, or what a stage of a pipeline has of it, and `world` the ranks that share it. Sizes that
-/// are "auto" follow `whole`, so that all stages have the same. Throws ConfigError for a file that asks for a pipeline
-/// where `model` is no stage's.
+/// `model` is all of `whole`, or one pipeline stage's part of it; `world` is the number of ranks that share it. Sizes
+/// that are "auto" follow `whole`, so that all stages have the same. Throws ConfigError if the file asks for a pipeline
+/// and `model` is not a stage's part.
 [[nodiscard]] Blueprint make_blueprint(model::Description const& model, model::Description const& whole,
                                        Config const& config, int world, PlanOptions const& options);
 
-/// Of `world` ranks, those that share the states of one stage and one part of parameters. Throws ConfigError where the
-/// file's stages and tensor ranks do not divide them.
+/// The number of the `world` ranks that share the states of one stage and one part of parameters. Throws ConfigError if
+/// the file's stages and tensor ranks do not divide `world`.
 [[nodiscard]] int data_ranks(Config const& config, int world);
-/// Throws ContractError unless `model` is made for the tensor rank that `mesh` says, and ConfigError where the file
-/// asks for tensor ranks and there is no mesh: it is null.
+/// Throws ContractError unless `model` was made for the tensor rank that `mesh` gives, and ConfigError if the file asks
+/// for tensor ranks and `mesh` is null.
 void expect_tensor_part(Model const& model, Config const& config, Mesh const* mesh);
-/// Why there is no mesh on such devices. Empty: there is, or the file asks for none.
+/// The reason why a mesh is not possible on such devices. Empty if it is, or if the file asks for none.
 [[nodiscard]] std::string refused_mesh(Settings const& settings, comm::Transport transport, DeviceKind device);
 
-/// Where overlap is asked for and stage3_max_live_parameters leaves turns without prefetch: which key, its value, and
-/// what it would have to be. Empty otherwise.
+/// A warning if overlap is asked for and stage3_max_live_parameters leaves turns without prefetch: the key, its value,
+/// and the value that it needs. Empty otherwise.
 [[nodiscard]] std::string prefetch_warning(Blueprint const& blueprint);
 
-/// Where another stage would round otherwise, because the stage decides when gradients are reduced: which key says so
-/// instead. Empty otherwise.
+/// A note if another stage would round differently, because the stage decides when gradients are reduced: the key that
+/// avoids it. Empty otherwise.
 [[nodiscard]] std::string stage_note(Settings const& settings);
 
-/// Why the same global batch has other roundings on another number of ranks. Empty: it has not.
+/// The reason why the same global batch rounds differently on another number of ranks. Empty if it does not.
 [[nodiscard]] std::string ranks_note(Blueprint const& blueprint);
 
-/// Where many micro-steps are added up in 16 bits: what is lost, and which key keeps it. Empty otherwise.
+/// A warning if many micro-steps are summed in 16 bits: the loss of precision, and the key that avoids it. Empty
+/// otherwise.
 [[nodiscard]] std::string sum_warning(Settings const& settings);
 
-/// Where sums of 16 bits are rounded twice because groups sum first: which key keeps what that loses. Empty otherwise.
+/// A note if 16-bit sums are rounded twice because groups sum first: the key that avoids it. Empty otherwise.
 [[nodiscard]] std::string two_level_note(Settings const& settings);
 
-/// What of it engines on such devices do not do: which key, its value, and what to set instead. Empty: they do all.
+/// The offload setting that engines on such devices do not support: the key, its value, and the value to set instead.
+/// Empty if all are supported.
 [[nodiscard]] std::string refused_offload(OffloadSettings const& offload, DeviceKind device);
 
-/// Why `transport` cannot keep zeroth.same_bits_at_any_ranks, where that is asked for. Empty: it can.
+/// The reason why `transport` cannot keep zeroth.same_bits_at_any_ranks, if that is asked for. Empty if it can.
 [[nodiscard]] std::string refused_same_bits(Settings const& settings, comm::Transport transport);
 
-/// Where memory for tiles, or for gathered units, takes much of what offloading saves: which key makes it less. Empty
-/// otherwise.
+/// A note if memory for tiles, or for gathered units, takes much of what offloading saves: the key that lowers it.
+/// Empty otherwise.
 [[nodiscard]] std::string offload_note(Settings const& settings, shard::MemoryPlan const& plan);
-/// Likewise of parameters on a disk, by their buffers.
+/// A note if buffers take much of what offloading parameters to a disk saves. Empty otherwise.
 [[nodiscard]] std::string parameters_note(Settings const& settings, shard::MemoryPlan const& plan);
 
-/// Where ranks of a group are on several machines, given what is the same for ranks of one, by rank: which group, on
-/// how many, and what that is slow at. Empty otherwise, and where nothing is done by groups.
+/// A warning if the ranks of a group are on several machines: the group, the number of machines, and what becomes slow.
+/// `machines`, by rank, has equal values for ranks of one machine. Empty otherwise, and if groups are not used.
 [[nodiscard]] std::string crossing_warning(Settings const& settings, std::span<std::uint64_t const> machines);
 
 }  // namespace zeroth::engine

@@ -11,7 +11,7 @@
 #include "core/unhurried_output.hpp"
 #include "engine/progress_text.hpp"
 #include "zeroth/core/clock.hpp"
-#include "zeroth/core/terminal.hpp"
+#include "zeroth/tool/core/terminal.hpp"
 
 namespace zeroth {
 namespace {
@@ -25,12 +25,13 @@ double seconds_between(Clock::time_point begin, Clock::time_point end) {
 struct ProgressLine::State {
   ProgressOptions options;
   Clock::time_point begin = Clock::now();
-  std::optional<std::pair<std::int64_t, Clock::time_point>> first;  // the first step that was shown, and when
+  std::optional<std::pair<std::int64_t, Clock::time_point>> first;  // the first step shown, and its time
   UnhurriedOutput output;
 
   explicit State(ProgressOptions const& given) : options{given} {}
 
-  /// Over all since the first report, so that saves and evaluations count; of the first one its own time.
+  /// The mean over all steps since the first report, so that it includes saves and evaluations; for the first report
+  /// its own step time.
   [[nodiscard]] double step_seconds(StepReport const& report, Clock::time_point now) const {
     auto const steps = report.step - first->first;
     return steps > 0 ? seconds_between(first->second, now) / static_cast<double>(steps) : 1e-3 * report.step_ms;
@@ -53,9 +54,9 @@ void ProgressLine::show(StepReport const& report, std::int64_t bytes) {
     state_->output.write(engine::progress_text(state_->options, report, state, 0) + "\n");
     return;
   }
-  constexpr int usual_columns = 80;  // of a terminal that does not say how wide it is
+  constexpr int usual_columns = 80;  // for a terminal that does not report its width
   int const columns = terminal.columns > 0 ? terminal.columns : usual_columns;
-  // One less: behind the last column some terminals begin a line.
+  // One column less: some terminals start a new line after the last column.
   state_->output.write_over(engine::progress_text(state_->options, report, state, std::max(columns - 1, 1)));
 }
 

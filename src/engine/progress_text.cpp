@@ -13,9 +13,9 @@ namespace {
 
 constexpr std::size_t gap_of_parts = 2;
 
-/// In the order of the line.
+/// A part of the line; parts are in the order of the line.
 struct LinePart {
-  int order = 0;  // of what is left out: the largest first
+  int order = 0;  // the largest is left out first
   std::string text;
 };
 
@@ -64,7 +64,7 @@ std::vector<LinePart> parts_of(ProgressOptions const& options, StepReport const&
   return parts;
 }
 
-/// The order of the last part that fits into `columns`, with all that have a smaller one.
+/// The largest order whose part fits into `columns` together with all parts of a smaller order.
 int last_order(std::vector<LinePart> parts, std::size_t columns) {
   std::ranges::sort(parts, {}, &LinePart::order);
   std::size_t width = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a progress line says.
+/// The text of a progress line.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -8,14 +8,14 @@
 
 namespace zeroth::engine {
 
-/// Behind a step.
+/// State after a step.
 struct ProgressState {
   std::int64_t bytes = 0;
   double elapsed_s = 0;
-  double step_s = 0;  ///< That a step takes now.
+  double step_s = 0;  ///< Current seconds per step.
 };
 
-/// Without an end. Up to `columns` letters, or as many as there are where that is 0: what matters least is left out
+/// The line, without a line end. At most `columns` characters (0: no limit); the least important parts are left out
 /// first.
 [[nodiscard]] std::string progress_text(ProgressOptions const& options, StepReport const& report,
                                         ProgressState const& state, int columns);

@@ -152,7 +152,7 @@ void Protocol::begin_action(stage::Action const& action, stage::Sweep const& swe
   begin_pass(PassKind::training, nullptr);
   action_ = action;
   sweep_ = sweep;
-  loss_reported_ = !forward;  // what arrives carries the seed
+  loss_reported_ = !forward;  // an action without forward receives its seed with the gradient
 }
 
 void Protocol::check_action_loss(bool is_last) const {
@@ -331,7 +331,7 @@ Turn Protocol::begin_turn(Phase phase, UnitId unit) noexcept {
   auto& progress = progress_[unit];
   if (phase == Phase::forward) {
     ++progress.forwards;
-    progress.counted += went_back_ || loss_reported_ ? 0 : 1;  // later ones recompute
+    progress.counted += went_back_ || loss_reported_ ? 0 : 1;  // later forward turns are recomputation
     return {*pass_, phase, unit};
   }
   went_back_ = true;
@@ -344,7 +344,7 @@ std::uint64_t Protocol::opened(Turn const& turn) {
   return guards_;
 }
 
-/// Forward is run again in actions that read parameters; each other phase has actions of its own.
+/// Actions that read parameters run forward again. Every other phase has actions of its own.
 void Protocol::check_phase(Phase phase, UnitId unit) const {
   if (!action_) {
     return;

@@ -19,8 +19,8 @@
 namespace zeroth::engine {
 namespace {
 
-/// "rank 1's unit "b" differs from rank 0's, rank 3's unit "a" (the first of 2) differs from rank 2's": whose numbers
-/// are not those of the first rank that should have the same, `first_of` a rank. Empty if all are as they should be.
+/// "rank 1's unit "b" differs from rank 0's, rank 3's unit "a" (the first of 2) differs from rank 2's". Lists the ranks
+/// whose numbers differ from those of the first rank that should have the same, `first_of` a rank. Empty if all agree.
 template <class Name, class First>
 std::string deviations(std::span<std::uint64_t const> mine, char const* what, Name const& name_of_place,
                        First const& first_of, Exchange const& exchange) {
@@ -62,11 +62,12 @@ std::string deviations(std::span<std::uint64_t const> mine, char const* what, Na
   return fmt::format("{}{}", fmt::join(found, ", "), more);
 }
 
-constexpr std::int64_t piece_bytes = std::int64_t{1} << 18U;  // on its way through the host it stays in a cache
+constexpr std::int64_t piece_bytes = std::int64_t{1} << 18U;  // small enough to stay in a cache while it passes through
+                                                              // the host
 
 constexpr auto first_of_all = [](std::size_t /*rank*/) { return std::size_t{0}; };
 
-/// Of a few values from the begin to the end of a tensor.
+/// A hash of a few values spread over a tensor.
 std::uint64_t sample_of(SafetensorsReader const& reader, Tensor const& tensor, std::int64_t count) {
   constexpr std::int64_t places = 8;
   constexpr std::int64_t most = 8;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What all ranks should have the same of: compared, so that ranks that came apart are named.
+/// Consistency check of replicated states; names the ranks that diverged.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -14,26 +14,26 @@
 
 namespace zeroth::engine {
 
-/// With zeroth.check, how many steps lie between two comparisons.
+/// Number of steps between two comparisons with zeroth.check.
 inline constexpr std::int64_t replica_check_steps = 100;
 
-/// Collective, waits: compares the states that every rank holds whole, and what replicas in the groups hold; nothing
-/// where there is none. Reads them once, and exchanges 8 bytes a rank, all units' hashes only where those differ.
-/// Throws PeerError on every rank, which names the ranks that differ from the first that should hold the same, and the
-/// first unit of each. `after`: what came before, as in "after step 100".
+/// Compares the states that every rank holds whole, and those that replicas in the groups share. Collective; waits.
+/// Does nothing if there are none. Reads the states once and exchanges 8 bytes per rank, and the hashes of all units
+/// only on a mismatch. Throws PeerError on every rank, which names the ranks that differ from the first one that should
+/// hold the same, and the first unit of each. `after`: the preceding event, as in "after step 100".
 void compare_replicas(shard::ShardManager& manager, shard::Layout const& layout, shard::States states,
                       std::string_view after, Exchange const& exchange);
 
-/// Collective on all that have tied parameters together, waits: compares this rank's slices of these with those of the
-/// ranks that have the same in other stages. `exchange` says where. Throws PeerError on every one of them, which names
-/// the ranks that differ and the parameter.
+/// Compares this rank's slices of tied parameters with those in other stages. Collective on all ranks that have them;
+/// waits. `exchange` is among the ranks to compare. Throws PeerError on all of them, which names the ranks that differ
+/// and the parameter.
 void compare_ties(shard::ShardManager& manager, shard::States states, std::string_view after, Exchange const& exchange);
 
-/// By parameter of the whole model, a hash of a few of its values in a file.
+/// A hash of a few values in the file, for each parameter of the whole model.
 [[nodiscard]] std::vector<std::uint64_t> sample(SafetensorsReader const& reader, Share const& model);
 
-/// Collective, waits: compares the samples of the files that the ranks have opened, so that slices of different files
-/// do not end up in one model. Throws PeerError as above, with the parameter.
+/// Compares the samples of the files that ranks have opened, so that slices of different files do not end up in one
+/// model. Collective; waits. Throws PeerError as compare_replicas() does, with the parameter.
 void compare_files(std::span<std::uint64_t const> samples, std::filesystem::path const& file, Share const& model,
                    Exchange const& whole);
 

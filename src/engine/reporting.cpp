@@ -12,25 +12,25 @@
 
 #include "engine/communication.hpp"
 #include "engine/flops_profile.hpp"
-#include "zeroth/config/problem.hpp"
 #include "zeroth/core/error.hpp"
-#include "zeroth/core/whole_file.hpp"
+#include "zeroth/tool/config/problem.hpp"
+#include "zeroth/tool/core/whole_file.hpp"
 
 namespace zeroth::engine {
 namespace {
 
-constexpr std::int64_t usual_interval = 10;  // of tables where the file has no steps_per_print
-constexpr std::int64_t most_kept = 10;       // steps whose spans are kept until they are added up
+constexpr std::int64_t usual_interval = 10;  // lines between tables if the file has no steps_per_print
+constexpr std::int64_t most_kept = 10;       // number of steps whose spans are kept before they are added up
 
 std::string megabytes(std::int64_t bytes) { return fmt::format("{:.2f} MB", static_cast<double>(bytes) / 1e6); }
 
-/// The error without the rank's prefix, which lines of the log have anyway.
+/// The error without the rank's prefix, which log lines have anyway.
 std::string bare(std::exception const& error) {
   std::string const text = error.what(), prefix = rank_prefix();
   return text.starts_with(prefix) ? text.substr(prefix.size()) : text;
 }
 
-/// How the event files come to Weights & Biases, to which the library does not speak.
+/// The message on how to upload the event files to Weights & Biases, which the library does not connect to.
 std::string upload_of(ReportSettings const& asked) {
   auto const folder = std::filesystem::path{asked.tensorboard.output_path} / asked.tensorboard.job_name;
   auto const& [enabled, project, team] = asked.wandb;
@@ -147,7 +147,7 @@ void Reporter::trace(Timeline* timeline) {
   context_.device->set_timeline(traced_by_program_ ? timeline : timeline_.get());
 }
 
-/// Adds up the spans of steps that were closed, for every table that is to have them.
+/// Adds the spans of closed steps to every table that needs them.
 void Reporter::take_spans() {
   context_.device->flush_timeline();
   for (auto const& [step, timeline] : closed_) {
@@ -165,7 +165,7 @@ void Reporter::take_spans() {
   closed_.clear();
 }
 
-/// The first step is slower than all others.
+/// The profiled step is at least 2: the first step is slower than all others.
 std::int64_t Reporter::profiled_step() const noexcept {
   return std::max<std::int64_t>(settings().flops.profile_step, 2);
 }
@@ -225,7 +225,7 @@ std::string Reporter::communication() {
   }
   take_spans();
   auto sums = since_start_;
-  sums.add(timeline_->spans());  // of the step under way, which its own tables are to have as well
+  sums.add(timeline_->spans());  // the spans of the current step, which take_spans() adds later
   return communication_table(*context_.calls, sums);
 }
 
@@ -239,7 +239,7 @@ void Reporter::end() noexcept {
           fmt::format("flops_profiler.profile_step: no profile, because step {} was not reached: the last was {}",
                       profiled_step(), last_step_));
     }
-  } catch (...) {  // of a device that failed, or of no memory: there is nobody to tell
+  } catch (...) {  // the device failed or memory ran out: nothing is left to report to
   }
   if (timeline_) {
     context_.device->set_timeline(nullptr);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the stage file asks to be printed and written of the steps: on rank 0, to the log and to monitors.
+/// Printing and writing about steps as the stage file asks: on rank 0, to the log and to monitors.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -22,37 +22,37 @@
 
 namespace zeroth::engine {
 
-/// "FILE: 5 keys without effect here: a, b, ..." and a line for each unknown key. None if the file has no such keys.
+/// "FILE: 5 keys without effect here: a, b, ..." and a line for each unknown key. Empty if the file has no such keys.
 [[nodiscard]] std::vector<std::string> notes_of(Config const& config);
 
 /// "parameters 1.20 MB, ..., total 3.10 MB"
 [[nodiscard]] std::string in_words(MemoryBytes const& bytes);
 
-/// What a reporter works with. All outlive it.
+/// The objects that a reporter works with. All must outlive it.
 struct ReporterContext {
   Settings const* settings = nullptr;
   model::Description const* model = nullptr;
   device::Device* device = nullptr;
   shard::CallLog const* calls = nullptr;        ///< Null without comms_logger.
-  std::function<void(std::string const&)> log;  ///< Takes a line.
+  std::function<void(std::string const&)> log;  ///< Logs a line.
 };
 
-/// Lives as long as the engine, on rank 0. For the thread that steps.
+/// Lives as long as the engine, on rank 0. Used by the thread that steps.
 class Reporter {
  public:
-  /// Opens what the file names, and logs what cannot be opened. Traces the device from now on, if the file asks for
-  /// times.
+  /// Opens the outputs that the file names, and logs those that cannot be opened. Starts tracing the device if the file
+  /// asks for times.
   explicit Reporter(ReporterContext context);
-  void add(std::unique_ptr<Monitor> monitor);  ///< A program's.
-  /// Step `step` has been enqueued: the spans of all that was enqueued until now are its own, whenever they end.
+  void add(std::unique_ptr<Monitor> monitor);  ///< Adds a monitor of the program's.
+  /// Call when step `step` has been enqueued: the spans of all work enqueued so far belong to it, whenever they end.
   void close(std::int64_t step);
-  /// The report of a step that was closed. `metrics` are events of the program's numbers.
+  /// Takes the report of a closed step. `metrics` are events of the program's own numbers.
   void see(StepReport const& report, std::int64_t samples, std::vector<MonitorEvent> metrics);
-  /// The device is traced into `timeline` of the program; null ends that.
+  /// Traces the device into the program's `timeline`; null stops that.
   void trace(Timeline* timeline);
-  /// Of all collectives so far. Empty without comms_logger.
+  /// The table of all collectives so far. Empty without comms_logger.
   [[nodiscard]] std::string communication();
-  /// When all work is done, and before the device is gone.
+  /// Call when all work is done, before the device is destroyed.
   void end() noexcept;
 
  private:
@@ -65,21 +65,21 @@ class Reporter {
   [[nodiscard]] std::int64_t profiled_step() const noexcept;
 
   ReporterContext context_;
-  std::int64_t interval_;  // of lines, in steps; 0: none
+  std::int64_t interval_;  // steps between lines; 0: no lines
   bool scales_loss_;
   std::vector<std::unique_ptr<Monitor>> monitors_;
   std::int64_t skipped_ = 0;
-  StepReport sums_;  // of the times since the last line
+  StepReport sums_;  // sums of times since the last line
   std::int64_t sum_of_steps_ = 0;
-  std::unique_ptr<Timeline> timeline_;  // of the step under way; null where no times are asked for
+  std::unique_ptr<Timeline> timeline_;  // of the current step; null if no times are asked for
   struct Closed {
     std::int64_t step = 0;
     std::unique_ptr<Timeline> timeline;
   };
-  std::vector<Closed> closed_;  // whose spans are not added up yet
+  std::vector<Closed> closed_;  // closed steps whose spans are not added up yet
   bool traced_by_program_ = false;
   SpanSums since_line_, since_start_, of_step_;  // of the three tables
-  std::int64_t last_step_ = 0;                   // that was closed
+  std::int64_t last_step_ = 0;                   // last closed step
 };
 
 }  // namespace zeroth::engine

@@ -17,14 +17,14 @@
 
 #include "core/hash.hpp"
 #include "core/logger.hpp"
-#include "engine/finding.hpp"
+#include "engine/rank_result.hpp"
 #include "engine/saved_states.hpp"
 #include "zeroth/checkpoint/file_reader.hpp"
 #include "zeroth/checkpoint/folder.hpp"
-#include "zeroth/config/changes.hpp"
-#include "zeroth/config/document.hpp"
 #include "zeroth/core/error.hpp"
-#include "zeroth/core/utf8.hpp"
+#include "zeroth/tool/config/changes.hpp"
+#include "zeroth/tool/config/document.hpp"
+#include "zeroth/tool/core/utf8.hpp"
 
 namespace zeroth::engine {
 namespace {
@@ -32,16 +32,16 @@ namespace {
 using checkpoint::Reader;
 using detail::EngineState;
 
-constexpr std::string_view purpose = "restore";  // or a claim for it
+constexpr std::string_view purpose = "restore";  // also used by claim()
 
-/// A checkpoint whose files this rank has looked at.
+/// A checkpoint whose files this rank has checked.
 struct Opened {
-  std::unique_ptr<device::Memory> buffer;  // where the device can read
+  std::unique_ptr<device::Memory> buffer;  // accessible to the device
   std::unique_ptr<Reader> reader;
   std::vector<Arrival> arrivals;
 };
 
-/// Throws DamagedError as soon as a hash is another one.
+/// Throws DamagedError at the first wrong hash.
 void read(Opened& opened, checkpoint::TakeBytes const& take) {
   std::vector<checkpoint::Piece> pieces;
   for (auto const& arrival : opened.arrivals) {
@@ -50,7 +50,7 @@ void read(Opened& opened, checkpoint::TakeBytes const& take) {
   opened.reader->read(pieces, take);
 }
 
-/// All that can be known before anything is changed.
+/// Checks all that can be checked before anything is changed.
 Opened open(EngineState const& engine, std::filesystem::path const& path, RestoreOptions const& options) {
   Opened opened;
   opened.buffer = engine.runtime.device->allocate_host(Reader::buffer_bytes);
@@ -69,13 +69,14 @@ Opened open(EngineState const& engine, std::filesystem::path const& path, Restor
   for (auto const& arrival : opened.arrivals) {
     reader.check_file(arrival.from.piece.place);
   }
-  if (options.start_over_if_all_damaged) {  // which the engine can only as long as nothing was changed
+  if (options.start_over_if_all_damaged) {  // starting over is possible only before anything was changed
     read(opened, [](std::size_t, std::int64_t, std::span<std::byte const>) {});
   }
   return opened;
 }
 
-/// Every rank reads for itself, and folders may differ between machines.
+/// Checks that all ranks opened the same checkpoint: each rank reads for itself, and folders may differ between
+/// machines.
 void expect_same(checkpoint::Record const& record, Exchange const& exchange) {
   std::array const mine{Fnv1a{}.characters(record.save_id).value(), static_cast<std::uint64_t>(record.position.step)};
   auto const all = gather(std::span<std::uint64_t const>{mine}, purpose, exchange);
@@ -89,10 +90,11 @@ void expect_same(checkpoint::Record const& record, Exchange const& exchange) {
   }
 }
 
-/// Elements of a file into memory of this rank's slice. Does not wait.
+/// Copies elements of a file to memory of this rank's slice. Does not wait.
 void put_elements(device::Device& device, Arrival const& arrival, std::byte* to, std::byte const* from,
                   std::int64_t count) {
-  constexpr std::int64_t small_bytes = std::int64_t{1} << 14U;  // of which a kernel's call takes longer than the copy
+  constexpr std::int64_t small_bytes = std::int64_t{1} << 14U;  // below this size calling a kernel takes longer than
+                                                                // the copy
   auto& kernels = device.kernels();
   auto const held = arrival.slice.dtype;
   auto const bytes = count * bytes_of(held);
@@ -118,11 +120,11 @@ void read_states(device::Device& device, Opened& opened) {
       });
     };
     arrival.crossing->each_run(begin, std::ssize(bytes) / size, take);
-    device.compute().synchronize();  // the bytes are gone behind this call
+    device.compute().synchronize();  // the bytes are valid only during this call
   });
 }
 
-/// What follows from the states, and all that is no state.
+/// Updates all that follows from the states, and all progress that is not a state.
 void take_position(EngineState& engine, checkpoint::Position const& position) {
   auto const& rules = engine.settings().rules.loss_scale;
   bool const keeps_scale = rules.dynamic && position.loss_scale;
@@ -134,7 +136,8 @@ void take_position(EngineState& engine, checkpoint::Position const& position) {
   engine.session.first_step = position.step;
   engine.session.told_nonfinite = false;
   engine.runtime.set_options({.timeout = engine.settings().timeout, .check = true});
-  engine.session.book.emplace(engine.meters());
+  engine.session.accumulator.emplace(engine.counters());
+  engine.record_addends();
   engine.compare_replicas(shard::States::with, "restore()");
   engine.compare_ties(shard::States::with, "restore()");
 }
@@ -153,15 +156,16 @@ void tell(EngineState const& engine, Reader const& reader) {
   }
 }
 
-/// What rank 0 says, or what it fails with: a folder may change while ranks look at it. Collective, waits.
+/// Returns rank 0's answer, or throws its error on all ranks: a folder may change while ranks look at it. Collective;
+/// waits.
 template <class F>
 std::string said_by_first(EngineState& engine, std::string_view call, F const& say) {
   auto const exchange = engine.runtime.whole();
   auto const all = engine.or_end([&] {
-    return together(purpose, exchange, [&](Finding& mine) {
+    return run_on_all_ranks(purpose, exchange, [&](RankResult& mine) {
       if (exchange.rank() == 0) {
         mine.text = say();
-        mine.kind = Finding::Kind::warning;
+        mine.kind = RankResult::Kind::warning;
       }
     });
   });
@@ -169,7 +173,7 @@ std::string said_by_first(EngineState& engine, std::string_view call, F const& s
   return all.front().text;
 }
 
-/// Where every restore begins: all ranks are here, and nothing is under way.
+/// The start of every restore: all ranks meet, and a running save is waited for.
 void begin_together(EngineState& engine) {
   engine.or_end([&] {
     engine.meet(purpose);
@@ -184,7 +188,7 @@ Restored restore_from(EngineState& engine, std::filesystem::path const& path, Re
   auto const exchange = engine.runtime.whole();
   Opened opened;
   auto const looked = engine.or_end(
-      [&] { return together(purpose, exchange, [&](Finding&) { opened = open(engine, path, options); }); });
+      [&] { return run_on_all_ranks(purpose, exchange, [&](RankResult&) { opened = open(engine, path, options); }); });
   throw_if_failed("restore() failed and changed nothing", looked);
   auto const& record = opened.reader->record();
   expect_same(record, exchange);
@@ -194,7 +198,7 @@ Restored restore_from(EngineState& engine, std::filesystem::path const& path, Re
     engine.runtime.reduce_stream->synchronize();
     engine.runtime.device->compute().synchronize();
     engine.sharded.manager->parameters.drop_all();
-    return together(purpose, exchange, [&](Finding&) { read_states(*engine.runtime.device, opened); });
+    return run_on_all_ranks(purpose, exchange, [&](RankResult&) { read_states(*engine.runtime.device, opened); });
   });
   throw_if_failed("restore() failed after it had changed states", read);
   engine.or_end([&] { take_position(engine, record.position); });
@@ -204,20 +208,20 @@ Restored restore_from(EngineState& engine, std::filesystem::path const& path, Re
   return {opened.reader->folder(), record.position.step, record.position.samples, record.program_state};
 }
 
-/// What rank 0 sees in a folder of checkpoints.
+/// Rank 0's view of a folder of checkpoints.
 struct Listing {
-  std::string of_latest;           ///< What is wrong with `latest`; empty: nothing, or there is none.
-  std::vector<std::string> names;  ///< In the order in which they are to be tried.
+  std::string of_latest;           ///< The problem with `latest`; empty if there is no problem or no such file.
+  std::vector<std::string> names;  ///< In the order in which to try them.
 };
 
-/// The name of one for each line, behind one of what is wrong with `latest`.
+/// One name per line, after a line with the problem with `latest`.
 std::string lines_of(std::filesystem::path const& folder) {
   for (auto latest = checkpoint::latest_in(folder);;) {
     auto const paths = checkpoint::newest_first(folder);
     bool const is_there = !latest || std::ranges::find(paths, folder / *latest) != paths.end();
     auto const before = std::exchange(latest, checkpoint::latest_in(folder));
     if (!is_there && latest != before) {
-      continue;  // a job that saves here has removed it, and there is a newer one
+      continue;  // another job that saves here has removed it, and a newer one exists
     }
     auto lines = is_there ? std::string{}
                           : fmt::format("checkpoint {}: {} names {}, which is no checkpoint in it", folder.string(),
@@ -269,7 +273,7 @@ Restored restore(EngineState& engine, std::filesystem::path const& path, Restore
         throw;
       }
       auto const before = std::exchange(found, find());
-      if (found == before) {  // otherwise a job that saves here has removed it, and there is a newer one
+      if (found == before) {  // otherwise another job that saves here has removed it, and a newer one exists
         throw;
       }
     }
@@ -291,9 +295,9 @@ std::optional<Restored> restore_latest(EngineState& engine, std::filesystem::pat
     return "";
   });
   std::exception_ptr failure;  // the last one
-  std::string passed_over;     // what it says
+  std::string passed_over;     // its message
   for (std::set<std::string> tried;;) {
-    // Listed anew each time: a job that saves here may have removed what was in the last list.
+    // List again each time: another job that saves here may have removed entries of the last list.
     auto const [of_latest, names] = list(engine, folder);
     if (!of_latest.empty() && !failure) {
       passed_over = rank_prefix() + of_latest;

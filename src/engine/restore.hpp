@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// From a checkpoint to the states of an engine, whatever stage and world it was saved at.
+/// Restores an engine's states from a checkpoint of any stage and world size.
 #pragma once
 #include <filesystem>
 #include <optional>

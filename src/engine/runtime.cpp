@@ -102,8 +102,8 @@ void Runtime::end_streams() noexcept {
   gather_stream.reset();
   reduce_stream.reset();
   try {
-    device->compute().synchronize();  // the caller's kernels may still use what ends now
-  } catch (...) {                     // of a device that failed: nothing runs on it any more
+    device->compute().synchronize();  // the caller's kernels may still use memory that is freed now
+  } catch (...) {                     // the device has failed: nothing runs on it any more
   }
 }
 

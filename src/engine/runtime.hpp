@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Where an engine runs: its ranks, its place in the mesh, its device, and the streams of its communication.
+/// An engine's ranks, its place in the mesh, its device, and its communication streams.
 #pragma once
 #include <exception>
 #include <memory>
@@ -18,63 +18,63 @@
 
 namespace zeroth::engine {
 
-/// The job's side of an engine. Its constructor makes what needs no plan; the engine makes communicators, streams and
-/// channels here once it has one.
+/// The part of an engine that belongs to its job. The constructor makes what needs no plan. Communicators, streams and
+/// channels are made here once the engine has a plan.
 class Runtime {
  public:
-  /// `mesh` is null where the ranks of `job` are all there are. `settings` are those of the mesh's pipeline.
+  /// `mesh` is null if `job` has all ranks. `settings` are those of the mesh's pipeline.
   Runtime(Job& job, Model const& model, PipelineSettings const& settings, Mesh* mesh);
 
   [[nodiscard]] Exchange exchange() const noexcept {
     return {communicators->gather().all(), device.get(), gather_stream.get()};
   }
-  /// All ranks of the job in the order of the mesh, with places along data; the same as exchange() where one rank has
-  /// the model.
+  /// All ranks of the job in the order of the mesh, with places along data. Equals exchange() if one rank has the whole
+  /// model.
   [[nodiscard]] Exchange whole() const noexcept {
     return all_stages ? Exchange{all_stages.get(), device.get(), gather_stream.get()} : exchange();
   }
-  /// The ranks at this rank's place that have the model once together: all stages, with all tensor ranks of each.
+  /// The ranks at this rank's place that together have the model once: all stages, with all tensor ranks of each.
   [[nodiscard]] Exchange line() const noexcept { return {stages.get(), device.get(), gather_stream.get()}; }
   [[nodiscard]] DeviceKind kind() const noexcept {
     return device->has_host_memory() ? DeviceKind::cpu : DeviceKind::cuda;
   }
-  /// Of line(): the first rank of a stage.
+  /// The rank in line() of the first tensor rank of a stage.
   [[nodiscard]] int first_in_line(int stage) const noexcept { return stage * part.of; }
-  /// Those that divide parameters. On the stream of their sums, which go over the same communicator.
+  /// The tensor ranks. Uses the stream of their sums, which share the communicator.
   [[nodiscard]] Exchange over_tensor() const noexcept { return {tensor.get(), device.get(), reduce_stream.get()}; }
   [[nodiscard]] bool has_pipeline() const noexcept { return share.stages() > 1; }
-  /// Does what all tensor ranks report or have whole count on this one?
+  /// Whether values that all tensor ranks report or hold alike count on this rank.
   [[nodiscard]] bool counts() const noexcept { return part.index == 0; }
-  /// Does this rank speak for the job, all of the mesh?
+  /// Whether this rank logs for the whole job.
   [[nodiscard]] bool speaks() const noexcept { return share.first() && counts() && exchange().rank() == 0; }
-  /// What only engines without a pipeline do. Throws ConfigError otherwise.
+  /// Throws ConfigError if there is a pipeline, which `call` does not support.
   void expect_one_stage(char const* call) const;
 
   void make_streams(device::Overlap overlap);
-  /// Splits the communicators that stages and tensor ranks have in common. Collective on the mesh.
+  /// Splits the communicators that stages and tensor ranks share. Collective on the mesh.
   void join_mesh(Mesh& mesh, Settings const& settings);
-  /// Channels to the neighbouring stages, for messages of a step, and communicators of tied parameters. Collective on
-  /// the mesh.
+  /// Makes channels to the neighbouring stages and communicators of tied parameters. Collective on the mesh.
   void make_channels(Mesh& mesh, ChannelSizes const& messages, Settings const& settings);
-  /// Sets the options of all communicators but those of channels.
+  /// Sets the options of all communicators except those of channels.
   void set_options(comm::CommOptions const& options);
-  /// A rank that comes here alone meets the others on the communicator that they use next, which is that of gathers or
-  /// of reductions, and all are told at once.
+  /// A barrier on the communicator that is used next, that of gathers or of reductions. If only some ranks call it,
+  /// their next collectives mismatch, and all ranks get the error.
   void meet(std::string_view purpose, bool gathers_first);
-  /// The streams may hold collectives that other ranks will never join: to be called before the streams are joined.
+  /// Aborts the job. Call before joining the streams: they may hold collectives that other ranks never join.
   void tell_others(std::exception_ptr const& error) noexcept;
   void end_streams() noexcept;
 
   detail::JobState* job;  ///< Its ranks share the states of this stage and part.
   Share share;
-  TensorPart part;  ///< Of parameters that are cut.
+  TensorPart part;  ///< This rank's part of divided parameters.
   std::unique_ptr<device::Device> device;
   std::optional<Communicators> communicators;
-  /// Those of line(), and all ranks; null where one rank has the model. Of over_tensor(); null where there is one part.
+  /// Communicators of line() and of all ranks, null if one rank has the model; and of over_tensor(), null if there is
+  /// one part.
   std::unique_ptr<comm::Communicator> stages, all_stages, tensor;
   TieCommunicators ties;
   std::unique_ptr<Channels> channels;
-  std::unique_ptr<device::Stream> gather_stream, reduce_stream;  // end first: their work uses all of the rest
+  std::unique_ptr<device::Stream> gather_stream, reduce_stream;  // destroyed first: their work uses all of the rest
 };
 
 }  // namespace zeroth::engine

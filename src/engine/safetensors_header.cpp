@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "zeroth/engine/safetensors_header.hpp"
+#include "zeroth/tool/engine/safetensors_header.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -23,7 +23,7 @@ using config::Object;
 using config::Problems;
 
 constexpr std::int64_t length_bytes = sizeof(std::uint64_t);
-constexpr std::int64_t largest_header = largest_text;  // what the format's own reader accepts, too
+constexpr std::int64_t largest_header = largest_text;  // the limit of the format's own reader, too
 constexpr std::string_view metadata = "__metadata__";
 
 struct FormatDtype {
@@ -37,7 +37,7 @@ constexpr std::array dtypes{
     FormatDtype{"BF16", 16},   FormatDtype{"I32", 32}, FormatDtype{"U32", 32},    FormatDtype{"F32", 32},
     FormatDtype{"C64", 64},    FormatDtype{"F64", 64}, FormatDtype{"I64", 64},    FormatDtype{"U64", 64}};
 
-/// Numbers of at least 0, or nothing if `node` is anything else.
+/// The node's numbers if all are at least 0; nullopt for anything else.
 std::optional<std::vector<std::int64_t>> naturals(config::Node const& node) {
   auto const* const array = std::get_if<config::Array>(&node.value);
   if (array == nullptr) {
@@ -54,7 +54,7 @@ std::optional<std::vector<std::int64_t>> naturals(config::Node const& node) {
   return numbers;
 }
 
-/// Of all elements, or nothing if they are more than can be counted, or no whole number of bytes.
+/// Bytes of all elements; nullopt if they overflow, or are not a whole number of bytes.
 std::optional<std::int64_t> bytes_of_shape(std::vector<std::int64_t> const& shape, int bits) {
   if (std::ranges::find(shape, 0) != shape.end()) {
     return 0;
@@ -150,7 +150,7 @@ class EntryReader {
   Problems& problems_;
 };
 
-/// One behind the other, from the first byte on.
+/// Checks that tensors follow each other without a gap from the first byte on.
 void check_places(std::vector<Tensor> const& tensors, Problems& problems) {
   std::vector<Tensor const*> in_order;
   for (auto const& tensor : tensors) {
@@ -158,7 +158,7 @@ void check_places(std::vector<Tensor> const& tensors, Problems& problems) {
   }
   std::ranges::sort(in_order, {}, [](Tensor const* tensor) { return std::pair{tensor->offset, tensor->bytes}; });
   std::int64_t end = 0;
-  Tensor const* last = nullptr;  // that ends there
+  Tensor const* last = nullptr;  // the tensor that ends there
   for (auto const* const tensor : in_order) {
     if (tensor->offset != end && problems.full()) {
       problems.count_one();
@@ -211,7 +211,7 @@ TensorHeader read_header(Object const& header, Problems& problems) {
       problems.push_back({entry.name, 0, fmt::format("{}; allowed: an object of strings", show(entry.node))});
     }
   }
-  if (problems.empty()) {  // what could not be read would seem to be missing
+  if (problems.empty()) {  // otherwise unreadable entries would be reported as missing
     check_places(result.tensors, problems);
   }
   return result;

@@ -11,13 +11,13 @@
 #include <vector>
 
 #include "zeroth/core/dtype.hpp"
-#include "zeroth/core/input_file.hpp"
-#include "zeroth/engine/safetensors_header.hpp"
+#include "zeroth/tool/core/input_file.hpp"
+#include "zeroth/tool/engine/safetensors_header.hpp"
 
 namespace zeroth::engine {
 
-/// Reads ranges of a file. Throws SystemError, naming the file and all that is wrong, for what cannot be read or is no
-/// safetensors file as the format says, to its last byte.
+/// Reads ranges of a file. Throws SystemError, which names the file and all problems, if the file cannot be read or
+/// breaks the safetensors format anywhere.
 class SafetensorsReader {
  public:
   explicit SafetensorsReader(std::filesystem::path file);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "zeroth/engine/safetensors_writer.hpp"
+#include "zeroth/tool/engine/safetensors_writer.hpp"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -16,7 +16,7 @@ SafetensorsWriter::SafetensorsWriter(std::filesystem::path const& file, std::spa
     : file_{"weights", file}, dtype_{dtype} {
   auto const* const format_name = dtype == Dtype::fp32 ? "F32" : dtype == Dtype::bf16 ? "BF16" : "F16";
   nlohmann::ordered_json header;
-  header["__metadata__"] = {{"format", "pt"}};  // what transformers asks for before it loads a file
+  header["__metadata__"] = {{"format", "pt"}};  // transformers requires it to load a file
   auto& entries = header.get_ref<nlohmann::ordered_json::object_t&>();
   std::int64_t offset = 0;
   for (auto const& [name, shape] : tensors) {
@@ -24,7 +24,7 @@ SafetensorsWriter::SafetensorsWriter(std::filesystem::path const& file, std::spa
     for (auto const extent : shape) {
       bytes *= extent;
     }
-    // Not by header[name], which looks through all that are there.
+    // header[name] would search all entries.
     entries.push_back({name, {{"dtype", format_name}, {"shape", shape}, {"data_offsets", {offset, offset + bytes}}}});
     offset += bytes;
   }

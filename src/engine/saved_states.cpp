@@ -9,8 +9,8 @@
 #include <unordered_map>
 #include <utility>
 
-#include "zeroth/config/document.hpp"
-#include "zeroth/core/utf8.hpp"
+#include "zeroth/tool/config/document.hpp"
+#include "zeroth/tool/core/utf8.hpp"
 
 namespace zeroth::engine {
 namespace {
@@ -61,7 +61,7 @@ std::string names_of(auto const& states) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-/// Once for all spaces that are wrong in the same way.
+/// Reports each problem once, for all spaces that have it.
 void check_states(Record const& record, Space const& space, std::vector<OwnSlice> const& slices, bool convert,
                   std::set<std::string>& wrong) {
   bool const same_names =
@@ -100,7 +100,7 @@ void check_order(Record const& record, RestoreOptions const& options, std::vecto
   }
 }
 
-/// Rules may keep states of the same names.
+/// Compared by name, because rules may have states of the same names.
 void check_optimizer(Record const& record, optim::Rule const& rule, std::vector<std::string>& wrong) {
   if (record.optimizer != optim::name_of(rule)) {
     wrong.push_back(fmt::format("its optimizer is {}, and the stage file's is {}", escaped(record.optimizer),
@@ -108,7 +108,7 @@ void check_optimizer(Record const& record, optim::Rule const& rule, std::vector<
   }
 }
 
-/// Calls `take(param, part, own slices)` for every parameter of which this rank has a state.
+/// Calls `take(param, part, own slices)` for every parameter that this rank has a state of.
 template <class F>
 void each_part(shard::ShardManager const& manager, F const& take) {
   for (auto const flat : manager.memory.layout().flats().ids()) {
@@ -118,7 +118,7 @@ void each_part(shard::ShardManager const& manager, F const& take) {
   }
 }
 
-/// What this rank has of a parameter, as parts of the whole are told.
+/// The part of a parameter that this rank holds.
 model::CutPart held_part(model::ParamDescription const& param) {
   return param.part ? *param.part : model::CutPart::all_of(param.count);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a checkpoint has, beside what an engine needs: does it fit, and which bytes go where?
+/// Compares a checkpoint with the states of an engine, and maps file bytes to them.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -15,20 +15,20 @@
 
 namespace zeroth::engine {
 
-/// All that keeps the states of `record` from being those of an engine with this model, optimizer and dtypes, each in a
-/// line. Nothing if they fit. Of optimizers' states those of this rank's stage are looked at.
+/// The reasons why the states of `record` do not fit an engine with this model, optimizer and dtypes, one line each.
+/// Empty if they fit. Checks optimizer states of this rank's stage only.
 [[nodiscard]] std::vector<std::string> misfits(checkpoint::Record const& record, Share const& whole,
                                                shard::ShardManager const& manager, RestoreOptions const& options);
 
-/// A piece of a file that has elements of a state which belong into this rank's slice.
+/// A piece of a file with elements of a state that belong to this rank's slice.
 struct Arrival {
   checkpoint::PieceOfPart from;
   Dtype saved = Dtype::fp32;
-  std::shared_ptr<checkpoint::Crossing const> crossing;  ///< From the saved part to what this rank has.
+  std::shared_ptr<checkpoint::Crossing const> crossing;  ///< Maps the saved part to the part that this rank has.
   shard::HeldState slice;
-  std::int64_t before = 0;  ///< Element `e` of what this rank has of the parameter is element `before + e` of `slice`.
+  std::int64_t before = 0;  ///< Element `e` of this rank's part of the parameter is element `before + e` of `slice`.
 };
-/// Of this rank's own slices. Only where nothing misfits.
+/// The arrivals of this rank's own slices. Call only if misfits() is empty.
 [[nodiscard]] std::vector<Arrival> arrivals(checkpoint::Record const& record, shard::ShardManager const& manager);
 
 }  // namespace zeroth::engine

@@ -7,7 +7,7 @@ namespace zeroth::engine {
 
 void Session::claim(std::filesystem::path const& folder) {
   if (!claimed || !claimed->holds(folder)) {
-    claimed.reset();  // the same folder by another name is free then
+    claimed.reset();  // release the lock first: `folder` may be the same folder by another name
     claimed = std::make_unique<checkpoint::FolderLock>(folder, fmt::format("{:016x}", run_id));
   }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How far the training of an engine is: which calls were made, what they added up, and where it is reported.
+/// The progress of an engine's training: its calls, their sums, and its reports.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -8,38 +8,38 @@
 #include <string>
 #include <vector>
 
+#include "engine/call_guard.hpp"
 #include "engine/checkpoints.hpp"
-#include "engine/entry.hpp"
 #include "engine/protocol.hpp"
 #include "engine/reporting.hpp"
-#include "engine/step_book.hpp"
+#include "engine/step_accumulator.hpp"
 
 namespace zeroth::engine {
 
 struct Session {
-  Session(bool check, device::Device& device) : doorway{check, device} {}
+  Session(bool check, device::Device& device) : thread_check{check, device} {}
 
-  /// Rank 0 claims `folder`: no other job saves there from now on. Throws SystemError.
+  /// Locks `folder` for this job on rank 0, so that no other job saves there. Throws SystemError.
   void claim(std::filesystem::path const& folder);
-  /// Before anything but an update writes to this rank's states.
+  /// Call before anything but an update writes to this rank's states.
   void await_saved() const;
 
   std::optional<Protocol> protocol;
-  std::optional<StepBook> book;
-  Doorway doorway;
+  std::optional<StepAccumulator> accumulator;
+  ThreadCheck thread_check;
   float gradient_prescale = 1;
-  float first_run_loss = 0;  ///< Of the last micro-step that ran twice.
-  bool finished = false;     ///< finish() was called, and no pass has begun since: nothing is under way.
+  float first_run_loss = 0;  ///< Loss of the last micro-step that ran twice.
+  bool finished = false;     ///< finish() was called and no pass has begun since: nothing is in flight.
   bool told_nonfinite = false;
   std::vector<std::string> metrics;                 ///< Their names.
-  std::int64_t samples = 0;                         ///< That completed steps have taken, over all ranks.
-  std::int64_t first_step = 0;                      ///< The last one before those that this engine has run.
+  std::int64_t samples = 0;                         ///< Samples of completed steps, over all ranks.
+  std::int64_t first_step = 0;                      ///< The step before the first one that this engine has run.
   std::string stage_file;                           ///< Resolved.
   std::uint64_t run_id = 0;                         ///< Random, the same on all ranks.
-  std::optional<StepReport> kept_report;            ///< That finish() owes, and had no way to give.
+  std::optional<StepReport> kept_report;            ///< The report that finish() still owes, because it threw.
   std::unique_ptr<Reporter> reporter;               ///< On rank 0.
-  std::unique_ptr<checkpoint::FolderLock> claimed;  ///< Of rank 0, by claim().
-  std::unique_ptr<Checkpoints> checkpoints;         ///< From the first save on; ends before all else.
+  std::unique_ptr<checkpoint::FolderLock> claimed;  ///< The lock of claim(), on rank 0.
+  std::unique_ptr<Checkpoints> checkpoints;         ///< Made by the first save; destroyed before all else.
 };
 
 }  // namespace zeroth::engine

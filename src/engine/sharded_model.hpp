@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What an engine's rank has of the model: its plan, its memory, and the order in which states move.
+/// A rank's part of the model: its plan, its memory, and the schedule that moves states.
 #pragma once
 #include <memory>
 
@@ -13,20 +13,21 @@
 namespace zeroth::engine {
 
 struct ShardedModel {
-  /// Plans what the stage of `runtime` has of `whole`. Nothing is allocated before allocate().
+  /// Plans the part of `whole` that the stage of `runtime` has. allocate() allocates its memory.
   ShardedModel(Runtime& runtime, Model const& whole, Config const& config);
 
   [[nodiscard]] Settings const& settings() const noexcept { return blueprint.settings; }
   /// Makes the manager and the schedule, on the streams and communicators of `runtime`.
   void allocate(Runtime const& runtime);
-  /// When nothing else is enqueued: compares what all ranks of `exchange` hold alike. Waits.
+  /// Compares the states that all ranks of `exchange` hold alike. Waits. Call when nothing else is enqueued.
   void compare_replicas(shard::States states, std::string const& after, Exchange const& exchange);
-  /// Likewise what stages of a pipeline hold alike at this rank's place.
+  /// Compares the states that pipeline stages hold alike at this rank's place.
   void compare_ties(shard::States states, std::string const& after, Exchange const& exchange);
   /// Bytes of states that are offloaded to a tier.
   [[nodiscard]] std::int64_t offloaded_bytes(shard::Tier tier) const;
 
-  std::unique_ptr<model::Description> model;  // what the stage has; without functions once they have given their values
+  std::unique_ptr<model::Description> model;  // the stage's part; its init functions are dropped once they have been
+                                              // called
   Blueprint blueprint;
   std::unique_ptr<shard::CallLog> calls;  // of comms_logger
   std::unique_ptr<shard::ShardManager> manager;

@@ -105,7 +105,8 @@ void Share::take_params(model::Description const& whole) {
   }
 }
 
-/// As units of this stage use it: the first of them has made it where none has.
+/// Describes a parameter as the units of this stage use it. If its own unit is in another stage, its first user here
+/// takes that role.
 model::ParamDescription Share::part_of(model::ParamDescription param, ParamId local_id) {
   auto const here = [this](UnitId unit) { return stage_of(index_of(unit)) == stage_; };
   auto const id_here = [this](UnitId unit) { return local(Unit{id_, unit}, "").id(); };

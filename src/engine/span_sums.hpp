@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the spans of a rank add up to.
+/// Sums over the spans of a rank.
 #pragma once
 #include <compare>
 #include <cstdint>
@@ -25,14 +25,14 @@ class SpanSums {
   void add(std::vector<Span> const& spans);
   void clear() { sums_.clear(); }
   [[nodiscard]] std::map<Key, Sum> const& all() const noexcept { return sums_; }
-  /// On any stream.
+  /// The sum over all streams.
   [[nodiscard]] Sum of(std::string_view what, std::string_view unit) const;
 
  private:
   std::map<Key, Sum> sums_;
 };
 
-/// Milliseconds of each step by what streams did, the compute stream first, from the spans of `steps` steps: a table.
+/// A table of milliseconds per step by purpose and stream, the compute stream first, from the spans of `steps` steps.
 [[nodiscard]] std::string breakdown(SpanSums const& sums, std::int64_t steps);
 
 }  // namespace zeroth::engine

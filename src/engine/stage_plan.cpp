@@ -23,7 +23,7 @@ std::vector<stage::Actions> lists_of(Settings const& settings) {
 }
 
 StagePlan stage_plan_of(model::Description const& part, Settings const& settings, std::string const& source) {
-  constexpr std::int64_t most = 1 << 16;  // each stage makes the lists of all
+  constexpr std::int64_t most = 1 << 16;  // a limit, because each stage builds the lists of all stages
   if (settings.batch.accumulation > most) {
     throw ConfigError{
         fmt::format("{}: gradient_accumulation_steps is {}, and zeroth.mesh.pipeline is {}: allowed there "

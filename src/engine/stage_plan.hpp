@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// From a stage's part of a model and the settings to what the stage does in a step, and what it sends for that.
+/// Plans the actions and messages of a pipeline stage in a step.
 #pragma once
 #include <string>
 #include <vector>
@@ -13,17 +13,17 @@
 namespace zeroth::engine {
 
 struct StagePlan {
-  Script script;                     ///< Of a step.
-  std::vector<stage::Sweep> sweeps;  ///< What its actions do with units, one each.
+  Script script;                     ///< The step's actions.
+  std::vector<stage::Sweep> sweeps;  ///< The turns of each action.
   ChannelSizes messages;
 };
 
-/// Of the stage that `part` says. `source`: the stage file, for messages. Throws ConfigError for more micro-steps than
-/// lists are made for, and for a file with a schedule that cannot be read.
+/// The plan of the stage that `part` belongs to. `source`: the stage file, for messages. Throws ConfigError for more
+/// micro-steps than lists support, and for a schedule file that cannot be read.
 [[nodiscard]] StagePlan stage_plan_of(model::Description const& part, Settings const& settings,
                                       std::string const& source);
 
-/// The lists of all stages; nobody has checked yet that a file's end.
+/// The lists of all stages. stage::check() has yet to test that those of a file terminate.
 [[nodiscard]] std::vector<stage::Actions> lists_of(Settings const& settings);
 [[nodiscard]] stage::PipelineSize size_of(Settings const& settings) noexcept;
 

@@ -16,7 +16,7 @@
 namespace zeroth::engine {
 namespace {
 
-/// The same on ranks that have the same.
+/// A hash that ranks with the same lists agree on.
 std::uint64_t hash_of(std::vector<stage::Actions> const& lists) {
   Fnv1a hash;
   for (auto const& list : lists) {
@@ -29,7 +29,8 @@ std::uint64_t hash_of(std::vector<stage::Actions> const& lists) {
   return hash.value();
 }
 
-/// `all` are the numbers of each rank, of which the first ones have to be the same: `said` names what they are of.
+/// Checks that the first numbers of every rank agree. `all` has `of_each` numbers per rank; `said` names the first
+/// ones.
 void expect_same_numbers(std::span<std::uint64_t const> all, std::size_t of_each, std::span<char const* const> said,
                          Exchange const& ranks) {
   for (std::size_t place = 0; place < all.size(); ++place) {
@@ -61,7 +62,8 @@ void Start::agree() {
   auto const& settings = sharded_.settings();
   auto const& request = sharded_.blueprint.request;
   auto const unusable = takes_of_host_ ? make_folders(settings.offload) : std::string{};
-  auto const left = takes_of_host_ ? room(settings.offload.folder, settings.offload.parameter_folder) : Room{};
+  auto const left =
+      takes_of_host_ ? measure_capacity(settings.offload.folder, settings.offload.parameter_folder) : Capacity{};
   std::array const mine{model::fingerprint(*sharded_.model),
                         Fnv1a{}.characters(stage_file_).value(),
                         random_id(),
@@ -76,7 +78,7 @@ void Start::agree() {
   auto const all = gather(std::span<std::uint64_t const>{mine}, "start", exchange);
   expect_same_numbers(all, mine.size(), said, exchange);
   for (std::size_t place = 0; place * mine.size() < all.size(); ++place) {
-    if (all[(place + 1) * mine.size() - 1] != 0) {  // one machine may have what another has not
+    if (all[(place + 1) * mine.size() - 1] != 0) {  // machines may differ in this
       throw ConfigError{unusable.empty() ? fmt::format("rank {} can make no file in the folder of nvme_path",
                                                        exchange.job_rank(place))
                                          : unusable};
@@ -84,17 +86,17 @@ void Start::agree() {
   }
   run_id_ = all[said.size()];
   std::vector<std::uint64_t> machines(static_cast<std::size_t>(exchange.world()));
-  rooms_.resize(machines.size());
+  capacities_.resize(machines.size());
   auto const needs = needs_of(shard::plan_memory(sharded_.blueprint.layout, request), settings);
   for (std::size_t place = 0; place < machines.size(); ++place) {
     auto const rank = static_cast<std::size_t>(request.places.rank_at(static_cast<int>(place)));
     auto const* const said_by = &all[place * mine.size()];
     constexpr std::size_t machine = 3;
     machines[rank] = said_by[machine];
-    rooms_[rank] = {said_by[machine],
-                    {said_by[machine + 1], said_by[machine + 2], said_by[machine + 3], said_by[machine + 4],
-                     said_by[machine + 5] != 0},
-                    needs};
+    capacities_[rank] = {said_by[machine],
+                         {said_by[machine + 1], said_by[machine + 2], said_by[machine + 3], said_by[machine + 4],
+                          said_by[machine + 5] != 0},
+                         needs};
   }
   warning_ = crossing_warning(settings, machines);
 }
@@ -108,19 +110,19 @@ void Start::agree_over_mesh(std::vector<stage::Actions> const& lists, Model cons
   run_id_ = all[said.size()];
   expect_same_numbers(all, mine.size(), said, line);
   std::vector<std::uint64_t> numbers;
-  for (auto& rank : rooms_) {
+  for (auto& rank : capacities_) {
     rank.needs.memory += static_cast<std::uint64_t>(sharded_.blueprint.pipeline.messages.bytes());
     auto const of_rank = rank.numbers();
     numbers.insert(numbers.end(), of_rank.begin(), of_rank.end());
   }
   auto const of_all = gather(std::span<std::uint64_t const>{numbers}, "start", line);
-  auto const data = rooms_.size();
+  auto const data = capacities_.size();
   auto const parts = static_cast<std::size_t>(runtime_.part.of);
-  rooms_.resize(of_all.size() / RankRoom::count);
-  for (std::size_t at = 0; at < rooms_.size(); ++at) {  // tensor ranks are neighbours in the job
+  capacities_.resize(of_all.size() / RankCapacity::count);
+  for (std::size_t at = 0; at < capacities_.size(); ++at) {  // tensor ranks are neighbours in the job
     auto const [in_line, place] = std::pair{at / data, at % data};
-    rooms_[(in_line / parts * data + place) * parts + in_line % parts] =
-        RankRoom::of(std::span{of_all}.subspan(at * RankRoom::count).first<RankRoom::count>());
+    capacities_[(in_line / parts * data + place) * parts + in_line % parts] =
+        RankCapacity::of(std::span{of_all}.subspan(at * RankCapacity::count).first<RankCapacity::count>());
   }
 }
 
@@ -131,7 +133,7 @@ void Start::expect_room() const {
   auto const plan = shard::plan_memory(sharded_.blueprint.layout, sharded_.blueprint.request);
   auto const transport = runtime_.job->communicator->transport();
   bool const in_one_process = comm::traits_of(transport).ranks == comm::RankKind::threads;
-  if (auto const short_of = shortage(plan, sharded_.settings(), rooms_, in_one_process); !short_of.empty()) {
+  if (auto const short_of = shortage(plan, sharded_.settings(), capacities_, in_one_process); !short_of.empty()) {
     throw ConfigError{short_of};
   }
 }

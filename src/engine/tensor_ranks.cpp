@@ -18,12 +18,12 @@ namespace {
 
 using shard::TensorKind;
 
-/// Where hashes of the first rank and another one's first differ.
+/// The first hash that differs between the first rank and another one.
 struct Deviation {
   std::size_t rank, at;
 };
 
-/// Collective, waits.
+/// Collective; waits.
 std::optional<Deviation> first_deviation(std::span<std::uint64_t const> mine, std::string_view purpose,
                                          Exchange const& tensor) {
   if (mine.empty()) {
@@ -38,7 +38,7 @@ std::optional<Deviation> first_deviation(std::span<std::uint64_t const> mine, st
   return std::nullopt;
 }
 
-/// Collective, waits: `whole` of a parameter that tensor ranks cut, from what each of them has.
+/// Joins the parts of a parameter that tensor ranks divide into `whole`. Collective; waits.
 void join_parts(model::ParamDescription const& param, std::span<float const> mine, std::span<float> whole,
                 Exchange const& tensor) {
   std::vector<float> all(static_cast<std::size_t>(tensor.world()) * mine.size());
@@ -54,7 +54,7 @@ void join_parts(model::ParamDescription const& param, std::span<float const> min
   }
 }
 
-/// What this rank has of `whole`; padding is 0.
+/// This rank's part of `whole`; padding is 0.
 std::vector<float> part_of(model::ParamDescription const& param, std::span<float const> whole) {
   std::vector<float> mine(static_cast<std::size_t>(param.count), 0.0F);
   param.part->each_run(0, param.count, [&](model::CutPart::Run const& run) {
@@ -118,7 +118,7 @@ void compare_whole_gradients(shard::ShardManager& manager, int place, std::int64
   constexpr std::int64_t most = std::int64_t{1} << 16U;
   auto const memory = tensor.device->allocate_host(most * bytes_of(Dtype::fp32));
   auto* const on_host = reinterpret_cast<float*>(memory->data());
-  tensor.stream->synchronize();  // behind the reductions
+  tensor.stream->synchronize();  // waits for the reductions
   auto const& layout = manager.memory.layout();
   auto const& model = manager.memory.model();
   std::vector<ParamId> compared;
@@ -145,6 +145,31 @@ void compare_whole_gradients(shard::ShardManager& manager, int place, std::int64
         "(TensorParallel::leave(), "
         "enter_backward()), or each writes a part of the gradient: then its ParamOptions::partial is to be true",
         step, model.params[compared[found->at]].name, tensor.job_rank(0), tensor.job_rank(found->rank))};
+  }
+}
+
+void compare_addends(shard::ShardManager& manager, std::int64_t step, Exchange const& tensor) {
+  auto const addends = manager.gradients.addends().take();
+  if (addends.empty()) {
+    return;
+  }
+  std::vector<std::uint64_t> hashes;
+  for (auto const& each : addends) {
+    hashes.push_back(each.nonzero_count < least_nonzero_addend ? 0 : each.hash);
+  }
+  auto const all = gather(std::span<std::uint64_t const>{hashes}, "addends", tensor);
+  for (std::size_t at = 0; at < hashes.size(); ++at) {
+    bool equal = hashes[at] != 0;
+    for (auto of_rank = at; of_rank < all.size(); of_rank += hashes.size()) {
+      equal = equal && all[of_rank] == hashes[at];
+    }
+    if (equal) {
+      throw PeerError{fmt::format(
+          "step {}: all {} tensor ranks wrote the same gradient of parameter \"{}\", which is partial, so that its sum "
+          "over them is {} times the gradient. Either each rank is to write a part of it, or its ParamOptions::partial "
+          "is to be false",
+          step, tensor.world(), manager.memory.model().params[addends[at].param].name, tensor.world())};
+    }
   }
 }
 

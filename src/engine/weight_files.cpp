@@ -20,9 +20,9 @@
 #include "engine/pieces.hpp"
 #include "engine/replicas.hpp"
 #include "engine/safetensors_reader.hpp"
-#include "zeroth/config/document.hpp"
 #include "zeroth/core/error.hpp"
-#include "zeroth/engine/safetensors_writer.hpp"
+#include "zeroth/tool/config/document.hpp"
+#include "zeroth/tool/engine/safetensors_writer.hpp"
 
 namespace zeroth::engine {
 namespace {
@@ -35,7 +35,7 @@ std::vector<NamedShape> shapes_of(Share const& model) {
   return shapes;
 }
 
-/// All that is wrong with a file, at once.
+/// Reports all problems of a file at once.
 void check_tensors(std::filesystem::path const& file, SafetensorsReader const& reader, Share const& model,
                    std::function<bool(std::string const&)> const& left_out) {
   auto const& tensors = reader.tensors();
@@ -67,14 +67,14 @@ void check_tensors(std::filesystem::path const& file, SafetensorsReader const& r
 
 constexpr std::string_view saving = "save_weights";
 
-/// One transaction between two ranks, this being one of them. Waits.
+/// Sends or receives one message, between this rank and `peer`. Waits.
 void pass_on(comm::Operation operation, float* data, std::int64_t count, int peer, Exchange const& exchange) {
   std::array const transaction{comm::Collective{operation, data, data, count, Dtype::fp32, peer}};
   exchange.communicator->submit(*exchange.stream, {saving, ""}, transaction);
   exchange.stream->synchronize();
 }
 
-/// What the first rank of a stage has of a parameter, on its way to the first rank of all, in pieces whose sizes both
+/// Sends a stage's parameter from the first rank of the stage to the first rank of all, in pieces of sizes that both
 /// know.
 class Relay {
  public:
@@ -92,13 +92,13 @@ class Relay {
       }
     }
   }
-  /// Behind the last element of a parameter.
+  /// Call after the last element of a parameter.
   void flush() {
     if (filled_ > 0) {
       pass_on(comm::Operation::send, data(), std::exchange(filled_, 0), 0, whole_);
     }
   }
-  /// `count` elements that rank `from` has appended: calls `take` with all, in order.
+  /// Receives `count` elements that rank `from` has appended: calls `take` with all, in order.
   template <class F>
   void receive(std::int64_t count, int from, F const& take) {
     for (std::int64_t first = 0; first < count; first += most) {
@@ -118,7 +118,7 @@ class Relay {
   std::int64_t filled_ = 0;
 };
 
-/// Brings the slices of a parameter of this stage to its first rank, and there to `take`, in order.
+/// Sends the slices of a parameter of this stage to the stage's first rank, which passes them to `take`, in order.
 template <class F>
 void send_slices(WholeModel const& whole, ParamId param, device::Memory& on_host, F const& take) {
   auto const& of_stage = whole.of_stage;
@@ -146,7 +146,7 @@ void send_slices(WholeModel const& whole, ParamId param, device::Memory& on_host
 
 using WriteValues = std::function<void(std::span<float const>)>;
 
-/// Brings a parameter that tensor ranks cut to the first rank of all, and there to `write`.
+/// Sends a parameter that tensor ranks divide to the first rank of all, which passes it to `write`.
 void send_parts(WholeModel const& whole, Share::Known const& param, device::Memory& on_host, Relay& relay,
                 std::span<float> buffers, WriteValues const& write) {
   bool const is_here = param.stage() == whole.share.stage();
@@ -174,8 +174,8 @@ void send_parts(WholeModel const& whole, Share::Known const& param, device::Memo
   merged.finish();
 }
 
-/// Brings all parameters to the first rank of all, and there to `writer`. What that throws is left in `refused`, and
-/// the ranks still send to the end: nobody hangs.
+/// Sends all parameters to the first rank of all, which passes them to `writer`. An exception of the writer is stored
+/// in `refused`, and ranks still send everything, so that no rank hangs.
 void send_all(WholeModel const& whole, SafetensorsWriter* writer, device::Memory& on_host, Relay& relay,
               std::span<float> buffers, std::exception_ptr& refused) {
   WriteValues const write = [&](std::span<float const> piece) {
@@ -191,7 +191,7 @@ void send_all(WholeModel const& whole, SafetensorsWriter* writer, device::Memory
     if (param.cut && whole.part.of > 1) {
       send_parts(whole, param, on_host, relay, buffers, write);
     } else if (whole.part.index > 0) {
-      continue;  // the first tensor rank has it
+      continue;  // the first tensor rank sends it
     } else if (param.stage() == whole.share.stage()) {
       if (whole.share.first()) {
         send_slices(whole, *param.local, on_host, write);
@@ -205,7 +205,7 @@ void send_all(WholeModel const& whole, SafetensorsWriter* writer, device::Memory
   }
 }
 
-/// Elements of what this rank has of a parameter; of padding zeros.
+/// Reads elements of this rank's part of a parameter; padding is zero.
 void read_part(SafetensorsReader const& reader, Tensor const& tensor, model::ParamDescription const& param,
                std::int64_t first, std::span<float> values) {
   if (!param.part) {
@@ -222,9 +222,9 @@ void read_part(SafetensorsReader const& reader, Tensor const& tensor, model::Par
   });
 }
 
-/// Sets all that this rank holds. `finding` becomes a warning if a value is not finite.
+/// Stores all values that this rank holds. `result` becomes a warning if a value is not finite.
 void store_slices(shard::ShardManager& manager, SafetensorsReader const& reader, std::span<float> values,
-                  Finding& finding) {
+                  RankResult& result) {
   auto const& model = manager.memory.model();
   for (auto const param : model.params.ids()) {
     auto const& name = model.params[param].name;
@@ -235,9 +235,9 @@ void store_slices(shard::ShardManager& manager, SafetensorsReader const& reader,
       read_part(reader, tensor, model.params[param], first, piece);
       manager.values.store(param, first, piece);
       auto const odd = std::ranges::find_if_not(piece, [](float value) { return std::isfinite(value); });
-      if (odd != piece.end() && finding.kind == Finding::Kind::nothing) {
-        finding = {Finding::Kind::warning,
-                   fmt::format("\"{}\" holds {} at element {}", name, *odd, first + (odd - piece.begin()))};
+      if (odd != piece.end() && result.kind == RankResult::Kind::nothing) {
+        result = {RankResult::Kind::warning,
+                  fmt::format("\"{}\" holds {} at element {}", name, *odd, first + (odd - piece.begin()))};
       }
     }
   }
@@ -245,7 +245,7 @@ void store_slices(shard::ShardManager& manager, SafetensorsReader const& reader,
 
 }  // namespace
 
-std::vector<Finding> save_weights(WholeModel const& whole, std::filesystem::path const& file, Dtype dtype) {
+std::vector<RankResult> save_weights(WholeModel const& whole, std::filesystem::path const& file, Dtype dtype) {
   auto const& all = whole.all;
   auto& device = *all.device;
   whole.manager.parameters.await_gathers();
@@ -253,7 +253,7 @@ std::vector<Finding> save_weights(WholeModel const& whole, std::filesystem::path
   std::unique_ptr<device::Memory> on_host, of_parts;
   std::optional<Relay> relay;
   std::span<float> buffers;
-  auto opened = together(saving, all, [&](Finding&) {
+  auto opened = run_on_all_ranks(saving, all, [&](RankResult&) {
     on_host = device.allocate_host(static_cast<std::int64_t>(whole.manager.values.transfer().size_bytes()));
     relay.emplace(device, all);
     if (all.rank() == 0) {
@@ -268,7 +268,7 @@ std::vector<Finding> save_weights(WholeModel const& whole, std::filesystem::path
   }
   std::exception_ptr refused;
   send_all(whole, writer ? &*writer : nullptr, *on_host, *relay, buffers, refused);
-  return together(saving, all, [&](Finding&) {
+  return run_on_all_ranks(saving, all, [&](RankResult&) {
     if (refused) {
       std::rethrow_exception(refused);
     }
@@ -278,31 +278,31 @@ std::vector<Finding> save_weights(WholeModel const& whole, std::filesystem::path
   });
 }
 
-std::vector<Finding> load_weights(WholeModel const& whole, std::filesystem::path const& file,
-                                  std::function<bool(std::string const& name)> const& left_out) {
+std::vector<RankResult> load_weights(WholeModel const& whole, std::filesystem::path const& file,
+                                     std::function<bool(std::string const& name)> const& left_out) {
   constexpr std::string_view purpose = "load_weights";
   constexpr std::size_t most = std::size_t{1} << 16U;
   auto const& all = whole.all;
   std::optional<SafetensorsReader> reader;
   std::vector<std::uint64_t> samples;
   std::unique_ptr<device::Memory> memory;
-  auto opened = together(purpose, all, [&](Finding&) {
+  auto opened = run_on_all_ranks(purpose, all, [&](RankResult&) {
     reader.emplace(file);
     check_tensors(file, *reader, whole.share, left_out);
-    samples = sample(*reader, whole.share);  // which refuses a dtype that it cannot read
+    samples = sample(*reader, whole.share);  // throws for a dtype that it cannot read
     memory = all.device->allocate_host(static_cast<std::int64_t>(most * sizeof(float)));
   });
   if (failed(opened)) {
     return opened;
   }
   compare_files(samples, file, whole.share, all);
-  auto const stored = together(purpose, all, [&](Finding& mine) {
+  auto const stored = run_on_all_ranks(purpose, all, [&](RankResult& mine) {
     whole.manager.parameters.await_gathers();
     whole.manager.parameters.drop_all();
     store_slices(whole.manager, *reader, {reinterpret_cast<float*>(memory->data()), most}, mine);
   });
   throw_if_failed("load_weights() failed after it had changed weights", stored);
-  auto const warning = std::ranges::find(stored, Finding::Kind::warning, &Finding::kind);
+  auto const warning = std::ranges::find(stored, RankResult::Kind::warning, &RankResult::kind);
   if (warning != stored.end() && warning - stored.begin() == all.rank()) {
     logger().warn("{}load_weights({}): {}: training goes on with that", rank_prefix(), file.string(), warning->text);
   }

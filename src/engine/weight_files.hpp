@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Weights to and from a file, straight from and to the shards.
+/// Saves and loads weights between a file and the shards directly.
 #pragma once
 #include <filesystem>
 #include <functional>
@@ -7,33 +7,33 @@
 #include <vector>
 
 #include "engine/exchange.hpp"
-#include "engine/finding.hpp"
+#include "engine/rank_result.hpp"
 #include "engine/share.hpp"
 #include "shard/shard_manager.hpp"
 
 namespace zeroth::engine {
 
-/// A model, of which this rank has slices of what its stage and tensor rank have.
+/// A model of which this rank holds slices of its stage's and tensor rank's part.
 struct WholeModel {
   shard::ShardManager& manager;
   Share const& share;
   TensorPart part;
-  Exchange of_stage, all;  ///< The ranks that share this rank's states, and those of all.
-  /// Of all: the first rank that shares the states of a stage and a tensor rank.
+  Exchange of_stage, all;  ///< The ranks that share this rank's states, and all ranks.
+  /// The rank in `all` of the first rank that shares the states of a stage and a tensor rank.
   [[nodiscard]] int first_of(int stage, int tensor) const noexcept {
     return stage * of_stage.world() * part.of + tensor;
   }
 };
 
-/// Collective, waits: one safetensors file of the masters of all stages, rounded to `dtype`, written by rank 0. What
-/// every rank found: where one of them failed, there is no file. What it throws leaves the ranks apart.
-[[nodiscard]] std::vector<Finding> save_weights(WholeModel const& whole, std::filesystem::path const& file,
-                                                Dtype dtype);
+/// Writes one safetensors file of the masters of all stages, rounded to `dtype`, on rank 0. Collective; waits. Returns
+/// every rank's result: if one failed, there is no file. If it throws, the ranks have diverged.
+[[nodiscard]] std::vector<RankResult> save_weights(WholeModel const& whole, std::filesystem::path const& file,
+                                                   Dtype dtype);
 
-/// Collective, waits. Everything is looked at on every rank before anything is changed on any: where one of the
-/// findings is a failure, nothing was changed. What it throws leaves the ranks apart. Tensors that `left_out` picks may
-/// be there without being the model's.
-[[nodiscard]] std::vector<Finding> load_weights(WholeModel const& whole, std::filesystem::path const& file,
-                                                std::function<bool(std::string const& name)> const& left_out);
+/// Loads weights. Collective; waits. Every rank checks everything before any rank changes anything: if one result is a
+/// failure, nothing was changed. If it throws, the ranks have diverged. The file may have tensors that the model lacks
+/// if `left_out` selects them.
+[[nodiscard]] std::vector<RankResult> load_weights(WholeModel const& whole, std::filesystem::path const& file,
+                                                   std::function<bool(std::string const& name)> const& left_out);
 
 }  // namespace zeroth::engine

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::string_view of_save = "save";
 
-/// From one rank to another, this being one of them. Waits.
+/// Sends or receives a text, between this rank and `peer`. Waits.
 void pass_text(comm::Operation operation, std::span<char> text, int peer, Exchange const& exchange) {
   constexpr auto most = std::size_t{1} << 20U;
   auto const memory = exchange.device->allocate_host(static_cast<std::int64_t>(most));

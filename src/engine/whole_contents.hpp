@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What all ranks of a mesh have in a checkpoint, where its record is written.
+/// Gathers the checkpoint contents of all ranks of a mesh on the rank that writes the record.
 #pragma once
 #include <optional>
 
@@ -8,8 +8,8 @@
 
 namespace zeroth::engine {
 
-/// Collective, waits: on the first of all ranks what those say of their files that share states, in the order of stages
-/// and in it of tensor ranks. `own` is said by the first rank of `sharing`. Nothing on the other ranks.
+/// Gathers on the first of all ranks the contents of every set of ranks that share states, in the order of stages, then
+/// of tensor ranks. The first rank of `sharing` sends `own`. Collective; waits. nullopt on the other ranks.
 [[nodiscard]] std::optional<checkpoint::Contents> gather_contents(checkpoint::Contents const& own,
                                                                   Exchange const& sharing, Exchange const& whole);
 

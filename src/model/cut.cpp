@@ -18,7 +18,7 @@ constexpr std::int64_t rounded_up(std::int64_t count, std::int64_t multiple) noe
   return (count + multiple - 1) / multiple * multiple;
 }
 
-/// "2 and 5": the numbers of ranks next to `of` that divide every section.
+/// "2 and 5": the numbers of ranks nearest to `of` that divide every section.
 std::string nearest_divisors(std::span<std::int64_t const> sections, int of) {
   auto const all = std::reduce(sections.begin(), sections.end(), std::int64_t{0}, std::gcd<std::int64_t, std::int64_t>);
   std::int64_t below = of;
@@ -35,7 +35,7 @@ std::string nearest_divisors(std::span<std::int64_t const> sections, int of) {
   return fmt::format("{} and {}", below, above);
 }
 
-/// The sections of `cut`, checked.
+/// The sections of `cut`. Throws ContractError if they are invalid.
 std::vector<std::int64_t> sections_of(std::string const& name, std::span<std::int64_t const> whole, Cut const& cut,
                                       TensorPart part) {
   ZEROTH_EXPECTS(cut.dim >= 0 && cut.dim < std::ssize(whole),

@@ -33,7 +33,7 @@ struct AddInit {
       return value;
     });
   }
-  /// A few of its values, each asked for twice.
+  /// Adds a few of its values, each computed twice.
   template <class F>
   void add_samples(char const* kind, F const& value_at) const {
     constexpr std::int64_t most = 16;
@@ -52,7 +52,7 @@ struct AddInit {
   }
 };
 
-/// Nothing where there are none: as before there were any.
+/// Adds nothing if there are no such options, so that the hash is the same as before they existed.
 void add_tensor_options(Fnv1a& hash, ParamOptions const& options) {
   if (options.partial) {
     hash.add(std::uint64_t{1});
@@ -69,7 +69,7 @@ void add_tensor_options(Fnv1a& hash, ParamOptions const& options) {
 
 }  // namespace
 
-/// Of what a model is made of; every field is closed by its length or kind, so that none runs into the next.
+/// The hash of a model's structure. Every field ends with its length or kind, so that none runs into the next.
 std::uint64_t fingerprint(Description const& description) {
   Fnv1a hash;
   hash.add(description.seed);
@@ -78,7 +78,7 @@ std::uint64_t fingerprint(Description const& description) {
     hash.add(unit.name);
     hash.add(static_cast<std::uint64_t>(unit.uses_per_micro_step));
     hash.add(std::uint64_t{unit.stays_open});
-    if (unit.input_per_sample > 0) {  // else as before there were pipelines
+    if (unit.input_per_sample > 0) {  // otherwise the hash is the same as before pipelines existed
       hash.add(static_cast<std::uint64_t>(unit.input_per_sample));
     }
     hash.add(static_cast<std::uint64_t>(unit.params.size()));

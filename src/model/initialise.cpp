@@ -13,16 +13,16 @@
 namespace zeroth::model {
 namespace {
 
-/// A key per parameter: names are global, so two parameters never share random numbers.
+/// One key per parameter. Names are global, so two parameters never share random numbers.
 PhiloxKey key_of(std::uint64_t seed, std::string_view name) noexcept {
   auto const hash = spread(Fnv1a{seed * golden_ratio}.characters(name).value());
   return {static_cast<std::uint32_t>(hash), static_cast<std::uint32_t>(hash >> 32U)};
 }
 
-/// In (0, 1): never 0, so that its logarithm is finite.
+/// Maps a word to (0, 1). Never 0, so that the logarithm is finite.
 ZEROTH_INLINE double unit_interval(std::uint32_t word) noexcept { return (static_cast<double>(word) + 0.5) * 0x1p-32; }
 
-/// What a block of random words becomes, one value for each word: values of many blocks are made at once.
+/// Values per batch of random words: one value for each word, several blocks at a time.
 constexpr std::size_t blocks_at_once = 64;
 constexpr std::size_t values_at_once = 4 * blocks_at_once;
 using Words = std::array<std::uint32_t, values_at_once>;

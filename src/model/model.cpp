@@ -10,8 +10,8 @@
 #include <string_view>
 
 #include "zeroth/core/error.hpp"
-#include "zeroth/core/utf8.hpp"
 #include "zeroth/model/description.hpp"
+#include "zeroth/tool/core/utf8.hpp"
 
 namespace zeroth {
 namespace {
@@ -73,6 +73,14 @@ Model::Model(std::uint64_t seed, TensorPart part) : state_{std::make_shared<mode
 TensorPart Model::tensor_part() const noexcept { return state_->tensor; }
 
 std::span<std::int64_t const> Model::shape_of(ParamId param) const noexcept { return state_->params[param].shape; }
+
+std::int64_t Model::first_row_of(ParamId param) const noexcept {
+  auto const& described = state_->params[param];
+  if (!described.part || described.options.cut->dim != 0 || described.options.cut->sections.size() > 1) {
+    return -1;
+  }
+  return std::min(state_->tensor.index * described.shape.front(), described.global_shape().front());
+}
 
 Unit Model::unit_at(std::uint32_t index) const {
   ZEROTH_EXPECTS(index < state_->units.size(),

@@ -6,21 +6,21 @@
 
 namespace zeroth::monitor {
 
-/// Makes the folder. Throws SystemError naming it.
+/// Creates the folder and returns it. Throws SystemError, which names the folder.
 [[nodiscard]] std::filesystem::path made_folder(std::filesystem::path folder);
 
-/// Since 1970.
+/// Seconds since 1970.
 [[nodiscard]] double wall_seconds();
 
-/// Everything throws SystemError naming the file.
+/// All calls throw SystemError, which names the file.
 class AppendingFile {
  public:
-  explicit AppendingFile(std::filesystem::path path);  ///< Opens it, or makes it.
+  explicit AppendingFile(std::filesystem::path path);  ///< Opens or creates the file.
   AppendingFile(AppendingFile const&) = delete;
   AppendingFile& operator=(AppendingFile const&) = delete;
   ~AppendingFile();
-  [[nodiscard]] bool was_empty() const noexcept { return was_empty_; }  ///< When it was opened.
-  void write(std::string_view bytes);                                   ///< Handed to the system when this returns.
+  [[nodiscard]] bool was_empty() const noexcept { return was_empty_; }  ///< At opening.
+  void write(std::string_view bytes);                                   ///< The system has the bytes when this returns.
 
  private:
   [[noreturn]] void refuse(int error) const;

@@ -11,14 +11,14 @@
 namespace zeroth {
 namespace {
 
-/// "Train/Samples/lr" as a file's name; what would lead out of the folder does not.
+/// Turns "Train/Samples/lr" into a file name that cannot leave the folder.
 std::string file_name(std::string name) {
   std::ranges::replace_if(
       name, [](char letter) { return letter == '/' || letter == ' ' || letter == '\0'; }, '_');
   return name + ".csv";
 }
 
-/// A field, in quotes where it would be two.
+/// A CSV field, in quotes if needed.
 std::string field(std::string_view text) {
   if (text.find_first_of(",\"\r\n") == std::string_view::npos) {
     return std::string{text};

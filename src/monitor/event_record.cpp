@@ -8,7 +8,7 @@
 namespace zeroth::monitor {
 namespace {
 
-/// As records have it: a checksum of bytes that hold checksums would otherwise be weak.
+/// The mask that records apply: a checksum over bytes that contain checksums would otherwise be weak.
 std::uint32_t masked(std::uint32_t crc) noexcept { return std::rotr(crc, 15) + 0xa282ead8U; }
 
 std::string record(std::string_view message) {

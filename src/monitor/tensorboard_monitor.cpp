@@ -16,8 +16,8 @@ Monitor::~Monitor() = default;
 
 namespace {
 
-/// TensorBoard reads what has "tfevents" in its name, in the order of the names: seconds come first. Two runs of the
-/// same second differ in the process, two engines of one process in the nanoseconds.
+/// TensorBoard reads files with "tfevents" in their names, in the order of names: seconds come first. Two runs in the
+/// same second differ by process, two engines of a process by nanoseconds.
 std::string new_name() {
   std::array<char, 256> host{};
   if (::gethostname(host.data(), host.size() - 1) != 0 || host[0] == '\0') {

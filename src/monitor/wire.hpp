@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What files of messages are made of: numbers with their least byte first, checksums, and the fields of protobuf's
-/// wire format, each its number and type in one, then its value.
+/// The parts of message files: little-endian numbers, checksums, and the fields of protobuf's wire format, each a tag
+/// of number and type followed by the value.
 #pragma once
 #include <array>
 #include <bit>
@@ -20,9 +20,9 @@ std::string bytes_of(Word word) {
   return bytes;
 }
 
-/// Castagnoli's cyclic redundancy check of 32 bits.
+/// The 32-bit Castagnoli cyclic redundancy check (CRC-32C).
 [[nodiscard]] inline std::uint32_t crc32c(std::string_view bytes) noexcept {
-  constexpr std::uint32_t polynomial = 0x82f63b78;  // the least bit first
+  constexpr std::uint32_t polynomial = 0x82f63b78;  // reflected: least significant bit first
   static constexpr auto table = [] {
     std::array<std::uint32_t, 256> entries{};
     for (std::uint32_t i = 0; i < entries.size(); ++i) {
@@ -53,7 +53,7 @@ inline std::string as_varint(std::uint64_t value) {
   return bytes + static_cast<char>(value);
 }
 inline std::string tag(unsigned number, Type type) { return as_varint((number << 3U) | type); }
-/// A text, or a message in a message.
+/// A string field, or an embedded message.
 inline std::string text(unsigned number, std::string_view value) {
   return tag(number, delimited) + as_varint(value.size()) + std::string{value};
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a rank has handed to collectives, by what it was for: of comms_logger.
+/// Counts what a rank passes to collectives, by purpose, for comms_logger.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -10,15 +10,15 @@
 
 namespace zeroth::shard {
 
-/// Names are those of spans: "gather", "publish", "reduce", "decide", and the unit, whose names outlive this.
+/// Names are those of spans ("gather", "publish", "reduce", "decide") and of units. They must outlive the log.
 class CallLog {
  public:
   struct Entry {
     std::string_view what, unit;
     comm::Operation operation = comm::Operation::barrier;
     std::int64_t count = 0;  ///< Transactions.
-    std::int64_t bytes = 0;  ///< Of what all ranks bring or get together.
-    double sent = 0;         ///< Of those, what a ring sends from each rank.
+    std::int64_t bytes = 0;  ///< Size of the whole data, all ranks' pieces together.
+    double sent = 0;         ///< The part of it that a ring algorithm sends from each rank.
   };
 
   void add(std::string_view what, std::string_view unit, std::span<comm::Collective const> collectives, int world);

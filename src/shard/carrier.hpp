@@ -12,7 +12,7 @@
 
 namespace zeroth::shard {
 
-/// Elements of a part in memory, of which the one at `first` is at `data`.
+/// Elements of a part in memory; element `first` is at `data`.
 struct Elements {
   std::byte* data = nullptr;
   std::int64_t first = 0;
@@ -22,30 +22,31 @@ struct Elements {
   }
 };
 
-/// One part on its route: from where to where.
+/// One part's transfer along its route.
 struct Trip {
   Route const* route;
   Elements from, to;
-  /// Null, or where the first hop's sum goes in place of `to`; see Collective::sums.
+  /// If not null, the first hop adds its sum here instead of writing `to`; see Collective::sums.
   float* sums = nullptr;
   bool accumulate = false;
 };
 
-/// The one way in which states of flat units move among ranks. Counts what it moves.
+/// The only code that moves states of flat units between ranks. Counts the bytes that it moves.
 class Carrier {
  public:
   explicit Carrier(Memory& memory);
-  /// What transactions are called: by logs of calls, and in messages.
+  /// The names of transactions in logs and messages.
   struct Names {
     std::string_view what, purpose;
   };
-  /// Enqueues `trips`, which have the same hops: a transaction for each. They are of `unit` or some that begin with it.
+  /// Enqueues `trips` as one transaction per hop. All have the same hops. They belong to `unit`, or to several flat
+  /// units that begin with it.
   void run(Names const& names, FlatId unit, std::span<Trip const> trips);
-  /// Likewise one transaction over `axes`.
+  /// Enqueues one transaction over `axes`.
   void submit(Lane lane, Axes axes, Names const& names, FlatId unit, std::span<comm::Collective const> transaction);
-  /// Likewise over the tensor ranks, on the reduce stream.
+  /// Enqueues one transaction over the tensor ranks, on the reduce stream.
   void submit_over_tensor(Names const& names, FlatId unit, std::span<comm::Collective const> transaction);
-  /// So far, of all their ranks.
+  /// Bytes moved so far, over all ranks.
   [[nodiscard]] MovedBytes const& moved() const noexcept { return moved_; }
 
  private:

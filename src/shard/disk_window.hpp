@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Any bytes of a storage, of a disk by way of a piece of memory that shows some of it.
+/// Access to any bytes of a storage; bytes on a disk are shown through a piece of memory.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -10,21 +10,21 @@
 
 namespace zeroth::shard {
 
-/// For one thread. Waits for the disk. Near places that come one after the other cost one transfer.
+/// Used by one thread. Waits for the disk. Successive accesses to nearby bytes cost one transfer.
 class DiskWindow {
  public:
-  /// `stream` comes behind all that writes what is looked at. All outlive it. `memory` is whole blocks, as `bytes` of
-  /// the storage are; none where the storage is memory itself.
+  /// `stream` must follow all work that writes the accessed bytes. All arguments must outlive this. `memory` is whole
+  /// blocks, as is the storage of `bytes`; it is empty if the storage is memory itself.
   DiskWindow(device::Storage& storage, device::Stream& stream, std::span<std::byte> memory, std::int64_t bytes)
       : storage_{&storage}, stream_{&stream}, memory_{memory}, bytes_{bytes} {}
 
-  /// What is done with `bytes` that are the `first` one of those asked for, and what follows it.
+  /// Processes `bytes` at `data`, of which the first is number `first` of the requested bytes.
   using Use = std::function<void(std::byte* data, std::int64_t first, std::int64_t bytes)>;
-  /// Calls `use` for pieces of `bytes` from `at` on, which need not be whole blocks.
+  /// Calls `use` for pieces of `bytes` bytes from `at` on, which need not be whole blocks.
   void look(device::Stored const& at, std::int64_t bytes, Use const& use) { each(at, bytes, use, false); }
-  /// Likewise, and keeps what `use` has written.
+  /// Like look(), and stores what `use` has written.
   void edit(device::Stored const& at, std::int64_t bytes, Use const& use) { each(at, bytes, use, true); }
-  /// Brings what was written to the disk, and shows nothing any more: others may write there now.
+  /// Writes changes to the disk and empties the window: others may write there now.
   void close();
 
  private:
@@ -35,8 +35,8 @@ class DiskWindow {
   device::Stream* stream_;
   std::span<std::byte> memory_;
   std::int64_t bytes_;
-  device::Stored shown_{};        // what the window begins with
-  std::int64_t shown_bytes_ = 0;  // 0: nothing
+  device::Stored shown_{};        // where the window begins
+  std::int64_t shown_bytes_ = 0;  // 0: the window is empty
   bool edited_ = false;
 };
 

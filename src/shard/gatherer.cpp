@@ -21,7 +21,7 @@ class PlainGatherer final : public Gatherer {
 
 Gatherer::Gatherer(Memory& memory) : memory_{&memory}, carrier_{memory} { trips_.reserve(2); }
 
-/// What is offloaded comes to its place in the whole first.
+/// Offloaded parameters first move to their place in the whole.
 void Gatherer::gather(FlatId flat, std::string_view purpose, std::byte* whole) {
   auto const& unit = memory_->flat(flat);
   auto const& routes = memory_->routes(flat);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How parameters are gathered for a use: a way is a class of its own.
+/// Gathers parameters for a use. Each method of transfer is a class of its own.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -12,26 +12,26 @@
 
 namespace zeroth::shard {
 
-/// Makes whole parameters of what ranks hold of them, on the gather stream.
+/// Gathers whole parameters from the pieces that ranks hold, on the gather stream.
 class Gatherer {
  public:
   virtual ~Gatherer() = default;
   Gatherer(Gatherer const&) = delete;
   Gatherer& operator=(Gatherer const&) = delete;
-  /// Gathers `flat`, which is cut, into `whole`: [padded_count] of the compute dtype. One transaction a hop.
+  /// Gathers `flat`, which is sharded, into `whole`: [padded_count] of the compute dtype. One transaction per hop.
   void gather(FlatId flat, std::string_view purpose, std::byte* whole);
-  /// Bytes that a plan has for what travels in place of parameters (Memory::gather_scratch()); 0 where they travel as
-  /// they are.
+  /// Bytes that a plan reserves for data that travels in place of parameters (Memory::gather_scratch()); 0 if the
+  /// parameters themselves travel.
   [[nodiscard]] static std::int64_t scratch_bytes(PlanRequest const& request) noexcept;
-  /// What all ranks have moved so far.
+  /// Bytes moved so far, over all ranks.
   [[nodiscard]] MovedBytes const& moved() const noexcept { return carrier_.moved(); }
 
  protected:
   explicit Gatherer(Memory& memory);
-  /// How a part goes along its route: what this rank holds of it is at `held`, and all of it comes to `whole`. What
-  /// must be done with `held` before is enqueued here.
+  /// The trip of a part along its route, from this rank's elements at `held` to the whole part at `whole`. Also
+  /// enqueues work that `held` needs before.
   [[nodiscard]] virtual Trip trip(Route const& route, Elements const& held, Elements const& whole) = 0;
-  /// Behind all trips: makes of what they brought what is used, where it is not that yet.
+  /// Converts what all trips have brought to its final form, if it is not in that form yet.
   virtual void take_over(FlatId flat, std::byte* whole) = 0;
   [[nodiscard]] Memory& memory() const noexcept { return *memory_; }
 
@@ -41,7 +41,7 @@ class Gatherer {
   std::vector<Trip> trips_;
 };
 
-/// That of the plan: parameters travel as they are.
+/// The gatherer of the plan: the parameters themselves travel.
 [[nodiscard]] std::unique_ptr<Gatherer> make_gatherer(Memory& memory);
 
 }  // namespace zeroth::shard

@@ -54,7 +54,7 @@ bool Gradients::begin(FlatId flat) {
       fill(flat, {placed.offset, placed.offset + placed.count}, 0xff);
     }
   }
-  if (!memory_->gradients_whole()) {  // a slot held another unit; memory of its own keeps the zeros that it began with
+  if (!memory_->gradients_whole()) {  // a slot held another unit; memory of its own keeps its initial zeros
     for (auto const& gap : part.padding) {
       fill(flat, gap, 0);
     }
@@ -145,7 +145,7 @@ void Gradients::end(FlatId flat, bool reduce_next) {
   }
 }
 
-/// Of a part of a parameter that tensor ranks cut: it is no part of the norm.
+/// Zeroes the padding of a parameter part that is cut among tensor ranks: it does not belong to the norm.
 void Gradients::clear_padding(FlatId flat, Placed const& placed) {
   auto const& part = memory_->model().params[placed.param].part;
   if (!part || !part->has_padding()) {
@@ -195,7 +195,7 @@ void Gradients::reduce(std::span<FlatId const> flats, bool last) {
                                            : Unreduced{flat, slot(flat).data, dtype_});
   }
   reducer_->reduce(unreduced_, last);
-  if (!sums_micro_steps_) {  // otherwise they were given up before
+  if (!sums_micro_steps_) {  // otherwise they were released before
     std::ranges::for_each(flats, [this](FlatId flat) { give_up(flat); });
   }
   reduced_last_ += last ? flats.size() : 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Gradients from backward's first contribution to what the optimizer reads.
+/// Gradients, from backward's first contribution to the sums that the optimizer reads.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -17,48 +17,51 @@
 
 namespace zeroth::shard {
 
-/// Contributions are made on the compute stream; sums and reductions run on the reduce stream.
+/// Contributions run on the compute stream; sums and reductions run on the reduce stream.
 class Gradients {
  public:
   explicit Gradients(Memory& memory);
-  /// A pass begins that is a run of the `step`th step.
+  /// Begins a pass, which is a run of the `step`th step.
   void begin_pass(Run run, std::int64_t step) noexcept;
 
-  /// Has memory to write `flat`'s gradients to, or gets it now. False if every slot is taken: reduce something first.
+  /// Ensures that `flat`'s gradients have memory. False if every slot is taken: reduce something first.
   [[nodiscard]] bool begin(FlatId flat);
   struct Target {
     std::byte* data;
     float beta;
   };
-  /// Where `unit` adds a contribution to `param`'s gradient; beta is 0 for the first, after what was there is reduced
-  /// or in a sum.
+  /// The address at which `unit` adds a contribution to `param`'s gradient. beta is 0 for the first one since the
+  /// memory's last content was reduced or added to a sum.
   [[nodiscard]] Target contribute(UnitId unit, ParamId param);
-  /// All contributions to `flat` since the last call are enqueued. With poison they were made to copies: takes them
-  /// over, and leaves NaN there.
+  /// Call once all contributions to `flat` since the last call are enqueued. With poison they were written to copies:
+  /// copies these back to the gradients, and fills them with NaN.
   void end_contributions(FlatId flat);
-  /// All contributions of this micro-step are enqueued. The first run of two hashes them and gives up their memory; the
-  /// second throws SystemError, which names the parameter, where they differ from the first's. Before a reduction,
-  /// zeroes what had none, and the padding of parameters. Where micro-steps are summed up in fp32, adds this one to the
-  /// sum, which is what is reduced, and gives up the memory that it was in.
+  /// Call once all contributions of this micro-step are enqueued.
+  /// The first run of two hashes them and releases their memory; the second throws SystemError, which names the
+  /// parameter, if they differ from the first run's.
+  /// Before a reduction, zeroes gradients without contributions, and the padding of parameters. If micro-steps are
+  /// accumulated in fp32, adds this one to the sum, which is what is reduced, and releases the memory that it was in.
   void end(FlatId flat, bool reduce_next);
-  /// Reduces complete gradients together; see Reducer.
+  /// Reduces complete gradients in one transaction; see Reducer.
   void reduce(std::span<FlatId const> flats, bool last);
-  /// The last pass before an update is over, and what this stage sends to others has been sent. If all have had their
-  /// last reduction, adds up those of ties that are summed apart: see TiedSums.
+  /// Call after the last pass before an update, once this stage has sent everything to other stages. If all gradients
+  /// have had their last reduction, adds up those of ties that are summed apart: see TiedSums.
   void end_passes();
 
+  /// This rank's addends of partial gradients.
+  [[nodiscard]] Addends& addends() noexcept { return reducer_->addends(); }
   [[nodiscard]] int slots_high_water() const noexcept { return pool_.high_water(); }
-  /// Handed to collectives so far, of all their ranks.
+  /// Bytes passed to collectives so far, over all ranks.
   [[nodiscard]] MovedBytes reduced_bytes() const noexcept { return reducer_->moved() + tied_sums_.moved(); }
 
  private:
-  /// Part of a flat unit that a copy is written to in its place.
+  /// A range of a flat unit whose gradient is written to a copy.
   struct Lent {
     GradientLocation at;
     std::int64_t bytes;
   };
   [[nodiscard]] std::byte* held(FlatId flat, std::int64_t in_part) noexcept;
-  [[nodiscard]] std::byte* lent(GradientLocation const& at) const noexcept;  ///< With poison.
+  [[nodiscard]] std::byte* lent(GradientLocation const& at) const noexcept;  ///< Used with poison.
   void copy(Lent const& lent, std::byte* destination, std::byte const* source);
   [[nodiscard]] Slot& slot(FlatId flat) noexcept;
   [[nodiscard]] std::string_view name(FlatId flat) const noexcept { return memory_->flat(flat).name; }
@@ -76,11 +79,11 @@ class Gradients {
   std::unique_ptr<Reducer> reducer_;
   Replay replay_;
   std::int64_t step_ = 0;
-  ById<FlatId, Slot> whole_;                              // where gradients are whole
+  ById<FlatId, Slot> whole_;                              // used if gradients are whole
   ById<FlatId, std::unique_ptr<device::Event>> written_;  // on the compute stream
-  ById<FlatId, char> accumulating_;                       // what backward writes holds gradients that are needed
-  ById<FlatId, char> summed_before_;                      // a micro-step of this step is in the sum
-  ById<GradientId, char> touched_;                        // beta is 1
+  ById<FlatId, char> accumulating_;   // whether the memory that backward writes holds gradients that are needed
+  ById<FlatId, char> summed_before_;  // whether a micro-step of this step is in the sum
+  ById<GradientId, char> touched_;    // whether beta is 1
   std::vector<Lent> lent_;
   std::size_t reduced_last_ = 0;  // flat units whose gradients of this step are complete
   TiedSums tied_sums_;

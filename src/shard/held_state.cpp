@@ -6,8 +6,8 @@
 namespace zeroth::shard {
 namespace {
 
-/// Of `elements`, those in memory by a call of `use`, and the others by `use_rest`, which is given where they are among
-/// the offloaded ones.
+/// Calls `use` for those of `elements` in memory, and `use_rest` for the others, with their range among the offloaded
+/// elements.
 template <class F>
 void use_each(HeldState const& held, Range elements, OffloadedStates::Use const& use, F const& use_rest) {
   auto const split = std::clamp(held.in_memory_count, elements.begin, elements.end);
@@ -45,7 +45,7 @@ void HeldState::edit(Range elements, OffloadedStates::Use const& use) const {
 
 HeldState held_of_updated(Memory const& memory, FlatId flat, std::size_t state) {
   auto const& precision = memory.request().settings.precision;
-  if (state == 0 && !precision.has_master()) {  // the optimizer holds nothing that is not among the parameters
+  if (state == 0 && !precision.has_master()) {  // the optimizer's elements are a subset of the parameters
     auto const optimized = memory.optimized(flat);
     auto const before = optimized.begin - memory.held(memory.flat(flat).trainable, memory.parameters_of(flat)).begin;
     return held_of_parameters(memory, flat, true).part(before, optimized.count());

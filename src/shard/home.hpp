@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Where states live, as updates and gathers see it. The two classes here are memory of the device, where everything is
-/// already; what is offloaded derives from them.
+/// The storage of states, as updates and gathers see it. The two classes here are for states in memory of the device,
+/// which need no transfer; those for offloaded states derive from them.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace zeroth::shard {
 
 class OffloadedStates;
 
-/// Elements of a state that are offloaded, from `first` on as OffloadedStates counts them. Null: there are none.
+/// Offloaded elements of a state, from `first` on as OffloadedStates counts them. If `disk` is null, there are none.
 struct OnDisk {
   OffloadedStates* disk = nullptr;
   FlatId flat{};
@@ -23,12 +23,12 @@ struct OnDisk {
   std::int64_t first = 0;
 };
 
-/// Hands what this rank has updated to its replicas, and gets what they have: a tile's slices of so many bytes, one
-/// after the other, between two events.
+/// Exchanges updated slices among replicas. `slices` are the slices of a tile, one after the other, of `bytes_of_each`
+/// bytes each. Starts after `updated` and records `published`.
 using Publish = std::function<void(Tile const& tile, std::byte* slices, std::int64_t bytes_of_each,
                                    device::Event& updated, device::Event& published)>;
 
-/// The home of states that updates change, range by range in the order of updates.
+/// The home of states that updates change. Accessed range by range, in the order of updates.
 class StateHome {
  public:
   explicit StateHome(device::Device& device) noexcept : device_{&device} {}
@@ -36,12 +36,13 @@ class StateHome {
   StateHome& operator=(StateHome const&) = delete;
   virtual ~StateHome() = default;
 
-  /// Puts into `args`, of the next range, where its states are in the order of stream(), until release().
+  /// Makes the states of the next range available, in the order of stream(), until release(), and puts their addresses
+  /// into `args`.
   virtual void acquire(optim::UpdateArgs& /*args*/) {}
-  /// Updates what was acquired, or a part of it.
+  /// Updates the acquired range, or a part of it.
   virtual void update(optim::UpdateArgs const& args) { device_->kernels().update(stream(), args); }
   virtual void release() {}
-  /// Which updates run on.
+  /// The stream of updates.
   [[nodiscard]] virtual device::Stream& stream() noexcept { return device_->compute(); }
 
  protected:
@@ -51,7 +52,7 @@ class StateHome {
   device::Device* device_;
 };
 
-/// The home of what a rank holds of flat units' parameters.
+/// The home of the parameters that a rank holds.
 class ParameterHome {
  public:
   ParameterHome() = default;
@@ -59,28 +60,28 @@ class ParameterHome {
   ParameterHome& operator=(ParameterHome const&) = delete;
   virtual ~ParameterHome() = default;
 
-  /// Where elements of a part of `flat` are that are not in memory.
+  /// The elements of a part of `flat` that are not in memory.
   [[nodiscard]] virtual OnDisk offloaded(FlatId /*flat*/, bool /*trainable*/) noexcept { return {}; }
 
-  /// Do reads for gathers run beside what comes before?
+  /// Whether reads for gathers run concurrently with earlier work.
   [[nodiscard]] virtual bool reads_ahead() const noexcept { return false; }
-  /// Starts to read what bring() will be asked for, in that order, as far as there is room.
+  /// Starts to read what bring() will be asked for, in that order, as far as buffers are free.
   virtual void read_ahead(FlatId /*flat*/) {}
-  /// Brings what this rank holds of `flat` to `trainable` and `frozen`, on `stream`.
+  /// Copies this rank's elements of `flat` to `trainable` and `frozen`, on `stream`.
   virtual void bring(FlatId /*flat*/, device::Stream& /*stream*/, std::byte* /*trainable*/, std::byte* /*frozen*/) {}
-  /// Makes the compute stream wait until all of what bring() was asked for last of `flat` is in memory.
+  /// Makes the compute stream wait until all that the last bring() of `flat` requested is in memory.
   virtual void await(FlatId /*flat*/) {}
-  /// What was read ahead and not brought is not what will be asked for, or not what will be there.
+  /// Discards prefetched reads that are stale or no longer needed.
   virtual void drop() {}
 
-  /// As StateHome's, of an update's parameters.
+  /// Like StateHome::acquire(), for the parameters of an update.
   virtual void acquire(optim::UpdateArgs& /*args*/) {}
-  /// Behind the update of what was acquired, by which masters may have changed.
+  /// Call after the update of the acquired range, which may have changed masters.
   virtual void round(optim::UpdateArgs const& /*args*/) {}
   virtual void release() {}
-  /// All of `flat` has been released.
+  /// Call once all of `flat` has been released.
   virtual void note_updated(FlatId /*flat*/) {}
-  /// How ranks that each update a slice of what they hold hand it to each other, where that is done by tiles.
+  /// Sets how replicas exchange the slices that each has updated, if that happens tile by tile.
   virtual void set_publish(Publish const& /*publish*/) {}
 };
 

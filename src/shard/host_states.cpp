@@ -23,7 +23,7 @@ HostStates::HostStates(Parts parts, Memory const& memory)
   }
 }
 
-/// Of a tile's memory, in the storage: its gradient, then its parameters.
+/// The position of a tile's memory in the storage: its gradient, then its parameters.
 std::int64_t HostStates::position(std::int64_t number) const noexcept {
   return plan().host_tiles + number % plan().tiles_in_memory * plan().tile_bytes;
 }
@@ -32,7 +32,7 @@ device::Stored HostStates::parameters_of(std::int64_t number) const noexcept {
   return {position(number) + plan().in_tile[1], "parameters", unit(tile(number).flat).name};
 }
 
-/// Cut among the threads.
+/// Divides a tile's update among the threads.
 HostStates::Work HostStates::work_of(std::int64_t number, Memory const& memory) {
   Work work;
   auto const flat = tile(number).flat;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// States of the optimizer that the host updates where they are, beside a GPU.
+/// Optimizer states that the host updates in its own memory, for a GPU.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -13,11 +13,11 @@ namespace zeroth::shard {
 
 class Memory;
 
-/// The tiles of a plan in turn. Gradients come to the host on the write stream, and parameters too where they are the
-/// masters; the host updates in the order of a stream of its own, and new parameters go on the read stream. That stream
-/// is a queue as the others are, and the host's work an element of it: its order among copies is known to CUDA, which
-/// flags in memory would hide. A tile's memory is free when its parameters have gone. The compute stream waits for all
-/// of a flat unit, as if it had updated it.
+/// Takes the tiles of a plan in turn. Gradients come to the host on the write stream, and parameters too if they are
+/// the masters. The host updates in the order of a stream of its own, and new parameters return on the read stream.
+/// The host's work is an element of a CUDA stream, so CUDA knows its order among the copies, which flags in memory
+/// would hide. A tile's memory is free once its parameters have been copied. The compute stream waits for all of a flat
+/// unit, as if it had updated it.
 class HostStates final : public OffloadedStates {
  public:
   /// `memory` has the gradients and parameters of the same states.
@@ -29,7 +29,7 @@ class HostStates final : public OffloadedStates {
   [[nodiscard]] device::Stream& stream() noexcept override { return *updates(); }
 
  private:
-  /// What each thread that updates does of a tile, and they all.
+  /// The work of each thread, and of all, on one tile.
   struct Work {
     std::vector<optim::UpdateArgs> shares;
     std::vector<std::vector<optim::Segment>> segments;
@@ -41,10 +41,10 @@ class HostStates final : public OffloadedStates {
 
   bool const parameters_are_masters_;
   std::unique_ptr<device::Memory> scalars_;  // optim::StepScalars
-  device::HostTeam team_;
+  device::UpdateThreads team_;
   std::vector<Work> works_;
   std::unique_ptr<device::Event> begun_, ended_;
-  std::span<std::byte> parameters_;  // of the tile that was acquired
+  std::span<std::byte> parameters_;  // the acquired tile's
 };
 
 }  // namespace zeroth::shard

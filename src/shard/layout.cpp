@@ -40,7 +40,7 @@ void cut(Part& part, int world) {
   }
 }
 
-/// By DeepSpeed's rule: in the order of the model, as long as there is room.
+/// Follows DeepSpeed's rule: parameters become persistent in the order of the model, as long as the limit allows.
 ById<ParamId, char> persistent_of(model::Description const& description, PersistenceSettings const& persistence) {
   ById<ParamId, char> persistent;
   std::int64_t in_all = 0;
@@ -71,14 +71,14 @@ std::string name_of_flat(std::string const& unit, TensorKind kind, bool persists
   return fmt::format("{} ({}{}{})", unit, of_kind, separator, persists ? "persistent" : "");
 }
 
-/// What other stages have of `param` too; null: they do not.
+/// The copies of `param` on other stages; null if there are none.
 model::SharedParam const* shared_with_stages(model::Description const& description, ParamId param) noexcept {
   auto const& shared = description.stage.shared;
   auto const found = std::ranges::find(shared, param, &model::SharedParam::param);
   return found == shared.end() ? nullptr : &*found;
 }
 
-/// Is `param` a flat unit of its own?
+/// Whether `param` is a flat unit of its own.
 bool stands_alone(model::Description const& description, ParamId param) noexcept {
   return !description.params[param].ties.empty() || shared_with_stages(description, param) != nullptr;
 }
@@ -135,7 +135,7 @@ Layout::Layout(model::Description const& description, int world, PersistenceSett
   }
 }
 
-/// Into flat units that are not cut yet.
+/// Assigns parameters to flat units, which are not cut yet.
 void Layout::place_params(model::Description const& description, PersistenceSettings const& persistence) {
   by_unit_.resize(description.units.size());
   by_param_.resize(description.params.size());
@@ -214,7 +214,8 @@ void Layout::sum_ties_apart(model::Description const& description) {
   }
 }
 
-/// The first user's gradients are added up where the parameter is, and each other one's in a flat unit of its own.
+/// The first user's gradients are accumulated in the parameter's flat unit, every other user's in a flat unit of its
+/// own.
 void Layout::divide(model::Description const& description, FlatId flat, Placed placed,
                     model::SharedParam const* shared) {
   auto const users = flats_[flat].users;
@@ -228,6 +229,7 @@ void Layout::divide(model::Description const& description, FlatId flat, Placed p
     FlatUnit use;
     use.name = fmt::format("{} ({})", flats_[flat].name, description.units[unit].name);
     use.users = use.writers = {unit};
+    use.tensor_kind = flats_[flat].tensor_kind;
     place(use.apart, placed);
     flats_.push_back(std::move(use));
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Where every element of a model lives: flat units and their equal slices. Pure arithmetic, the same at every stage.
+/// The location of every element of a model: flat units and their equal slices. Pure arithmetic, the same at every
+/// stage.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -17,15 +18,15 @@ inline constexpr std::int64_t alignment_count = 128;
 
 /// A flat unit of a Layout.
 enum class FlatId : std::uint32_t {};
-/// A gradient that units contribute to: one of each parameter, by its id, then one of each further use that is summed
-/// apart.
+/// A gradient that units contribute to. Each parameter has one, with the parameter's id; each further use that is
+/// summed apart has one, numbered after them.
 enum class GradientId : std::uint32_t {};
 
 /// One parameter inside a part.
 struct Placed {
   ParamId param{};
   std::int64_t offset = 0, count = 0;  ///< Elements from the start of the part.
-  /// Place in the model: its parameters in order, each whole and from a multiple of alignment_count.
+  /// Position in the model: all parameters in order, each whole and starting at a multiple of alignment_count.
   std::int64_t element = 0;
   GradientId gradient{};
 };
@@ -37,7 +38,7 @@ struct Range {
   friend bool operator==(Range const&, Range const&) = default;
 };
 
-/// Parameters end to end, then padding, in `world` equal slices of `shard_count` elements. Slice p is that of place p.
+/// Parameters end to end, then padding, in `world` equal slices of `shard_count` elements. Slice p belongs to place p.
 /// Padding is zero in every state. A slice may be all padding; a part without parameters is empty.
 struct Part {
   std::vector<Placed> params;
@@ -48,36 +49,36 @@ struct Part {
   [[nodiscard]] Range slice(int place) const noexcept { return {place * shard_count, (place + 1) * shard_count}; }
 };
 
-/// What tensor ranks have of the parameters of a flat unit.
+/// How tensor ranks hold the parameters of a flat unit.
 enum class TensorKind : std::uint8_t {
-  cut,     ///< Each a part of its own. So it is where there is one tensor rank.
-  whole,   ///< All the same, and the same gradients.
-  partial  ///< All the same, and of their gradients each a part of the sum.
+  cut,     ///< Each rank has a part of its own. Also used if there is only one tensor rank.
+  whole,   ///< All ranks have the same parameters and the same gradients.
+  partial  ///< All ranks have the same parameters, and each has one addend of their gradients.
 };
 
-/// What is gathered and reduced together: one unit's own parameters, or one tied parameter. Those of a unit that are
-/// persistent are one by themselves, and so are those of each TensorKind. Or what is reduced alone: the gradient of one
-/// unit's use of a tied parameter, where uses are summed apart.
+/// The unit of gathers and reductions: one unit's own parameters, or one tied parameter. A unit's persistent parameters
+/// form a separate flat unit, and so do those of each TensorKind. A flat unit may also hold only the gradient of one
+/// unit's use of a tied parameter, if uses are summed apart.
 struct FlatUnit {
   std::string name;
   Part trainable, frozen;
-  Part apart;                   ///< That gradient, cut as the parameter is; then there is nothing else.
+  Part apart;                   ///< The gradient of one use, cut like the parameter; the other parts are then empty.
   std::vector<UnitId> users;    ///< Units that use it, ascending, never empty.
-  std::vector<UnitId> writers;  ///< Those of them whose gradients are added up here.
-  bool persistent = false;      ///< Every rank has its parameters whole, whatever the placement of others.
-  bool speaks = true;           ///< False: an earlier stage has it too, which saves it and counts its squares.
-  TensorKind tensor_kind = TensorKind::cut;  ///< See there.
-  /// What backward writes.
+  std::vector<UnitId> writers;  ///< Those users whose gradients are accumulated here.
+  bool persistent = false;      ///< Every rank holds its parameters whole, whatever the placement of others.
+  bool speaks = true;           ///< False if an earlier stage has it too, which saves it and counts its squares.
+  TensorKind tensor_kind = TensorKind::cut;
+  /// The part that backward writes.
   [[nodiscard]] Part const& gradients() const noexcept { return apart.params.empty() ? trainable : apart; }
   [[nodiscard]] std::int64_t used_count() const noexcept { return trainable.used_count + frozen.used_count; }
-  /// Of the gathered whole: the trainable part, then the frozen part.
+  /// Elements of the gathered whole: the trainable part, then the frozen part.
   [[nodiscard]] std::int64_t padded_count() const noexcept { return trainable.padded_count + frozen.padded_count; }
   [[nodiscard]] std::int64_t shard_count() const noexcept { return trainable.shard_count + frozen.shard_count; }
-  /// Elements that are gathered for a use, where parameters are not whole.
+  /// Elements gathered for a use if parameters are sharded.
   [[nodiscard]] std::int64_t gathered_count() const noexcept { return persistent ? 0 : padded_count(); }
 };
 
-/// Where a parameter is.
+/// The location of a parameter.
 struct Location {
   FlatId flat{};
   bool trainable = true;
@@ -85,7 +86,7 @@ struct Location {
   std::int64_t offset = 0;   ///< Elements from the start of the gathered whole.
 };
 
-/// Where a unit's gradient of a parameter is added up.
+/// The place where a unit's gradient of a parameter is accumulated.
 struct GradientLocation {
   FlatId flat{};
   std::int64_t in_part = 0;  ///< Elements from the start of FlatUnit::gradients().
@@ -94,42 +95,42 @@ struct GradientLocation {
 
 /// A parameter whose uses are summed apart.
 struct Tie {
-  FlatId flat{};  ///< Its own, whose gradient becomes the sum.
+  FlatId flat{};  ///< The parameter's own flat unit, whose gradient becomes the sum.
   struct Use {
-    int stage;    ///< Of the pipeline.
-    FlatId flat;  ///< Where the gradient of this use is, if the stage is this one.
+    int stage;    ///< Stage of the pipeline.
+    FlatId flat;  ///< Holds the gradient of this use, if `stage` is this one.
   };
   std::vector<Use> uses;    ///< In the order of units, in which their gradients are added.
-  std::vector<int> stages;  ///< Those that have it, ascending.
+  std::vector<int> stages;  ///< The stages that have the parameter, ascending.
 };
 
-/// A model cut for `world` ranks.
+/// A model sharded over `world` ranks.
 class Layout {
  public:
-  /// Throws ContractError if what `world` ranks hold, with padding, is more than model::largest_count elements.
+  /// Throws ContractError if `world` ranks hold more than model::largest_count elements, padding included.
   Layout(model::Description const& description, int world, PersistenceSettings const& persistence = {},
          TiedGradients tied = TiedGradients::together);
 
   [[nodiscard]] int world() const noexcept { return world_; }
-  [[nodiscard]] int stage() const noexcept { return stage_; }  ///< Of a pipeline; 0 without one.
+  [[nodiscard]] int stage() const noexcept { return stage_; }  ///< Stage of the pipeline; 0 without one.
   [[nodiscard]] ById<FlatId, FlatUnit> const& flats() const noexcept { return flats_; }
   /// The flat units that `unit` uses: its own, its persistent ones, then those of tied parameters.
   [[nodiscard]] std::span<FlatId const> flats_of(UnitId unit) const noexcept { return by_unit_[unit]; }
-  /// Those that take its gradients.
+  /// The flat units that take `unit`'s gradients.
   [[nodiscard]] std::span<FlatId const> gradients_of(UnitId unit) const noexcept { return gradients_by_unit_[unit]; }
   [[nodiscard]] GradientLocation gradient(UnitId unit, ParamId param) const noexcept;
   [[nodiscard]] std::size_t gradient_count() const noexcept { return gradient_count_; }
   /// Trainable parameters whose uses are summed apart, in the order of the model.
   [[nodiscard]] std::span<Tie const> ties() const noexcept { return ties_; }
   [[nodiscard]] Location const& location(ParamId param) const noexcept { return by_param_[param]; }
-  /// Are guards of `unit` open around other units' turns?
+  /// Whether guards of `unit` enclose turns of other units.
   [[nodiscard]] bool stays_open(UnitId unit) const noexcept { return stays_open_[unit] != 0; }
-  /// Those units.
+  /// The units for which stays_open() holds.
   [[nodiscard]] std::span<UnitId const> open_units() const noexcept { return open_units_; }
-  /// Does such a unit use `flat`?
+  /// Whether one of open_units() uses `flat`.
   [[nodiscard]] bool stays_open(FlatId flat) const noexcept { return flat_stays_open_[flat] != 0; }
   [[nodiscard]] std::uint32_t unit_count() const noexcept { return static_cast<std::uint32_t>(by_unit_.size()); }
-  /// Flat units with gradients, in the order in which backward completes these: an earlier first use in forward
+  /// Flat units with gradients, in the order in which backward completes them: an earlier first use in forward
   /// completes later.
   [[nodiscard]] std::span<FlatId const> completion_order() const noexcept { return completion_order_; }
   /// Flat units with trainable parameters, by their first use in forward.
@@ -153,11 +154,11 @@ class Layout {
   std::vector<FlatId> completion_order_, update_order_;
 };
 
-/// Where each parameter of a whole model begins: see Placed::element.
+/// The first element of each parameter in a whole model: see Placed::element.
 [[nodiscard]] ById<ParamId, std::int64_t> elements_of(model::Description const& description);
 
-/// Who gets which factors in elements `range` of a part, relative to range.begin. Padding is in none; a parameter that
-/// is cut has a segment for each of its runs.
+/// The learning rate and weight decay factors of elements `range` of a part, relative to range.begin. Padding is in no
+/// segment; a parameter that is cut has a segment for each of its runs.
 [[nodiscard]] std::vector<optim::Segment> segments(model::Description const& description, Part const& part,
                                                    Range range);
 

@@ -47,7 +47,7 @@ Memory::Memory(ManagerContext const& context, PlanRequest const& request)
       transactions_.emplace_back(*communicator);
     }
   };
-  // Transactions of one stream run one after another, whichever communicator they are on.
+  // All communicators of a stream share staging memory, since the stream runs their transactions one after another.
   std::span const staging{scratch_->data() + plan_.comm_staging, static_cast<std::size_t>(plan_.comm_staging_bytes)};
   for (auto const lane : {Lane::gather, Lane::reduce}) {
     for (auto const axes : Ranks::in_order) {
@@ -142,7 +142,7 @@ std::uint64_t Memory::transactions_hash() const noexcept {
 Memory::Addresses Memory::addresses(FlatId flat) const noexcept {
   auto const& at = plan_.flats[flat];
   auto const& precision = request_.settings.precision;
-  // Where the optimizer's elements begin in memory that holds the whole, and among the parameters.
+  // Offsets of the optimizer's first element in memory that holds the whole, and among the parameters.
   auto const own = optimized(flat).begin;
   auto const summed_before = summed(flat).begin;
   auto const own_parameters =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A rank's memory for the states of a model: what the plan says, allocated once, and where everything is in it.
+/// A rank's memory for the states of a model: the blocks of the plan, allocated once, and the addresses in them.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -28,75 +28,78 @@
 
 namespace zeroth::shard {
 
-/// What a manager works with. All outlive it. Gathers and reductions have a stream and communicators each, so that
-/// neither waits for the other.
+/// The environment of the shard manager. All of it must outlive the manager. Gathers and reductions have their own
+/// stream and communicators, so that neither waits for the other.
 struct ManagerContext {
   device::Device* device = nullptr;
   device::Stream* gather_stream = nullptr;
   device::Stream* reduce_stream = nullptr;
-  Ranks gather, reduce;  ///< Of these streams. See Lane.
+  Ranks gather, reduce;  ///< The communicators of these streams. See Lane.
   model::Description const* model = nullptr;
   Layout const* layout = nullptr;
-  /// What decides a step is summed over these too: the ranks at this place in all stages of a pipeline and in all parts
-  /// that tensor ranks have. Null: there is one.
+  /// The decision on a step is summed over these ranks too: those at this place in all stages of a pipeline and in all
+  /// tensor parts. Null if there is only one.
   comm::Communicator* stages = nullptr;
-  comm::Communicator* tensor = nullptr;  ///< The tensor ranks, on the reduce stream. Null: there is one.
-  /// A communicator for each of the layout's ties: the ranks that have this rank's slice of it, in the order of stages.
-  /// Null: this stage alone has it.
+  comm::Communicator* tensor = nullptr;  ///< The tensor ranks, on the reduce stream. Null if there is only one.
+  /// One communicator for each of the layout's ties: the ranks that have this rank's slice of it, in the order of
+  /// stages. Null if only this stage has it.
   std::vector<comm::Communicator*> ties;
-  CallLog* calls = nullptr;      ///< Null: nobody asks.
-  bool registers_memory = true;  ///< With these communicators, for what they move.
+  CallLog* calls = nullptr;      ///< Null if calls are not logged.
+  bool registers_memory = true;  ///< Whether to register memory with these communicators.
 };
 
 /// The plan, the blocks that it asks for, and addresses in them.
 class Memory {
  public:
-  /// Allocates, and registers with the communicators what they will move, unless that is not to be: collective.
+  /// Allocates memory, and registers with the communicators what they will move if context.registers_memory.
+  /// Collective.
   Memory(ManagerContext const& context, PlanRequest const& request);
   Memory(Memory const&) = delete;
   Memory& operator=(Memory const&) = delete;
 
-  /// Where a flat unit's states are.
+  /// The addresses of a flat unit's states.
   struct Addresses {
     std::byte* parameters;  // null: offloaded
     std::byte* gradient;    // null: in slots
-    std::byte* sums;        // of micro-steps, or null
-    std::byte* master;      // of what the optimizer holds; where there is a disk, of what of that is in memory, or null
-    std::array<std::byte*, optim::most_states> states;  // of the same; null beyond those that the rule keeps
-    std::byte* reduced;                                 // what the optimizer reads, of what it holds
+    std::byte* sums;        // sums of micro-steps; may be null
+    std::byte* master;      // the optimizer's elements that are in memory; null if there are none
+    std::array<std::byte*, optim::most_states> states;  // like master; null beyond those of the rule
+    std::byte* reduced;                                 // gradients of the optimizer's elements, which it reads
     Dtype reduced_dtype;
-    /// Compute copy of what the optimizer holds; null where the master is all there is, or it is on the disk.
+    /// Compute copy of the optimizer's elements; null if the parameters are the master, or if the copy is on the disk.
     std::byte* updated_parameters;
-    float* block_sums;                           // null where this rank counts no squares
-    std::byte *lent_parameters, *lent_gradient;  // what guards hand out with poison
+    float* block_sums;                           // null if this rank counts no squares
+    std::byte *lent_parameters, *lent_gradient;  // memory for guards, with poison
   };
   [[nodiscard]] Addresses addresses(FlatId flat) const noexcept;
 
   [[nodiscard]] std::byte* parameter_slots() const noexcept { return slots_->data() + plan_.parameter_slots; }
   [[nodiscard]] std::byte* gradient_slots() const noexcept { return slots_->data() + plan_.gradient_slots; }
-  /// For gradients of other stages' uses of tied parameters; null where there are none.
+  /// Scratch for gradients of other stages' uses of tied parameters; null if there are none.
   [[nodiscard]] std::byte* tied() const noexcept;
-  /// Room for a bucket in the reduction dtype; null where nothing is converted.
+  /// Bucket buffer in the reduction dtype; null if nothing is converted.
   [[nodiscard]] std::byte* conversion() const noexcept;
-  /// For what travels in place of parameters; null where they travel as they are.
+  /// Scratch for data that travels in place of parameters; null if the parameters themselves travel.
   [[nodiscard]] std::byte* gather_scratch() const noexcept;
-  /// Sums of squares of this rank's slices, of all flat units that count on this rank.
+  /// Sums of squares of this rank's slices, for all flat units that count on this rank.
   [[nodiscard]] std::span<float const> block_sums() const noexcept;
   [[nodiscard]] StepMemory* step() const noexcept;
-  /// For a piece of a shard on its way to a file.
+  /// Buffer for a piece of a shard on its way to a file.
   [[nodiscard]] std::span<float> transfer() const noexcept;
 
   [[nodiscard]] ManagerContext const& context() const noexcept { return context_; }
   [[nodiscard]] PlanRequest const& request() const noexcept { return request_; }
   [[nodiscard]] MemoryPlan const& plan() const noexcept { return plan_; }
+  [[nodiscard]] device::Device& device() const noexcept { return *context_.device; }
   [[nodiscard]] device::Kernels& kernels() const noexcept { return context_.device->kernels(); }
   [[nodiscard]] device::Stream& compute() const noexcept { return context_.device->compute(); }
-  /// Among whom parameters are gathered for a use; where they are whole, all.
+  /// The ranks among which parameters are gathered for a use; all ranks if parameters are whole.
   [[nodiscard]] comm::Communicator& gathers() const noexcept;
-  /// `collectives`, of `unit` or some that begin with it, were handed to `among`; see CallLog and TransactionLog.
+  /// Logs that `collectives`, of `unit` or of several that begin with it, were submitted to `among`; see CallLog and
+  /// TransactionLog.
   void note_call(std::string_view what, std::optional<FlatId> unit, std::span<comm::Collective const> collectives,
                  comm::Communicator const& among);
-  /// By communicator, in an order that is the same on all ranks.
+  /// One log per communicator, in the same order on all ranks.
   [[nodiscard]] std::span<TransactionLog const> transactions() const noexcept { return transactions_; }
   /// One hash of all the logs in transactions().
   [[nodiscard]] std::uint64_t transactions_hash() const noexcept;
@@ -110,7 +113,7 @@ class Memory {
   }
   [[nodiscard]] bool parameters_whole(FlatId flat) const noexcept { return parameters_of(flat) == Placement::whole; }
   [[nodiscard]] bool gradients_whole() const noexcept { return request_.placements.gradients == Placement::whole; }
-  /// How `flat`'s states get from where they are to where they must be.
+  /// The collectives that move `flat`'s states.
   [[nodiscard]] Routes const& routes(FlatId flat) const noexcept { return routes_[flat]; }
   [[nodiscard]] Ranks const& ranks(Lane lane) const noexcept {
     return lane == Lane::gather ? context_.gather : context_.reduce;
@@ -124,30 +127,30 @@ class Memory {
   }
   /// Elements of `flat`'s trainable part that the optimizer of this rank holds.
   [[nodiscard]] Range optimized(FlatId flat) const noexcept;
-  /// Elements of FlatUnit::gradients() whose sums this rank has once they are reduced: those that its optimizer reads.
+  /// Elements of FlatUnit::gradients() whose sums this rank has after the reduction: those that its optimizer reads.
   [[nodiscard]] Range summed(FlatId flat) const noexcept;
-  /// How many elements of optimized(), from the first on, have their states in memory. The others' are in
+  /// How many elements of optimized(), from the first on, have their states in memory. The states of the others are in
   /// offloaded_states().
   [[nodiscard]] std::int64_t in_memory_count(FlatId flat) const noexcept { return plan_.flats[flat].in_memory_count; }
-  /// Null where all of the optimizer's states are in memory.
+  /// Null if all optimizer states are in memory.
   [[nodiscard]] OffloadedStates* offloaded_states() const noexcept { return offloaded_states_.get(); }
-  /// Where cut parameters live, of which all, some or none are offloaded.
+  /// The home of sharded parameters, of which all, some or none are offloaded.
   [[nodiscard]] ParameterHome& home_of_parameters() const noexcept {
     return offloaded_parameters_ != nullptr ? *offloaded_parameters_ : *parameters_in_memory_;
   }
-  /// Where those of `flat` live.
+  /// The home of `flat`'s parameters.
   [[nodiscard]] ParameterHome& home_of_parameters(FlatId flat) const noexcept {
     return plan_.flats[flat].parameters < 0 ? home_of_parameters() : *parameters_in_memory_;
   }
-  /// All that is offloaded.
+  /// All offloaded states and parameters.
   [[nodiscard]] std::span<OffloadedStates* const> offloaded() const noexcept { return offloaded_; }
 
-  /// What an update of elements of `flat` works on, counted from the first that the optimizer holds, where memory has
-  /// their states. It has no segments yet.
+  /// The arguments of an update of `elements` of `flat`, counted from the optimizer's first one, for states in memory.
+  /// Without segments.
   [[nodiscard]] optim::UpdateArgs update_args(FlatId flat, Range elements) const noexcept;
-  /// Those of such elements.
+  /// The segments of such elements.
   [[nodiscard]] std::vector<optim::Segment> segments_of(FlatId flat, Range elements) const;
-  /// On the compute stream: `flat`'s parameters were updated.
+  /// Recorded on the compute stream after an update of `flat`'s parameters.
   [[nodiscard]] device::Event& updated(FlatId flat) const noexcept { return *updated_[flat]; }
 
  private:
@@ -160,7 +163,7 @@ class Memory {
   ById<FlatId, Routes> routes_;
   std::unique_ptr<device::Memory> parameters_, gradients_, optimizer_, slots_, scratch_;
   ById<FlatId, std::unique_ptr<device::Event>> updated_;
-  std::vector<std::unique_ptr<comm::Registration>> registrations_;  // of parameters, slots and gradients
+  std::vector<std::unique_ptr<comm::Registration>> registrations_;  // for parameters, slots and gradients
   std::unique_ptr<OffloadedStates> offloaded_states_;
   std::unique_ptr<OffloadedParameters> offloaded_parameters_;
   std::unique_ptr<ParameterHome> parameters_in_memory_ = std::make_unique<ParameterHome>();
@@ -168,7 +171,7 @@ class Memory {
   std::vector<TransactionLog> transactions_;
 };
 
-/// An event for each flat unit.
+/// One event per flat unit.
 [[nodiscard]] ById<FlatId, std::unique_ptr<device::Event>> events_by_flat(ManagerContext const& context);
 
 }  // namespace zeroth::shard

@@ -17,7 +17,7 @@
 namespace zeroth::shard {
 namespace {
 
-// All counts of flat units are multiples of alignment_count elements, so only odd pieces of scratch ever need rounding.
+// All counts of flat units are multiples of alignment_count elements, so only odd pieces of scratch need rounding.
 constexpr std::int64_t alignment_bytes = 256;
 
 /// Hands out consecutive pieces of one category.
@@ -34,7 +34,7 @@ class Cursor {
   std::int64_t* end_;
 };
 
-/// Elements of a state that every rank holds, and those of them that alignment alone asks for.
+/// Elements of a state that every rank holds, and how many of them exist only for alignment.
 struct Held {
   std::int64_t count, padding_count;
   friend Held operator+(Held const& a, Held const& b) noexcept {
@@ -48,7 +48,7 @@ Held held_by_each(Part const& part, Placement placement, Places const& places) n
   return {count, count - (part.used_count + ranks - 1) / ranks};
 }
 
-/// Dtypes of what an update changes, as most_updated has them; none for what is not there.
+/// Dtypes of the states that an update changes, numbered as for most_updated; none for an absent state.
 std::array<std::optional<Dtype>, most_updated> dtypes_of_updated(PlanRequest const& request) {
   std::array<std::optional<Dtype>, most_updated> dtypes{};
   if (request.settings.precision.has_master()) {
@@ -64,13 +64,13 @@ std::array<std::optional<Dtype>, most_updated> dtypes_of_updated(PlanRequest con
 Tiles tiles_of(Layout const& layout, PlanRequest const& request) {
   auto offload = request.offload;
   if (!request.settings.precision.has_master() && optim::state_count(request.settings.update.rule) == 0) {
-    offload.ratio = 0;  // a rule that keeps nothing, and parameters that are their masters
+    offload.ratio = 0;  // the rule keeps no state, and parameters are their masters
   }
   return cut_tiles(layout, request.placements.optimizer, request.places, offload);
 }
 
-/// The states stay where they are. Gradients come to the host, and parameters too where they are the masters; new
-/// parameters go back.
+/// The states stay where they are. Gradients move to the host, and parameters too if they are the masters; new
+/// parameters move back.
 void plan_host_tiles(PrecisionSettings const& precision, std::int64_t largest_count, DiskPlan& disk) {
   auto const of_gradient = bytes_of(precision.accumulate);
   auto const of_parameter = bytes_of(precision.compute);
@@ -84,8 +84,8 @@ void plan_host_tiles(PrecisionSettings const& precision, std::int64_t largest_co
   }
 }
 
-/// Gives what is offloaded its place there: each state of a flat unit by itself, as an array in memory would be, and
-/// the buffers that tiles of it come into.
+/// Assigns offloaded states their positions in the storage (each state of a flat unit separately, as for arrays in
+/// memory), and plans the buffers for tiles.
 void plan_disk(Layout const& layout, Tiles tiles, PlanRequest const& request, MemoryPlan& plan) {
   auto& disk = plan.disk;
   disk.tier = request.offload.tier;
@@ -123,7 +123,7 @@ void plan_disk(Layout const& layout, Tiles tiles, PlanRequest const& request, Me
   plan.bytes.slots += disk.memory_bytes();
 }
 
-/// In memory, where a rank is handed what its replicas updated.
+/// Copies of a tile in memory: several if a rank receives what its replicas updated.
 int copies_of_tiles(PlanRequest const& request) noexcept {
   auto const& placements = request.placements;
   return placements.parameters == Placement::group && placements.optimizer == Placement::shard
@@ -131,8 +131,7 @@ int copies_of_tiles(PlanRequest const& request) noexcept {
              : 1;
 }
 
-/// Gives the parameters of the flat units that are on the disk their place there, and the buffers that gathers and
-/// updates get at them by.
+/// Assigns offloaded parameters their positions on the disk, and plans the buffers of gathers and updates.
 void plan_parameters_disk(Layout const& layout, Tiles const& states, ById<FlatId, char> const& on_disk,
                           PlanRequest const& request, MemoryPlan& plan) {
   auto const element_bytes = bytes_of(request.settings.precision.compute);
@@ -170,7 +169,7 @@ void plan_parameters_disk(Layout const& layout, Tiles const& states, ById<FlatId
   plan.bytes.slots += disk.memory_bytes();
 }
 
-/// A piece of `category` for a state of a flat unit.
+/// Takes a piece of `category` for a state of a flat unit.
 std::int64_t take(std::int64_t& category, std::int64_t& padding, Held const& state, Dtype dtype) noexcept {
   padding += state.padding_count * bytes_of(dtype);
   return Cursor{category}.take(state.count * bytes_of(dtype));
@@ -190,7 +189,7 @@ void plan_parameters(Layout const& layout, ById<FlatId, char> const& on_disk, Pl
   }
 }
 
-/// What backward writes, where it is whole, and sums of it, where they are apart.
+/// Plans what backward writes, if it is whole, and sums of it, if they are separate.
 void plan_gradients(Layout const& layout, PlanRequest const& request, MemoryPlan& plan) {
   auto const& [placements, places, precision] =
       std::tie(request.placements, request.places, request.settings.precision);
@@ -211,7 +210,7 @@ void plan_gradients(Layout const& layout, PlanRequest const& request, MemoryPlan
   }
 }
 
-/// Masters and the rule's states, those of them that are in memory.
+/// Plans the masters and the rule's states that are in memory.
 void plan_optimizer(Layout const& layout, PlanRequest const& request, MemoryPlan& plan) {
   auto const& precision = request.settings.precision;
   auto const state_count = static_cast<std::size_t>(optim::state_count(request.settings.update.rule));
@@ -239,7 +238,8 @@ void plan_slots(PlanRequest const& request, MemoryPlan& plan) {
       slots.take(request.gradient_slots.total_count() * bytes_of(request.settings.precision.gradient));
 }
 
-/// Squares of what all tensor ranks have whole count once, on the first of them: those behind all others.
+/// Squares of parameters that all tensor ranks have whole count once, on the first of these ranks. They come after all
+/// others.
 void plan_block_sums(Layout const& layout, PlanRequest const& request, MemoryPlan& plan) {
   for (bool const of_cut : {true, false}) {
     for (auto const flat : plan.flats.ids()) {
@@ -317,7 +317,7 @@ bool folds(PlanRequest const& request) noexcept {
 }
 
 Range held(Part const& part, Placement placement, Places const& places, int place) noexcept {
-  if (placement == Placement::whole || placement == Placement::shard) {  // asked for at every address: no divisions
+  if (placement == Placement::whole || placement == Placement::shard) {  // called for every address: no divisions
     return placement == Placement::whole ? Range{0, part.padded_count} : part.slice(place);
   }
   auto const count = part.padded_count / places.size(placement.cut);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What was handed to collectives, and how far it went; and to disks.
+/// Bytes passed to collectives, with the distance that they moved, and to disks.
 #pragma once
 #include <cstdint>
 
 namespace zeroth::shard {
 
-/// Of the whole that all ranks of a collective bring or get together.
+/// Bytes of the whole data of collectives, all ranks' pieces together.
 struct MovedBytes {
   std::int64_t all = 0;
-  std::int64_t across_groups = 0;  ///< Of `all`, what ranks of different groups moved; zero where there is one group.
+  std::int64_t across_groups = 0;  ///< The part of `all` that moved between groups; zero if there is only one.
 
   void add(std::int64_t bytes, bool moves_across_groups) noexcept {
     all += bytes;
@@ -19,7 +19,7 @@ struct MovedBytes {
   }
 };
 
-/// What updates and gathers have handed to a disk so far.
+/// Bytes that updates and gathers have transferred from and to a disk so far.
 struct DiskTraffic {
   std::int64_t read_bytes = 0, written_bytes = 0;
 };

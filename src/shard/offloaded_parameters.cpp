@@ -10,7 +10,7 @@
 namespace zeroth::shard {
 namespace {
 
-/// Each flat unit's is one array, in which every slice, and what is frozen, begins with a whole block.
+/// Each flat unit's parameters are one array. Every slice, and the frozen part, begins at a whole block.
 ById<FlatId, StoredStates> stored_parameters(Layout const& layout, MemoryPlan const& plan, PlanRequest const& request,
                                              int place) {
   ById<FlatId, StoredStates> all;
@@ -59,7 +59,7 @@ std::byte* OffloadedParameters::gather_buffer(std::int64_t piece) const noexcept
   return window_memory(DiskPlan::windows).data() + gathers_.buffer(piece) * plan_->parameters_disk.tile_bytes;
 }
 
-/// Each slice by itself, then what is frozen.
+/// The pieces of each slice, then of the frozen part.
 std::vector<OffloadedParameters::Piece> OffloadedParameters::cut(FlatId flat) const {
   auto const most = plan_->parameters_disk.tile_bytes / bytes_of(request_->settings.precision.compute);
   auto const stored = slices_on_disk(unit(flat), *request_);
@@ -133,13 +133,13 @@ void OffloadedParameters::drop() {
 
 void OffloadedParameters::await(FlatId flat) { gather_waits_->wait(*arrived_[flat]); }
 
-/// Where parameters are the masters, they come from the disk. Otherwise they are rounded anew.
+/// If parameters are the masters, they come from the disk. Otherwise they are rounded again.
 void OffloadedParameters::acquire(optim::UpdateArgs& args) {
   rounded_ = acquire_tile().front();
   args.master = request_->settings.precision.has_master() ? args.master : rounded_;
 }
 
-/// Whether the update was skipped or not.
+/// Rounds, whether or not the update was skipped.
 void OffloadedParameters::round(optim::UpdateArgs const& args) {
   if (request_->settings.precision.has_master()) {
     auto& of_device = SwappedStates::device();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Parameters that live on a disk: what gathers read of them, and what updates write.
+/// Parameters on a disk: gathers read them, and updates write them.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -15,12 +15,12 @@
 
 namespace zeroth::shard {
 
-/// What a rank holds of flat units that are gathered comes from its file by pieces, through a queue of its own: the
-/// read stream fills buffers in the order of gathers, and the stream that gathers takes pieces from there. A read waits
-/// for the writes of the last update. Updates take tiles of the trainable parameters, as they take states.
+/// A rank's elements of gathered flat units come from its file in pieces, through a separate queue. The read stream
+/// fills buffers in the order of gathers, and the gathering stream takes pieces from there. A read waits for the writes
+/// of the last update. Updates take tiles of the trainable parameters, as they take states.
 class OffloadedParameters final : public SwappedStates, public ParameterHome {
  public:
-  /// All outlive it; `check` is the storage's.
+  /// All arguments must outlive this; `check` is passed to the storage.
   OffloadedParameters(device::Device& device, Layout const& layout, MemoryPlan const& plan, PlanRequest const& request,
                       int place, std::function<void()> check);
   ~OffloadedParameters() override { stop(); }
@@ -40,28 +40,28 @@ class OffloadedParameters final : public SwappedStates, public ParameterHome {
   void note_updated(FlatId flat) override { writes().record(*written_[flat]); }
   void set_publish(Publish const& publish) override { set_tile_publish(publish); }
 
-  /// Of updates, and of the compute stream's waits for gathers.
+  /// Milliseconds that updates, and the compute stream's waits for gathers, were held up.
   [[nodiscard]] double held_up_ms() const override;
 
  private:
-  /// Of a part, that come in one buffer.
+  /// Elements of a part that come in one buffer.
   struct Piece {
     bool trainable = true;
     Range elements;
   };
   [[nodiscard]] std::vector<Piece> cut(FlatId flat) const;
   [[nodiscard]] std::byte* gather_buffer(std::int64_t piece) const noexcept;
-  /// Reads of the flat unit that was begun last until all buffers are full. True if nothing of it is left.
+  /// Reads pieces of the last flat unit in ahead_ until all buffers are full. True if all of its pieces are read.
   bool read_more();
   void read_piece(FlatId flat, std::size_t number);
 
   MemoryPlan const* plan_;
   PlanRequest const* request_;
-  std::byte* rounded_ = nullptr;  // the tile that was acquired
+  std::byte* rounded_ = nullptr;  // the acquired tile
   SwapQueue gathers_;
   ById<FlatId, std::vector<Piece>> pieces_;
-  std::vector<FlatId> ahead_;       // begun and not brought; all pieces of all but the last are read
-  std::size_t pieces_of_last_ = 0;  // that are read
+  std::vector<FlatId> ahead_;       // begun and not brought; all but the last are read completely
+  std::size_t pieces_of_last_ = 0;  // pieces of the last one that are read
   ById<FlatId, std::unique_ptr<device::Event>> written_, arrived_;
   std::unique_ptr<device::Stream> gather_waits_;  // the compute stream, whose waits for pieces are counted too
 };

@@ -14,7 +14,7 @@
 namespace zeroth::shard {
 namespace {
 
-/// Memory that a disk may still write to, when it answers after all. It stays with the process.
+/// Leaks memory that a stuck disk may still write to when it answers after all.
 void keep_for_ever(std::unique_ptr<device::Memory> memory) {
   static std::mutex mutex;
   static std::vector<device::Memory*> kept;

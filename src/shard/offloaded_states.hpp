@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// That part of a rank's states which is offloaded: of the optimizer's to a disk, or to the host's memory beside a GPU,
-/// or of the parameters to a disk.
+/// The offloaded part of a rank's states: the optimizer's on a disk or in the host's memory beside a GPU, or parameters
+/// on a disk.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -21,21 +21,22 @@
 
 namespace zeroth::shard {
 
-/// Where a state of a flat unit is in the storage, and what it is called.
+/// The position of a state of a flat unit in the storage, and its name.
 struct StoredState {
-  std::int64_t position = -1;        ///< Of the first element that is there; -1: there is no such state.
+  std::int64_t position = -1;        ///< The first element's position; -1 if there is no such state.
   std::int64_t in_memory_count = 0;  ///< Elements before that one.
   std::int64_t element_bytes = 0;
   std::string name;
-  StoredSlices stored{};  ///< As what it is there. With more than one slice all of it is there, and the only state.
-  int own_slice = 0;      ///< The one that this rank updates.
+  StoredSlices stored{};  ///< How it is divided into slices there. If there are several, all of its elements are there,
+                          ///< and it is the only state.
+  int own_slice = 0;      ///< The slice that this rank updates.
 
-  /// From the first element to another one, in elements. What comes behind all slices is where it is.
+  /// The distance of `element` from the first one, in elements. Elements after all slices are at their own index.
   [[nodiscard]] std::int64_t distance(std::int64_t element) const noexcept {
     bool const in_slices = stored.slices > 1 && element < stored.slices * stored.count;
     return in_slices ? element / stored.count * stored.stride + element % stored.count : element;
   }
-  /// How many elements are in a row from `element` on, where `count` are asked for.
+  /// How many of `count` elements from `element` on are contiguous.
   [[nodiscard]] std::int64_t in_a_row(std::int64_t element, std::int64_t count) const noexcept {
     bool const in_slices = stored.slices > 1 && element < stored.slices * stored.count;
     return in_slices ? std::min(count, stored.count - element % stored.count) : count;
@@ -43,59 +44,59 @@ struct StoredState {
 };
 using StoredStates = std::array<StoredState, most_updated>;
 
-/// A storage, the streams that move what is there, and the queue of tiles that updates take in turn. Derived classes
-/// say where a tile is updated. For one thread, but for what it says of others.
+/// A storage, the streams that transfer its data, and the queue of tiles that updates take in turn. Derived classes
+/// decide where a tile is updated. For one thread, except where noted.
 class OffloadedStates : public StateHome {
  public:
-  /// What it is made of; `device`, `layout`, `plan` and `offload` outlive it.
+  /// The constructor's arguments. `device`, `layout`, `plan` and `offload` must outlive this.
   struct Parts {
     device::Device* device;
     Layout const* layout;
     DiskPlan const* plan;
     Offload const* offload;
     ById<FlatId, StoredStates> states;
-    std::function<void()> check;                    ///< The storage's: see device::StorageOptions.
-    char const* section;                            ///< Of the stage file.
-    char const *reads = "read", *writes = "write";  ///< In traces, where no two streams of a rank have one name.
+    std::function<void()> check;                    ///< For the storage: see device::StorageOptions.
+    char const* section;                            ///< The section of the stage file.
+    char const *reads = "read", *writes = "write";  ///< Stream names in traces, distinct for each rank.
   };
   ~OffloadedStates() override;
 
-  /// What is done with elements in memory: those from `first` on, counted from the first that was asked for. What it
-  /// enqueues on the compute stream is waited for.
+  /// Processes elements in memory: `count` from `first` on, counted from the first requested one. Its work on the
+  /// compute stream is waited for.
   using Use = std::function<void(std::byte* data, std::int64_t first, std::int64_t count)>;
-  /// Outside of updates: `use` reads elements of a state of `flat`, counted from the first that is offloaded. Nothing
-  /// happens on a device that holds no values.
+  /// Outside of updates: `use` reads elements of a state of `flat`, counted from the first offloaded one. Does nothing
+  /// on a device that holds no values.
   void look(FlatId flat, std::size_t state, Range elements, Use const& use);
-  /// Likewise, and `use` may write. Behind forget().
+  /// Like look(), and `use` may write. Call forget() before.
   void edit(FlatId flat, std::size_t state, Range elements, Use const& use);
-  /// What is there is about to change: drops what was read ahead for updates. Waits. Ranks whose part does not change
-  /// call it as well, so that all read as much.
+  /// Call before the stored states change: drops what was read ahead for updates. Waits. Ranks whose part does not
+  /// change call it as well, so that all ranks read the same amount.
   void forget();
-  /// From when on, on another stream, all is there that is known here so far. Outside of updates.
+  /// An event after all writes enqueued so far, for other streams. Outside of updates.
   [[nodiscard]] device::Event const& written();
 
-  /// Where elements are, from `first` on, and what they are called.
+  /// The position of elements from `first` on, and their names for messages.
   [[nodiscard]] device::Stored stored(FlatId flat, std::size_t state, std::int64_t first) const noexcept;
-  /// A window of its own, on `stream`, for another thread. There is one at a time.
+  /// A separate window on `stream`, for another thread. Only one at a time.
   [[nodiscard]] DiskWindow window_on(device::Stream& stream) const noexcept;
 
-  /// Milliseconds that updates have been held up by reads and writes, in all; on a GPU as Stream::waited_ms(). No part
-  /// of the compute stream's own waits.
+  /// Total milliseconds that reads and writes have held up updates; on a GPU as Stream::waited_ms(). Not part of the
+  /// compute stream's own waits.
   [[nodiscard]] virtual double held_up_ms() const;
   [[nodiscard]] DiskTraffic const& traffic() const noexcept { return traffic_; }
   [[nodiscard]] Tier tier() const noexcept { return parts_.plan->tier; }
-  /// Of that tier.
+  /// Bytes taken of that tier.
   [[nodiscard]] std::int64_t bytes_taken() const { return storage_->bytes_taken(); }
-  /// What the user should know of the storage, with the key that chose it; empty: nothing.
+  /// A warning about the storage for the user, with the key that selected it; empty if there is none.
   [[nodiscard]] std::string warning() const;
 
  protected:
-  /// Takes room, and the memory for tiles and buffers.
+  /// Reserves the storage, and allocates the memory for tiles and buffers.
   explicit OffloadedStates(Parts parts);
-  /// Ends the streams, which use what derived classes have: for their destructors.
+  /// Ends the streams, which use members of derived classes. Call it in their destructors.
   void stop() noexcept;
 
-  /// Moves pieces on reads() or writes().
+  /// Transfer pieces on reads() or writes().
   void read(std::string_view unit, std::span<device::StoredPiece const> pieces);
   void write(std::string_view unit, std::span<device::StoredPiece const> pieces);
 
@@ -104,23 +105,23 @@ class OffloadedStates : public StateHome {
   [[nodiscard]] StoredStates const& states(FlatId flat) const noexcept { return parts_.states[flat]; }
   [[nodiscard]] FlatUnit const& unit(FlatId flat) const noexcept { return parts_.layout->flats()[flat]; }
   [[nodiscard]] Tile const& tile(std::int64_t number) const noexcept;
-  /// Memory of the device for whole tiles, then for `windows`, then for buffers of gathers.
+  /// Memory of the device: whole tiles, then windows, then buffers of gathers.
   [[nodiscard]] std::byte* memory() const noexcept { return memory_->data(); }
   [[nodiscard]] std::span<std::byte> window_memory(int index) const noexcept;
   [[nodiscard]] device::Storage& storage() const noexcept { return *storage_; }
   [[nodiscard]] device::Stream& reads() const noexcept { return *reads_; }
   [[nodiscard]] device::Stream& writes() const noexcept { return *writes_; }
-  /// Of updates by the host; null: there are none.
+  /// The stream of updates by the host; null if there are none.
   [[nodiscard]] device::Stream* updates() const noexcept { return updates_.get(); }
-  /// The compute stream, whose waits for what is offloaded are counted by themselves.
+  /// The compute stream; its waits for offloaded states are counted separately.
   [[nodiscard]] device::Stream& waits() const noexcept { return *waits_; }
   [[nodiscard]] SwapQueue& queue() noexcept { return queue_; }
-  /// What edits wrote is in the storage: for who reads there.
+  /// Writes edits to the storage, before it is read there.
   void close_window() { window_->close(); }
 
  private:
   void use(FlatId flat, std::size_t state, Range elements, Use const& use, bool edits);
-  /// In whose order what is there changes.
+  /// The stream that orders all changes of the storage.
   [[nodiscard]] device::Stream& changes() const noexcept { return updates_ != nullptr ? *updates_ : *writes_; }
 
   Parts parts_;
@@ -133,7 +134,7 @@ class OffloadedStates : public StateHome {
   DiskTraffic traffic_;
 };
 
-/// Where the plan has the optimizer's states that are offloaded, and what they are called.
+/// The positions of offloaded optimizer states in the plan, and their names.
 [[nodiscard]] ById<FlatId, StoredStates> stored_states(MemoryPlan const& plan, PlanRequest const& request);
 
 }  // namespace zeroth::shard

@@ -18,7 +18,7 @@ namespace {
 static_assert(sizeof(optim::StepSums) % sizeof(double) == 0);
 static_assert(std::is_trivially_copyable_v<StepMemory>);  // it starts as a copy of the host's
 
-/// Makes `args` begin so many elements later.
+/// Moves the start of `args` by `elements`.
 void advance(optim::UpdateArgs& args, std::int64_t elements) noexcept {
   if (elements == 0) {
     return;
@@ -54,7 +54,7 @@ Optimizer::Optimizer(Memory& memory, optim::LossScaleState const& loss_scale)
   memory.compute().synchronize();
 }
 
-/// In the order of updates.
+/// Cuts stretches in the order of updates.
 void Optimizer::cut_stretches() {
   auto const& plan = memory_->plan();
   std::size_t next = 0, next_of_parameters = 0;
@@ -86,7 +86,7 @@ void Optimizer::cut_stretches() {
   }
 }
 
-/// Memory is allocated with zeros, which padding keeps, and a disk has zeros too.
+/// Memory is allocated as zeros, which padding keeps, and a disk has zeros too.
 void Optimizer::begin_states() {
   constexpr std::int64_t most = 1 << 16;
   auto const states = optim::states_of(memory_->request().settings.update.rule);
@@ -138,7 +138,7 @@ void Optimizer::decide(optim::StepSums const& mine, std::span<optim::LossTerm co
   last_decided_ = rules.loss_scale.dynamic ? static_cast<std::int64_t>(parity) : -1;
 }
 
-/// `total`, of the ranks of this stage, becomes that of all, but for the history: stages make calls of their own.
+/// Sums `total` of this stage's ranks over all stages, except its history, since stages make different calls.
 void Optimizer::sum_over_stages(std::string_view purpose, optim::StepSums& mine, optim::StepSums& total) {
   auto* const stages = memory_->context().stages;
   if (stages == nullptr) {
@@ -147,12 +147,12 @@ void Optimizer::sum_over_stages(std::string_view purpose, optim::StepSums& mine,
   auto& kernels = memory_->kernels();
   kernels.copy(*stream_, &mine, &total, sizeof(optim::StepSums));
   stages->all_reduce(*stream_, {purpose, ""}, &mine, &total, optim::numbers_in_sums(metric_count_), Dtype::fp64);
-  kernels.copy(*stream_, &total.history, &mine.history, sizeof(mine.history));
+  kernels.copy(*stream_, &total.call_hash, &mine.call_hash, sizeof(mine.call_hash));
 }
 
 void Optimizer::await_decision() { memory_->compute().wait(*decided_); }
 
-/// States and parameters come from where they live and go back there.
+/// States and parameters come from their homes and return there.
 void Optimizer::update(FlatId flat) {
   if (before_update_) {
     before_update_(flat);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What all ranks decide about a step, and the update of this rank's share.
+/// The decision of all ranks on a step, and the update of this rank's share.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -20,43 +20,43 @@ namespace zeroth::shard {
 /// Decisions run on the reduce stream, updates on the compute stream.
 class Optimizer {
  public:
-  /// Waits. `loss_scale` is that of the first loss.
+  /// Waits. `loss_scale` is the one of the first loss.
   Optimizer(Memory& memory, optim::LossScaleState const& loss_scale);
 
-  /// Sums `mine`, to which `losses` are added on the device, over ranks, and turns the sums into the step's scalars:
-  /// see StepMemory. `parity` of results(): 0 and 1 by turns.
+  /// Adds `losses` to `mine` on the device, sums it over ranks, and computes the step's scalars from the sums: see
+  /// StepMemory. `parity` alternates between 0 and 1 and selects the place in results().
   void decide(optim::StepSums const& mine, std::span<optim::LossTerm const> losses, optim::StepRules const& rules,
               std::size_t parity);
   /// Makes the compute stream wait for decide().
   void await_decision();
-  /// After await_decision(), and once no rank reads what this one is about to write: Parameters::await_gathers().
+  /// Call after await_decision(), and once no rank reads what this one is about to write: Parameters::await_gathers().
   void update(FlatId flat);
-  /// As decide, for the loss of evaluation passes alone. Waits.
+  /// Sums `mine` of evaluation passes over ranks. Waits.
   [[nodiscard]] optim::StepSums sum_evaluation(optim::StepSums const& mine);
-  /// The sums that decide() will make, ahead of it. Waits.
+  /// The sums that decide() will compute, ahead of it. Waits.
   [[nodiscard]] optim::StepSums sum_step(optim::StepSums const& mine, std::span<optim::LossTerm const> losses);
-  /// Ranks add up the sums of this many metrics from now on. The same on all of them.
+  /// Ranks sum this many metrics from now on. Must be the same on all ranks.
   void set_metrics(std::size_t count) noexcept { metric_count_ = count; }
   /// Results of the last two decide()s, by parity. Waits until they can be read.
   [[nodiscard]] StepResults const& results();
-  /// The parity of the last decide(); below 0: there was none, and StepResults::initial has what it would have left.
+  /// The parity of the last decide(). Negative if there was none: StepResults::initial then has the current scalars.
   [[nodiscard]] int last_decision() const noexcept { return last_decision_; }
-  /// As if the last step had left these. Waits.
+  /// Sets the state as if the last step had left it. Waits.
   void restore(std::int64_t applied, optim::LossScaleState const& loss_scale);
-  /// Of every flat unit, called by update() on the host before anything is enqueued: until whoever reads its states has
-  /// done so. Empty: nobody does.
+  /// `action` is called by update() on the host for every flat unit, before any work is enqueued: it must block until a
+  /// save has read the unit's states. Empty: none.
   void set_before_update(std::function<void(FlatId)> action) { before_update_ = std::move(action); }
-  /// Of the next loss. Waits for the last decide() if the scale is dynamic, and for nothing otherwise.
+  /// The scale of the next loss. Waits for the last decide() only if the scale is dynamic.
   [[nodiscard]] float loss_scale();
 
  private:
-  /// What is updated by one call of a kernel: elements that begin so far behind a stretch's first one.
+  /// One call of the kernel: `count` elements, which begin `before` elements after the start of a stretch.
   struct Piece {
     std::int64_t before, count;
     std::vector<optim::Segment> segments;
   };
-  /// Elements, from the first that the optimizer holds, whose states come from their home together. Parameters may come
-  /// by less at a time.
+  /// Elements, counted from the optimizer's first one, whose states come from their home together. Parameters may come
+  /// in smaller pieces.
   struct Stretch {
     Range elements;
     StateHome* states;

@@ -76,7 +76,7 @@ void Parameters::await(FlatId flat, std::string_view purpose) {
   recorder_->note("wait", purpose, name(flat));
   auto& compute = memory_->compute();
   auto const& slot = this->slot(flat);
-  memory_->home_of_parameters(flat).await(flat);  // so that waits for a disk are not taken for communication
+  memory_->home_of_parameters(flat).await(flat);  // so that waits for a disk do not count as communication
   compute.wait(*slot.ready);
   if (poison_) {
     memory_->kernels().copy(compute, memory_->addresses(flat).lent_parameters, slot.data,
@@ -142,8 +142,8 @@ void Parameters::publish(std::span<FlatId const> flats) {
   }
 }
 
-/// All replicas' slices of a tile come together where this rank has updated its own, on their way to its disk: in whole
-/// blocks, as they are written.
+/// Gathers all replicas' slices of a tile, after this rank has updated its own and before the tile is written to the
+/// disk: in whole blocks, as they are written.
 void Parameters::publish_tile(Tile const& tile, std::byte* slices, std::int64_t bytes_of_each, device::Event& updated,
                               device::Event& published) {
   auto const& [lane, hops] = memory_->routes(tile.flat).publish;

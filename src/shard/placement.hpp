@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The axes along which ranks differ, and where a state lives: over which of them it is cut.
+/// The axes along which ranks differ, and the placement of a state: the axes over which it is sharded.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -8,10 +8,10 @@
 
 namespace zeroth::shard {
 
-/// Data parallelism has two axes. Ranks of a group differ along `shard`, and those that hold the same piece of what is
-/// cut among a group differ along `replicate`. With one group the latter has one rank.
+/// Data parallelism has two axes. Ranks of a group differ along `shard`. Ranks that hold the same piece of a state that
+/// is sharded within groups differ along `replicate`, which has one rank if there is one group.
 enum class Axis : std::uint8_t { shard, replicate };
-/// All of them. Who differs along the last one has neighbouring places; see Places.
+/// All axes. Ranks that differ along the last one have neighbouring places; see Places.
 inline constexpr std::array every_axis{Axis::shard, Axis::replicate};
 
 /// A set of axes.
@@ -31,7 +31,7 @@ class Axes {
   [[nodiscard]] constexpr bool empty() const noexcept { return bits_ == 0; }
   /// Different for each set, below `sets`.
   [[nodiscard]] constexpr std::size_t index() const noexcept { return bits_; }
-  /// The axes that are in one of the two sets only.
+  /// The axes that are in exactly one of the two sets.
   friend constexpr Axes operator^(Axes a, Axes b) noexcept {
     a.bits_ ^= b.bits_;
     return a;
@@ -45,9 +45,9 @@ class Axes {
 /// The sets over which something moves.
 inline constexpr Axes all_axes{Axis::shard, Axis::replicate}, group_axes{Axis::shard}, replica_axes{Axis::replicate};
 
-/// Over which axes a state is cut: none leaves every rank the whole, `group` what is its own of it where a group has
-/// the whole, `shard` its slice. Each includes the next. With one group, and with groups of one rank, the second is one
-/// of the others, and not used.
+/// The axes over which a state is sharded. With `whole` every rank has all of it; with `group` a rank has its piece
+/// within a group, and the group has all of it; with `shard` it has its slice. Each includes the next. With one group,
+/// and with groups of one rank, `group` equals one of the others and is not used.
 struct Placement {
   Axes cut;
   static Placement const whole, group, shard;
@@ -57,10 +57,10 @@ inline constexpr Placement Placement::whole{};
 inline constexpr Placement Placement::group{group_axes};
 inline constexpr Placement Placement::shard{all_axes};
 
-/// All that distinguishes the stages, as a value. The optimizer is held no coarser than the parameters.
+/// All that distinguishes the stages, as a value. The optimizer is sharded at least as much as the parameters.
 struct Placements {
   Placement parameters = Placement::whole;
-  Placement gradients = Placement::whole;  ///< What backward writes: kept for every unit, or in slots while in use.
+  Placement gradients = Placement::whole;  ///< As backward writes them: kept for every unit, or in slots while in use.
   Placement optimizer = Placement::whole;
   friend bool operator==(Placements const&, Placements const&) = default;
 };

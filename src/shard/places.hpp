@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Which slice a rank has: its place. Pure arithmetic.
+/// The place of a rank, which selects its slice. Pure arithmetic.
 #pragma once
 #include <fmt/format.h>
 
@@ -11,13 +11,13 @@
 
 namespace zeroth::shard {
 
-/// `world` ranks in groups of `group` consecutive ones. Sums over ranks, slices and samples follow places, so that they
-/// are the same whatever rank is where. A rank of every group, the first, the second, ..., are each other's replicas
-/// and have neighbouring places: what they hold of a part that is cut among a group is one piece of it, and so is what
-/// one of them has of that. One group is all ranks in their own order.
+/// `world` ranks in groups of `group` consecutive ones. Sums over ranks, slices and samples follow places, so they do
+/// not depend on which rank is where. The n-th ranks of all groups are replicas of each other and have neighbouring
+/// places: their pieces of a part that is sharded within groups are the same, and each one's slice is within that
+/// piece. With one group, places are ranks.
 class Places {
  public:
-  /// Throws ContractError unless groups of `group` make up `world`.
+  /// Throws ContractError unless `world` is a multiple of `group`.
   Places(int world, int group) : sizes_{group, group > 0 ? world / group : 0} {
     ZEROTH_EXPECTS(world >= 1 && group >= 1 && world % group == 0,
                    fmt::format("{} ranks in groups of {}: allowed are groups of one size", world, group));
@@ -25,7 +25,7 @@ class Places {
   [[nodiscard]] int world() const noexcept { return size(all_axes); }
   [[nodiscard]] int group() const noexcept { return size(group_axes); }       ///< Ranks in a group.
   [[nodiscard]] int replicas() const noexcept { return size(replica_axes); }  ///< Groups.
-  /// How many ranks there are along `axes`, which is into how many pieces they cut.
+  /// The number of ranks along `axes`, and so of pieces that they cut a state into.
   [[nodiscard]] int size(Axes axes) const noexcept {
     int product = 1;
     for (auto const axis : every_axis) {
@@ -33,8 +33,8 @@ class Places {
     }
     return product;
   }
-  /// Which of these pieces, in order, is that of the rank at `place`. Ranks with the same number differ along other
-  /// axes only.
+  /// The index of the piece that belongs to the rank at `place`. Ranks with the same index differ along other axes
+  /// only.
   [[nodiscard]] int index(Axes axes, int place) const noexcept {
     int index = 0;
     int stride = 1;
@@ -48,7 +48,7 @@ class Places {
     return index;
   }
   [[nodiscard]] int place_of(int rank) const noexcept { return rank % group() * replicas() + rank / group(); }
-  /// The first place of those that are replicas of each other, `place` among them.
+  /// The first place among the replicas of `place`.
   [[nodiscard]] int first_replica(int place) const noexcept { return place - index(replica_axes, place); }
   [[nodiscard]] int rank_at(int place) const noexcept { return place % replicas() * group() + place / replicas(); }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Among whom states move.
+/// The communicators over which states move.
 #pragma once
 #include <array>
 
@@ -8,10 +8,10 @@
 
 namespace zeroth::shard {
 
-/// On which stream something moves, with communicators of its own.
+/// The stream on which something moves, with its own communicators.
 enum class Lane : std::uint8_t { gather, reduce };
 
-/// Communicators of one lane, in order of places: one for each set of axes over which something moves there.
+/// The communicators of one lane, in order of places: one for each set of axes over which something moves there.
 class Ranks {
  public:
   /// The sets, in the order in which all ranks go through them.
@@ -20,9 +20,9 @@ class Ranks {
   Ranks() = default;
   explicit Ranks(comm::Communicator* all) noexcept { set(all_axes, all); }
   void set(Axes axes, comm::Communicator* communicator) noexcept { over_[axes.index()] = communicator; }
-  /// Null where nothing moves over them.
+  /// Null if nothing moves over `axes`.
   [[nodiscard]] comm::Communicator* over(Axes axes) const noexcept { return over_[axes.index()]; }
-  /// The ranks for whom slices are cut.
+  /// The ranks among which slices are cut.
   [[nodiscard]] comm::Communicator* all() const noexcept { return over(all_axes); }
 
  private:

@@ -6,7 +6,7 @@
 namespace zeroth::shard {
 namespace {
 
-/// Sums in place in the dtype that travels, then adds what is left of them to what the optimizer reads.
+/// Sums in place in the dtype that travels, then adds the resulting sums to what the optimizer reads.
 class InPlaceReducer final : public Reducer {
  public:
   explicit InPlaceReducer(Memory& memory) : Reducer{memory} {}
@@ -37,8 +37,8 @@ class InPlaceReducer final : public Reducer {
   }
 };
 
-/// Adds each rank's gradients, one rank after another, to the sum of this rank's slice: micro-steps are added up in the
-/// order that they have in the global batch, on any number of ranks.
+/// Adds each rank's gradients, one rank after another, to the sum of this rank's slice. So micro-steps are accumulated
+/// in their order in the global batch, on any number of ranks.
 class FoldingReducer final : public Reducer {
  public:
   explicit FoldingReducer(Memory& memory) : Reducer{memory} {}
@@ -64,7 +64,7 @@ class FoldingReducer final : public Reducer {
                                                                        .sums_count = count});
   }
 
-  /// Where this rank's slice is among what the optimizer will read.
+  /// The address of this rank's slice in the gradients that the optimizer will read.
   [[nodiscard]] float* own_sums(FlatId flat) const {
     auto const slice = memory().flat(flat).gradients().slice(memory().place());
     return reinterpret_cast<float*>(read_by_optimizer(flat).at(slice));
@@ -73,7 +73,8 @@ class FoldingReducer final : public Reducer {
 
 }  // namespace
 
-Reducer::Reducer(Memory& memory) : memory_{&memory}, carrier_{memory}, summed_before_(memory.flat_count(), 0) {
+Reducer::Reducer(Memory& memory)
+    : memory_{&memory}, carrier_{memory}, addends_{memory}, summed_before_(memory.flat_count(), 0) {
   trips_.reserve(memory.flat_count());
   over_tensor_.reserve(memory.flat_count());
   converted_.reserve(memory.flat_count());
@@ -127,8 +128,8 @@ void Reducer::sum(std::span<Unreduced const> gradients, bool last) {
 
 bool Reducer::is_partial(FlatId flat) const noexcept { return memory_->flat(flat).tensor_kind == TensorKind::partial; }
 
-/// What sums over data have left this rank of each partial gradient becomes the sum over tensor ranks. At every stage
-/// in this order, and over the elements that the sum left: so all stages round alike.
+/// Sums each partial gradient over tensor ranks, after the sum over data-parallel ranks. Every stage uses this order,
+/// and the elements that the first sum leaves on this rank, so all stages round alike.
 void Reducer::sum_over_tensor(std::span<Unreduced const> gradients) {
   over_tensor_.clear();
   FlatId first{};
@@ -137,6 +138,7 @@ void Reducer::sum_over_tensor(std::span<Unreduced const> gradients) {
       auto const read = read_by_optimizer(each.flat);
       auto const left = memory_->routes(each.flat).sum.hops.back().to;
       first = over_tensor_.empty() ? each.flat : first;
+      addends_.read(each.flat, left, read.at(left), read.dtype);
       over_tensor_.push_back({.operation = comm::Operation::all_reduce,
                               .input = read.at(left),
                               .output = read.at(left),
@@ -147,11 +149,11 @@ void Reducer::sum_over_tensor(std::span<Unreduced const> gradients) {
   if (over_tensor_.empty()) {
     return;
   }
-  carrier_.submit_over_tensor({"partial", "backward"}, first, over_tensor_);
+  carrier_.submit_over_tensor({"add parts", "add parts"}, first, over_tensor_);
   for (auto const& each : gradients) {
     if (is_partial(each.flat)) {
       auto const read = read_by_optimizer(each.flat);
-      auto const slice = memory_->flat(each.flat).trainable.slice(memory_->place());
+      auto const slice = memory_->flat(each.flat).gradients().slice(memory_->place());
       memory_->kernels().reduce_epilogue(memory_->stream(Lane::reduce),
                                          {.source = read.at(slice),
                                           .source_dtype = read.dtype,
@@ -164,7 +166,7 @@ void Reducer::sum_over_tensor(std::span<Unreduced const> gradients) {
   }
 }
 
-/// Where the optimizer of this rank holds more than what sums leave it, it gets the rest from those that have it.
+/// If this rank's optimizer holds more elements than sums leave it, gets the others from the ranks that have them.
 void Reducer::share(std::span<Unreduced const> gradients) {
   if (memory_->routes(gradients.front().flat).share.hops.empty()) {
     return;

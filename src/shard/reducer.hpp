@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How gradients are reduced: a way is a class of its own.
+/// Reduces gradients. Each method is a class of its own.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -7,12 +7,13 @@
 #include <span>
 #include <vector>
 
+#include "shard/addends.hpp"
 #include "shard/carrier.hpp"
 #include "shard/memory.hpp"
 
 namespace zeroth::shard {
 
-/// Complete gradients of a flat unit, the whole.
+/// Complete, unsharded gradients of a flat unit.
 struct Unreduced {
   FlatId flat{};
   std::byte* data = nullptr;
@@ -25,26 +26,28 @@ class Reducer {
   virtual ~Reducer() = default;
   Reducer(Reducer const&) = delete;
   Reducer& operator=(Reducer const&) = delete;
-  /// Reduces `gradients` in one transaction a hop, and adds the sums to those of this step so far. With `last` they are
-  /// complete: leaves the block sums of their squares, and all that the optimizer of this rank holds. What the
-  /// gradients are in may be overwritten.
+  /// Reduces `gradients` in one transaction per hop, and adds the sums to those of this step so far. With `last` they
+  /// are complete: computes the block sums of their squares, and provides all elements of this rank's optimizer. The
+  /// memory of the gradients may be overwritten.
   void reduce(std::span<Unreduced const> gradients, bool last);
-  /// Bytes that a plan has for conversion of what is reduced together to the dtype that travels; 0 where it travels as
-  /// it is.
+  /// Bytes that a plan reserves to convert what is reduced in one transaction to the dtype that travels; 0 without a
+  /// conversion.
   [[nodiscard]] static std::int64_t scratch_bytes(PlanRequest const& request) noexcept;
-  /// What all ranks have moved so far.
+  /// Bytes moved so far, over all ranks.
   [[nodiscard]] MovedBytes const& moved() const noexcept { return carrier_.moved(); }
+  /// This rank's addends of the sums over tensor ranks.
+  [[nodiscard]] Addends& addends() noexcept { return addends_; }
 
  protected:
   explicit Reducer(Memory& memory);
-  /// How `gradient`, which is in the dtype that travels, goes along the route `sum`.
+  /// The trip of `gradient`, which is in the dtype that travels, along the route `sum`.
   [[nodiscard]] virtual Trip trip(Unreduced const& gradient) const = 0;
-  /// After that trip: brings what it left into what the optimizer reads, where it is not there yet; where it is
-  /// complete then leaves the block sums.
+  /// Call after that trip: copies its result to what the optimizer reads, unless it is there already. If it is
+  /// complete, computes the block sums.
   virtual void take_over(Unreduced const& gradient, bool complete) = 0;
 
   [[nodiscard]] bool summed_before(FlatId flat) const noexcept { return summed_before_[flat] != 0; }
-  /// What the optimizer of this rank reads.
+  /// The elements that this rank's optimizer reads.
   [[nodiscard]] Elements read_by_optimizer(FlatId flat) const noexcept;
   [[nodiscard]] Memory& memory() const noexcept { return *memory_; }
 
@@ -56,13 +59,14 @@ class Reducer {
 
   Memory* memory_;
   Carrier carrier_;
+  Addends addends_;
   std::vector<Trip> trips_;
   std::vector<comm::Collective> over_tensor_;
   std::vector<Unreduced> converted_;
   ById<FlatId, char> summed_before_;  // in this step
 };
 
-/// That of the plan: sums where they are, by as many hops as the route has, or folds micro-steps into the sums.
+/// The reducer of the plan: sums in place over all hops of the route, or folds micro-steps into the sums.
 [[nodiscard]] std::unique_ptr<Reducer> make_reducer(Memory& memory);
 
 }  // namespace zeroth::shard

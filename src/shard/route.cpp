@@ -8,7 +8,7 @@ namespace {
 
 using comm::Operation;
 
-/// From each placement of `path` to the next that is another one.
+/// The hops between successive placements of `path` that differ.
 std::vector<Hop> hops_along(Part const& part, std::initializer_list<Placement> path, Operation operation,
                             Places const& places, int place) {
   std::vector<Hop> hops;
@@ -26,7 +26,7 @@ std::vector<Hop> hops_along(Part const& part, std::initializer_list<Placement> p
 
 Route route_of_gather(Part const& part, Placement from, Placement to, Places const& places, int place) {
   auto hops = hops_along(part, {from, to}, Operation::all_gather, places, place);
-  // What replicas hand each other goes beside the gathers of groups, where the reduce stream has nothing else to do.
+  // Exchanges among replicas run concurrently with gathers within groups, when the reduce stream is otherwise idle.
   bool const among_replicas = !hops.empty() && hops.front().axes == replica_axes;
   return {among_replicas ? Lane::reduce : Lane::gather, std::move(hops)};
 }
@@ -38,7 +38,7 @@ Routes routes_of(FlatUnit const& flat, PlanRequest const& request, int place) {
   auto const optimizer = request.placements.optimizer;
   auto const parameters = placement_of_parameters(flat, request.placements);
   bool const by_groups = request.sums_by_groups;
-  // An optimizer that holds everything is left everything by one sum, unless what is summed is to be sliced.
+  // If the optimizer holds everything, one all-reduce yields everything, unless the sum has to be sliced.
   bool const sums_whole = optimizer == Placement::whole && !by_groups && !folds(request);
   auto const scattered = [&](Placement by_way_of) {
     return hops_along(gradients, {Placement::whole, by_way_of, Placement::shard}, Operation::reduce_scatter, places,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How states get from where they are to where they must be: collectives as data. Pure arithmetic.
+/// The paths of states between placements: collectives as data. Pure arithmetic.
 #pragma once
 #include <vector>
 
@@ -8,7 +8,7 @@
 
 namespace zeroth::shard {
 
-/// One collective. Each rank brings the elements `from` of a part, and gets `to`.
+/// One collective. Each rank contributes the elements `from` of a part, and receives `to`.
 struct Hop {
   comm::Operation operation;
   Axes axes;  ///< Over which ranks.
@@ -16,21 +16,21 @@ struct Hop {
   friend bool operator==(Hop const&, Hop const&) = default;
 };
 
-/// Hops that follow each other on one lane. None: everything is where it must be.
+/// Successive hops on one lane. Empty if nothing has to move.
 struct Route {
   Lane lane = Lane::gather;
   std::vector<Hop> hops;
 };
 
-/// All-gathers from what each rank holds of `part` under `from` to what it holds under `to`.
+/// All-gathers from this rank's elements of `part` under `from` to those under `to`.
 [[nodiscard]] Route route_of_gather(Part const& part, Placement from, Placement to, Places const& places, int place);
 
 /// The routes of a flat unit's states.
 struct Routes {
   Route gather, gather_frozen;  ///< Parameters, from where they live to the whole, for a use.
-  Route sum;                    ///< Gradients, from what backward wrote to what this rank is left by sums.
-  Route share;                  ///< Sums of gradients, from there to what the optimizer of this rank holds.
-  Route publish;                ///< Parameters, from what the optimizer of this rank updated to what this rank holds.
+  Route sum;                    ///< Gradients, from what backward wrote to the sums that this rank gets.
+  Route share;                  ///< Sums of gradients, from there to the elements of this rank's optimizer.
+  Route publish;                ///< Parameters, from what this rank's optimizer updated to what this rank holds.
 };
 [[nodiscard]] Routes routes_of(FlatUnit const& flat, PlanRequest const& request, int place);
 

@@ -10,15 +10,15 @@
 
 namespace zeroth::shard {
 
-/// Handed to collectives.
+/// Bytes passed to collectives.
 struct Traffic {
   MovedBytes gathered, reduced;
 };
 
-/// Verbs are enqueued, in program order on every rank; none blocks the host on a GPU, and on the CPU only those that
-/// work on the compute stream wait. Nothing here knows a stage: placements say what there is to do.
+/// Operations are enqueued, in program order on every rank. On a GPU none blocks the host; on the CPU only those that
+/// work on the compute stream wait. Nothing here depends on the stage: placements decide what to do.
 struct ShardManager {
-  /// Collective. Waits. `loss_scale` is that of the first loss.
+  /// Collective. Waits. `loss_scale` is the one of the first loss.
   ShardManager(ManagerContext const& context, PlanRequest const& request, optim::LossScaleState const& loss_scale)
       : memory{context, request},
         parameters{memory},

@@ -32,12 +32,12 @@ std::vector<OwnSlice> Slices::frozen(FlatId flat) const {
   return {{held_of_parameters(*memory_, flat, false).part(before_own_slice(flat, part), part.shard_count), "frozen"}};
 }
 
-/// Elements of what this rank holds of a part's parameters.
+/// The number of elements before this rank's own slice in what it holds of a part's parameters.
 std::int64_t Slices::before_own_slice(FlatId flat, Part const& part) const noexcept {
   return part.slice(memory_->place()).begin - memory_->held(part, memory_->parameters_of(flat)).begin;
 }
 
-/// To the compute copy of this rank's own slice.
+/// Rounds to the compute copy of this rank's own slice.
 void Slices::round_master(FlatId flat, HeldState const& master) {
   auto const& part = memory_->flat(flat).trainable;
   auto const copy = held_of_parameters(*memory_, flat, true).part(before_own_slice(flat, part), part.shard_count);
@@ -72,7 +72,7 @@ void Slices::spread() {
   memory_->context().reduce_stream->synchronize();
 }
 
-/// From all ranks' slices of `part` to what this one holds of it under `placement`, which is where `held` says.
+/// Gathers this rank's elements of `part` under `placement`, from all ranks' slices into `held`.
 void Slices::gather(FlatId flat, Part const& part, Placement placement, HeldState const& held) {
   if (part.padded_count == 0 || placement == Placement::shard) {
     return;
@@ -90,7 +90,8 @@ void Slices::gather(FlatId flat, Part const& part, Placement placement, HeldStat
   submit_gather(flat, placement, transaction);
 }
 
-/// Where some are offloaded: by pieces that fit into a little memory, as many of each rank's slice at once.
+/// If some elements are offloaded: in pieces that fit into a little memory, the same number of each rank's slice at a
+/// time.
 void Slices::gather_by_pieces(FlatId flat, Part const& part, Placement placement, HeldState const& held) {
   constexpr std::int64_t most_bytes = 4 << 20;
   auto const dtype = held.dtype;
@@ -130,7 +131,7 @@ void Slices::gather_by_pieces(FlatId flat, Part const& part, Placement placement
   }
 }
 
-/// From slices to what is held under `placement`.
+/// Gathers from slices to what is held under `placement`.
 void Slices::submit_gather(FlatId flat, Placement placement, std::span<comm::Collective const> transaction) {
   auto const& unit = memory_->flat(flat);
   auto const [lane, hops] = route_of_gather(unit.trainable, Placement::shard, placement, memory_->request().places, 0);

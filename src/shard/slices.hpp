@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A rank's own slices of all states that outlive a step, which together, of all ranks, are these states once.
+/// A rank's own slices of all states that outlive a step. Those of all ranks together are these states once.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace zeroth::shard {
 
 /// This rank's slice of one state of a part.
 struct OwnSlice : HeldState {
-  std::string name;  ///< "master", "frozen", or as the optimizer calls it.
+  std::string name;  ///< "master", "frozen", or the optimizer's name of it.
 };
 
 /// The same at every stage, wherever the states are held.
@@ -22,12 +22,12 @@ class Slices {
  public:
   explicit Slices(Memory& memory) noexcept : memory_{&memory} {}
 
-  /// Of the trainable part: the master, then the optimizer's states. None where there is no such part.
+  /// The slices of the trainable part: the master, then the optimizer's states. Empty if there is no such part.
   [[nodiscard]] std::vector<OwnSlice> trainable(FlatId flat) const;
-  /// Of the frozen part: its compute copy. None where there is no such part.
+  /// The slice of the frozen part's compute copy. Empty if there is no such part.
   [[nodiscard]] std::vector<OwnSlice> frozen(FlatId flat) const;
-  /// Once all ranks have written to their own slices: rounds masters to compute copies, and gathers what ranks hold
-  /// of others. Collective. Waits. Copies in slots are not touched: see Parameters::drop_all().
+  /// Call once all ranks have written to their own slices: rounds masters to compute copies, and gathers the slices of
+  /// other ranks that this rank holds. Collective. Waits. Does not change copies in slots: see Parameters::drop_all().
   void spread();
 
  private:

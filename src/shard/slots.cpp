@@ -55,7 +55,7 @@ SlotPool::SlotPool(SlotCounts const& counts) : class_of_{counts.class_of}, by_fl
   }
 }
 
-/// Behind those that there are. Slots have events where there is a device.
+/// Appends slots to the existing ones. Slots have events if there is a device.
 void SlotPool::add_class(SlotClass const& slot_class, std::int64_t bytes, std::byte* memory, device::Device* device) {
   auto const first = slots_.size();
   auto const event = [&] { return device == nullptr ? nullptr : device->make_event(); };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The few numbers of a step that live on the device, and what the host sees of them.
+/// The few numbers of a step that live on the device, and the host's copies of them.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -8,21 +8,21 @@
 
 namespace zeroth::shard {
 
-/// On the device alone.
+/// On the device only.
 struct StepMemory {
   optim::StepSums mine, total;  ///< Contribution of this rank; sum over ranks.
   optim::StepScalars scalars;   ///< State, and results of the step that was enqueued last.
   optim::StepSums evaluation_mine, evaluation_total;
 };
 
-/// What the host sees of it: copies, in memory of Device::allocate_host().
+/// The host's copies, in memory of Device::allocate_host().
 struct StepResults {
-  std::array<optim::StepScalars, 2> scalars;  ///< Of the last two steps, for the host to read one step later.
-  std::array<optim::StepSums, 2> totals;      ///< Beside them.
-  std::array<optim::StepSums, 2> mine;        ///< What this rank's host adds to them.
+  std::array<optim::StepScalars, 2> scalars;  ///< Results of the last two steps: the host reads them one step later.
+  std::array<optim::StepSums, 2> totals;      ///< Sums over ranks in the same steps.
+  std::array<optim::StepSums, 2> mine;        ///< The host's contributions to them.
   optim::StepSums evaluation_mine;
   optim::StepSums evaluation;
-  StepMemory initial;  ///< What the device's memory starts with.
+  StepMemory initial;  ///< The initial content of the device's memory.
 };
 
 }  // namespace zeroth::shard

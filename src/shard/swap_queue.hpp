@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Buffers that pieces of what is offloaded pass through.
+/// Buffers for pieces of offloaded data.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace zeroth::shard {
 
-/// A ring of buffers. One stream fills a buffer, another one works on what is in it, and a third one empties it. A
-/// buffer is filled once it was emptied, and each stream waits for the one before it: nothing goes round in a circle,
-/// and no other rank is waited for. Pieces are counted from 0; who uses the queue knows what each is.
+/// A ring of buffers. One stream fills a buffer, another one works on its content, and a third one empties it. A buffer
+/// is filled again once it is empty, and each stream waits for the one before it. So there is no cyclic wait, and no
+/// wait for another rank. Pieces are numbered from 0; the user of the queue knows what each one is.
 class SwapQueue {
  public:
   SwapQueue(device::Device& device, int buffers) {
@@ -21,16 +21,16 @@ class SwapQueue {
     }
   }
 
-  /// How many pieces were filled, and how many of these were released.
+  /// How many pieces were filled, and how many of them were released.
   [[nodiscard]] std::int64_t filled() const noexcept { return filled_; }
   [[nodiscard]] std::int64_t released() const noexcept { return released_; }
   [[nodiscard]] std::int64_t size() const noexcept { return std::ssize(buffers_); }
-  /// Is a buffer free, or will be in the order of its streams?
+  /// Whether a buffer is free, or will be in the order of its streams.
   [[nodiscard]] bool has_room() const noexcept { return filled_ - released_ < size(); }
   /// The buffer of a piece, below size().
   [[nodiscard]] std::int64_t buffer(std::int64_t piece) const noexcept { return piece % size(); }
 
-  /// `transfer` fills the buffer of the next piece, on `stream`.
+  /// Calls `transfer` to fill the buffer of the next piece, on `stream`.
   template <class F>
   void fill(device::Stream& stream, F const& transfer) {
     auto const& at = events(filled_);
@@ -39,9 +39,10 @@ class SwapQueue {
     stream.record(*at.ready);
     ++filled_;
   }
-  /// Makes `work` wait for the first piece that was not released.
+  /// Makes `work` wait for the first unreleased piece.
   void acquire(device::Stream& work) { work.wait(*events(released_).ready); }
-  /// `work` is done with that piece; then `transfer`, which is given the event that says so, empties its buffer.
+  /// Releases that piece after the work on `work`. `transfer`, which gets the event of that point, then empties its
+  /// buffer.
   template <class F>
   void release(device::Stream& work, device::Stream& stream, F const& transfer) {
     auto const& at = events(released_);
@@ -51,12 +52,12 @@ class SwapQueue {
     stream.record(*at.free);
     ++released_;
   }
-  /// Likewise, where nothing is to be done with the buffer.
+  /// Releases that piece, whose buffer need not be emptied.
   void release(device::Stream& work) { work.record(*events(released_++).free); }
 
-  /// What was filled and not released is to be filled again.
+  /// Discards pieces that were filled and not released: they are to be filled again.
   void forget() noexcept { filled_ = released_; }
-  /// The next piece is the first one again, in the first buffer. All are released.
+  /// Restarts with the first piece, in the first buffer. All pieces must be released.
   void restart() noexcept { filled_ = released_ = 0; }
 
  private:

@@ -19,7 +19,7 @@ std::int64_t SwappedStates::bytes_of_slice(std::int64_t number, StoredState cons
   return whole_blocks(tile(number).elements.count() * state.element_bytes);
 }
 
-/// Each state of a tile, and each of its slices, which move side by side. Valid until the next call.
+/// Each state of a tile, and each of its slices. They are transferred concurrently. Valid until the next call.
 std::span<device::StoredPiece const> SwappedStates::pieces(std::int64_t number, Of slices) {
   pieces_.clear();
   auto const& of = tile(number);
@@ -41,7 +41,8 @@ std::span<device::StoredPiece const> SwappedStates::pieces(std::int64_t number, 
   return pieces_;
 }
 
-/// Written there last was a tile of the update before, or a later one: there is never more memory than for all tiles.
+/// The last write to this memory was a tile of the previous update, or a later one: there is never memory for more than
+/// all tiles.
 void SwappedStates::read_next() {
   queue().fill(reads(), [&] {
     if (auto const number = queue().filled(); plan().read_bytes > 0) {

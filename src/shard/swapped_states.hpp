@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What is offloaded and comes into the device's memory to be updated.
+/// Offloaded states that are updated in the device's memory.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -12,8 +12,8 @@
 
 namespace zeroth::shard {
 
-/// The tiles of a plan in turn, over and over: each is read where the plan's updates read, updated on the compute
-/// stream, and written. The memory that a tile is written from is read into next. A read waits for a write of an
+/// The tiles of a plan in turn, over and over. Each is read if the plan's updates read, updated on the compute stream,
+/// and written. The memory that a tile is written from is the next to be read into. A read waits for a write of an
 /// earlier update, a write for its update, an update for its own read.
 class SwappedStates : public OffloadedStates {
  public:
@@ -23,9 +23,9 @@ class SwappedStates : public OffloadedStates {
   void release() override;
 
  protected:
-  /// Where the states of the next tile are, in the compute stream's order, until release().
+  /// The addresses of the next tile's states, valid in the compute stream's order until release().
   [[nodiscard]] std::array<std::byte*, most_updated> acquire_tile();
-  /// Where states are stored as slices of several ranks: called by release(), before all of them are written.
+  /// For states stored as slices of several ranks: release() calls `publish` before all of them are written.
   void set_tile_publish(Publish const& publish) { publish_ = publish; }
 
  private:

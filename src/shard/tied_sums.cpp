@@ -6,8 +6,7 @@
 namespace zeroth::shard {
 namespace {
 
-/// Elements that stages tell each other at a time, at most: scratch that is small beside a slice of what is worth a
-/// tie.
+/// Maximum elements that stages exchange at a time: scratch that is small beside a slice of a parameter worth tying.
 constexpr std::int64_t most_in_piece = std::int64_t{1} << 20U;
 
 std::int64_t summed_count(FlatUnit const& flat, PlanRequest const& request) noexcept {
@@ -22,7 +21,7 @@ std::int64_t piece_count_of(Layout const& layout, PlanRequest const& request) no
   return std::min(most, most_in_piece);
 }
 
-/// How often stages tell each other a use's sum: each of them has one to tell in the first round, fewer in later ones.
+/// How often stages exchange a use's sum. Each stage has one in the first round; in later rounds fewer have one.
 std::int64_t rounds_of(Tie const& tie) noexcept {
   std::int64_t rounds = 0;
   for (auto const stage : tie.stages) {
@@ -38,7 +37,7 @@ std::int64_t TiedSums::scratch_bytes(Layout const& layout, PlanRequest const& re
   for (auto const& tie : layout.ties()) {
     most = std::max(most, tie.stages.size() > 1 ? rounds_of(tie) * std::ssize(tie.stages) : 0);
   }
-  // Sums in place have the gradient's dtype, which is that of all sums then.
+  // In-place sums have the gradient's dtype, and so do all sums then.
   return most * piece_count_of(layout, request) * bytes_of(request.settings.precision.accumulate);
 }
 
@@ -76,7 +75,7 @@ std::byte* TiedSums::sum_of(FlatId flat, std::int64_t first) const noexcept {
   return at.reduced + first * bytes_of(at.reduced_dtype);
 }
 
-/// Where all uses are this stage's.
+/// Collects the terms if all uses are on this stage.
 void TiedSums::find_terms(Tie const& tie, Range piece) {
   terms_.clear();
   for (auto const& use : tie.uses) {
@@ -84,7 +83,7 @@ void TiedSums::find_terms(Tie const& tie, Range piece) {
   }
 }
 
-/// A piece of each use's sum to all stages that have the parameter, into scratch: round by round, stage by stage.
+/// Sends a piece of each use's sum to all stages that have the parameter, into scratch: round by round, stage by stage.
 void TiedSums::exchange(Tie const& tie, Range piece, comm::Communicator& among) {
   auto const stages = std::ssize(tie.stages);
   auto const dtype = memory_->addresses(tie.flat).reduced_dtype;
@@ -101,7 +100,7 @@ void TiedSums::exchange(Tie const& tie, Range piece, comm::Communicator& among) 
       tell(sum_of(flat, piece.begin), piece.count(), dtype);
     }
   }
-  while (std::ssize(transaction_) < rounds_of(tie)) {  // others have more to tell: what nobody takes for a use
+  while (std::ssize(transaction_) < rounds_of(tie)) {  // others have more uses: send a dummy that none reads
     tell(sum_of(tie.flat, piece.begin), piece.count(), dtype);
   }
   for (auto& each : transaction_) {
@@ -117,7 +116,7 @@ void TiedSums::tell(std::byte const* sum, std::int64_t count, Dtype dtype) {
       {.operation = comm::Operation::all_gather, .input = sum, .output = nullptr, .count = count, .dtype = dtype});
 }
 
-/// To where the optimizer reads, in the order of units.
+/// Adds the terms into what the optimizer reads, in the order of units.
 void TiedSums::add_up(FlatId flat, Range piece) {
   auto const dtype = memory_->addresses(flat).reduced_dtype;
   auto const bring = [&](std::byte* to, std::byte const* from, bool adds) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Gradients of parameters whose uses are summed apart, from one sum for each use to one of all.
+/// Sums the gradients of parameters whose uses are summed apart: from one sum per use to one of all.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -14,13 +14,14 @@ namespace zeroth::shard {
 class TiedSums {
  public:
   explicit TiedSums(Memory& memory);
-  /// Once every use's gradients of a step are reduced: what the optimizer reads of a tied parameter becomes the sum
-  /// over its uses, added in the order of units: the same bits in all stages that have it. The ranks that have the same
-  /// slice of it in those stages tell each other their uses' sums. Leaves block sums where its squares are counted.
+  /// Call once every use's gradients of a step are reduced: replaces the tied parameter's gradient that the optimizer
+  /// reads by the sum over its uses, added in the order of units. All stages that have it get the same bits. The ranks
+  /// that have the same slice of it on those stages exchange their uses' sums. Computes block sums if its squares are
+  /// counted here.
   void run();
-  /// Bytes that a plan has for sums of other stages.
+  /// Bytes that a plan reserves for sums of other stages.
   [[nodiscard]] static std::int64_t scratch_bytes(Layout const& layout, PlanRequest const& request) noexcept;
-  /// What all ranks have moved so far.
+  /// Bytes moved so far, over all ranks.
   [[nodiscard]] MovedBytes const& moved() const noexcept { return moved_; }
 
  private:
@@ -33,7 +34,7 @@ class TiedSums {
 
   Memory* memory_;
   std::int64_t piece_count_;
-  std::vector<std::byte*> terms_;  // of a piece, by use
+  std::vector<std::byte*> terms_;  // addresses in a piece, by use
   std::vector<comm::Collective> transaction_;
   MovedBytes moved_;
 };

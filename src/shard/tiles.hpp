@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What of the optimizer's states is offloaded, to a disk or to the host's memory, what of the parameters' shards to a
-/// disk, and in which pieces it comes into the device's memory. Pure arithmetic.
+/// Which of the optimizer's states are offloaded (to a disk or to the host's memory), which of the parameters' shards
+/// are offloaded to a disk, and in which pieces they come into the device's memory. Pure arithmetic.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -17,63 +17,62 @@ namespace zeroth::shard {
 /// sums.
 inline constexpr std::int64_t tile_alignment_count = 2048;
 
-/// The elements of a whole tile that asked for `count` of them.
+/// The size of a full tile if `count` elements were requested.
 [[nodiscard]] constexpr std::int64_t tile_count(std::int64_t count) noexcept {
   return count < tile_alignment_count ? tile_alignment_count : count / tile_alignment_count * tile_alignment_count;
 }
 
-/// Where states are that are not in the device's memory.
+/// The storage of states that are not in the device's memory.
 enum class Tier : bool { disk, host };
 
-/// How much of the optimizer's states is offloaded, and how updates get at it.
+/// How much of the optimizer's states is offloaded, and how updates access it.
 struct Offload {
   Tier tier = Tier::disk;
-  double ratio = 0;             ///< Of the elements that the optimizer holds. 0: all are in memory.
-  std::int64_t tile_count = 0;  ///< Elements that come into memory together, at most.
-  int tiles_in_memory = 1;      ///< At once, at most.
-  bool reads_ahead = false;     ///< While what came before is updated; otherwise when it is needed.
-  bool writes_behind = false;   ///< While what comes next is updated; otherwise before that.
-  int host_threads = 0;         ///< That update in the host's memory: see HostStates. 0: tiles come into the device's.
+  double ratio = 0;             ///< Fraction of the optimizer's elements that is offloaded. 0: all are in memory.
+  std::int64_t tile_count = 0;  ///< Maximum elements that come into memory together.
+  int tiles_in_memory = 1;      ///< Maximum at the same time.
+  bool reads_ahead = false;     ///< During the update of earlier tiles; otherwise when the tile is needed.
+  bool writes_behind = false;   ///< During the update of later tiles; otherwise before it.
+  int host_threads = 0;         ///< Threads that update in the host's memory: see HostStates. 0: the device updates.
   std::filesystem::path folder;
-  std::int64_t piece_bytes = std::int64_t{1} << 20U;  ///< Of a request to the disk.
-  int requests = 1;                                   ///< Under way at once.
-  std::chrono::milliseconds timeout{600'000};         ///< Of a request.
-  /// Does anything run beside updates by the device?
+  std::int64_t piece_bytes = std::int64_t{1} << 20U;  ///< Bytes per request to the disk.
+  int requests = 1;                                   ///< In flight at the same time.
+  std::chrono::milliseconds timeout{600'000};         ///< Per request.
+  /// Whether any transfer runs concurrently with updates on the device.
   [[nodiscard]] bool runs_beside() const noexcept { return reads_ahead || writes_behind; }
 };
 
-/// How much of what a rank holds of cut parameters is on a disk, by whole flat units, and how gathers and updates get
-/// at it.
+/// How much of a rank's sharded parameters is on a disk, by whole flat units, and how gathers and updates access it.
 struct ParameterOffload {
-  /// Ratio 0: all is in memory. A tile is what a buffer holds at most, and `tiles_in_memory` are for updates.
+  /// Ratio 0: all is in memory. A tile is the maximum content of a buffer; `tiles_in_memory` are for updates.
   Offload disk;
-  std::int64_t in_memory_count = 0;  ///< Elements that stay in memory, at most.
+  std::int64_t in_memory_count = 0;  ///< Maximum elements that stay in memory.
   int gather_buffers = 1;            ///< For gathers.
 };
 
-/// Elements of a flat unit, of those that the optimizer of a rank holds, from the first one of these.
+/// A range of one flat unit, counted from the first element that a rank's optimizer holds.
 struct Tile {
   FlatId flat{};
   Range elements;
 };
 
-/// The same on every rank.
+/// The tiles of all flat units, the same on every rank.
 struct Tiles {
-  ById<FlatId, std::int64_t> in_memory;  ///< How many elements are: the first ones.
+  ById<FlatId, std::int64_t> in_memory;  ///< How many elements are in memory: the first ones.
   std::vector<Tile> on_disk;             ///< All others, in the order of updates.
-  std::int64_t largest_count = 0;        ///< Elements of one.
+  std::int64_t largest_count = 0;        ///< Elements of the largest tile.
 };
 
-/// What is updated first stays in memory: the next forward begins with it.
+/// Keeps in memory what is updated first: the next forward begins with it.
 [[nodiscard]] Tiles cut_tiles(Layout const& layout, Placement optimizer, Places const& places, Offload const& offload);
 
-/// Of which flat units the parameters are on the disk. What forward uses first stays in memory, as far as there is room
-/// for it. Those that every rank has whole are in memory.
+/// Selects the flat units whose parameters are on the disk. What forward uses first stays in memory, as far as it fits.
+/// Parameters that every rank has whole are in memory.
 [[nodiscard]] ById<FlatId, char> parameters_on_disk(Layout const& layout, Placements const& placements,
                                                     Places const& places, ParameterOffload const& offload);
 
-/// Their trainable elements, in the order of updates: tiles that end where those of the optimizer's states do, and have
-/// at most `most_count` elements, rounded down to whole blocks.
+/// Cuts their trainable elements into tiles, in the order of updates. The tiles end where those of the optimizer's
+/// states do, and have at most `most_count` elements, rounded down to whole blocks.
 [[nodiscard]] std::vector<Tile> cut_parameters(Layout const& layout, Tiles const& states,
                                                ById<FlatId, char> const& on_disk, std::int64_t most_count);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a rank has handed to a communicator, so that ranks that went apart are told so on every transport.
+/// A log of a rank's transactions on a communicator, so that every transport can report ranks that diverged.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -14,15 +14,16 @@
 
 namespace zeroth::shard {
 
-/// All transactions in a hash, and the last of them: a few integer operations for each, in memory that is there.
+/// A hash of all transactions, and a list of the last ones. Costs a few integer operations each, in preallocated
+/// memory.
 class TransactionLog {
  public:
   struct Entry {
     std::string_view what;
     std::optional<FlatId> unit;
     comm::Operation operation = comm::Operation::barrier;
-    std::int64_t count = 0;  ///< Elements, of all its collectives.
-    std::uint64_t hash = 0;  ///< Of this one and all before.
+    std::int64_t count = 0;  ///< Elements, over all its collectives.
+    std::uint64_t hash = 0;  ///< Covers this one and all before.
   };
   static constexpr std::size_t most_entries = 512;
 
@@ -43,7 +44,7 @@ class TransactionLog {
   }
   [[nodiscard]] std::uint64_t hash() const noexcept { return hash_; }
   [[nodiscard]] std::int64_t count() const noexcept { return count_; }
-  /// Only of the last `most_entries`. The first has number 0.
+  /// Only for the last `most_entries`. The first one has number 0.
   [[nodiscard]] Entry const& entry(std::int64_t number) const noexcept {
     return last_[static_cast<std::size_t>(number) % most_entries];
   }

@@ -16,12 +16,12 @@ Range Values::slice_of(ParamId param, int place) const noexcept {
   return of_param(param, part_of(location).slice(place));
 }
 
-Range Values::held_of(ParamId param) const noexcept {  // the optimizer holds nothing that is not among these
+Range Values::held_of(ParamId param) const noexcept {  // the optimizer's elements are a subset of these
   auto const& location = memory_->layout().location(param);
   return of_param(param, memory_->held(part_of(location), memory_->parameters_of(location.flat)));
 }
 
-/// Of elements of its part, those of `param`, from its first one.
+/// Converts a range of the part to a range of `param`, clamped to it.
 Range Values::of_param(ParamId param, Range const& of_part) const noexcept {
   auto const start = memory_->layout().location(param).in_part;
   auto const count = memory_->model().params[param].count;
@@ -50,12 +50,12 @@ Values::Copy Values::compute_copy(FlatId flat, bool trainable) const {
           memory_->held(trainable ? unit.trainable : unit.frozen, memory_->parameters_of(flat))};
 }
 
-/// The optimizer's.
+/// The optimizer's copy.
 Values::Copy Values::masters(FlatId flat) const {
   return {held_of_updated(*memory_, flat, 0), memory_->optimized(flat)};
 }
 
-/// Elements of its part from `first` on, as far as they are held.
+/// Writes `values` to elements of the part from `first` on, as far as they are held.
 void Values::write(Copy const& copy, std::int64_t first, std::span<float const> values) {
   auto const begin = std::max(first, copy.elements.begin);
   auto const end = std::min(first + std::ssize(values), copy.elements.end);
@@ -90,7 +90,7 @@ void Values::load_gradient(ParamId param, std::int64_t first, std::span<float> v
   read({{at.reduced, at.reduced_dtype, elements.count()}, elements}, location.in_part + first, values);
 }
 
-/// From element `first` of the part on. Waits.
+/// Reads from element `first` of the part on. Waits.
 void Values::read(Copy const& copy, std::int64_t first, std::span<float> values) {
   auto const begin = first - copy.elements.begin;
   copy.state.look({begin, begin + std::ssize(values)}, [&](std::byte const* from, std::int64_t at, std::int64_t count) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Single values of parameters, set, read and hashed, wherever they are held.
+/// Sets, reads and hashes single values of parameters, wherever they are held.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -27,27 +27,28 @@ class Values {
   /// Sets elements [first, first + values.size()) of `param`: master and compute copy, as far as they are held. Waits.
   /// `values` are in memory of Device::allocate_host().
   void store(ParamId param, std::int64_t first, std::span<float const> values);
-  /// Reads elements of this rank's slice: the master, or the compute copy of a frozen one. Waits. `values` are in
+  /// Reads elements of this rank's slice: the master, or a frozen parameter's compute copy. Waits. `values` are in
   /// transfer(), or in memory of Device::allocate_host().
   void load(ParamId param, std::int64_t first, std::span<float> values);
-  /// Likewise of the reduced gradient, after a step's last reduction and before its update.
+  /// Reads elements of the reduced gradient, after a step's last reduction and before its update. Like load()
+  /// otherwise.
   void load_gradient(ParamId param, std::int64_t first, std::span<float> values);
   /// Memory of the device for a piece of a shard on its way to a file.
   [[nodiscard]] std::span<float> transfer() noexcept { return memory_->transfer(); }
 
-  /// Is some state held so?
+  /// Whether any state has `placement`.
   [[nodiscard]] bool holds(Placement placement) const noexcept;
-  /// Of all that is held so of `flat`, once nothing writes to it any more; equal on all ranks that hold the same: all,
-  /// or replicas. Waits. `piece` is of Device::allocate_host().
+  /// The hash of all states of `flat` with `placement`, once nothing writes to them any more. Equal on all ranks that
+  /// hold the same: all, or replicas. Waits. `piece` is of Device::allocate_host().
   [[nodiscard]] std::uint64_t hash(FlatId flat, Placement placement, States states, std::span<std::byte> piece);
 
-  /// Likewise of this rank's own slice of `flat`'s trainable part: the master, and the optimizer's states with `with`.
+  /// The hash of this rank's own slice of `flat`'s trainable part: the master, and with `with` the optimizer's states.
   [[nodiscard]] std::uint64_t hash_of_slice(FlatId flat, States states, std::span<std::byte> piece);
 
  private:
   [[nodiscard]] Range of_param(ParamId param, Range const& of_part) const noexcept;
   [[nodiscard]] Part const& part_of(Location const& location) const noexcept;
-  /// What this rank holds of a state of a part, and which elements these are.
+  /// This rank's elements of a state of a part.
   struct Copy {
     HeldState state;
     Range elements;

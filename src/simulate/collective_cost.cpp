@@ -56,12 +56,12 @@ CollectiveCost alone(comm::Collective const& collective, double bytes, Machine c
 
 }  // namespace
 
-Reach reach_of(std::span<int const> job_ranks, int world, Machine const& machine) {
+Reach reach_of(std::span<int const> seats, int world, Machine const& machine) {
   std::map<int, int> on_node;
-  for (auto const rank : job_ranks) {
-    ++on_node[rank / machine.ranks_per_node];
+  for (auto const seat : seats) {
+    ++on_node[seat / machine.ranks_per_node];
   }
-  Reach reach{.ranks = static_cast<int>(job_ranks.size()), .nodes = static_cast<int>(on_node.size())};
+  Reach reach{.ranks = static_cast<int>(seats.size()), .nodes = static_cast<int>(on_node.size())};
   for (auto const& [node, ranks] : on_node) {
     int const all = std::min(machine.ranks_per_node, world - node * machine.ranks_per_node);
     reach.ranks_per_node = std::max(reach.ranks_per_node, ranks);

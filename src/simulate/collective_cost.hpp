@@ -25,8 +25,8 @@ struct Reach {
   int ranks_per_node = 1;    ///< At most.
   double network_share = 1;  ///< Of a node's adapters, where it has least.
 };
-/// `job_ranks` of a job of `world`.
-[[nodiscard]] Reach reach_of(std::span<int const> job_ranks, int world, Machine const& machine);
+/// Ranks on `seats` of a job of `world`: see Seats.
+[[nodiscard]] Reach reach_of(std::span<int const> seats, int world, Machine const& machine);
 
 /// Rings: (ranks - 1) steps, each of 1/ranks of the data, through all links of a node at once (Patarasu and Yuan 2009);
 /// latencies per step within and between nodes, and the choice of the fastest protocol, as NCCL's tuning does it.

@@ -7,11 +7,11 @@
 #include <set>
 
 #include "simulate/machine_presets.hpp"
-#include "zeroth/config/document.hpp"
-#include "zeroth/config/nearest.hpp"
-#include "zeroth/config/problem.hpp"
 #include "zeroth/core/error.hpp"
-#include "zeroth/core/input_file.hpp"
+#include "zeroth/tool/config/document.hpp"
+#include "zeroth/tool/config/nearest.hpp"
+#include "zeroth/tool/config/problem.hpp"
+#include "zeroth/tool/core/input_file.hpp"
 
 namespace zeroth::simulate {
 namespace {
@@ -107,6 +107,7 @@ class FieldReader {
     number("attention_efficiency", rates.attention_efficiency, fraction, false);
     number("activation_passes", rates.activation_passes, passes, false);
     number("parameter_passes", rates.parameter_passes, passes, false);
+    boolean("tensor_overlap", rates.tensor_overlap);
   }
   void codes(char const* name, CodeRates const& otherwise, std::map<std::string, CodeRates, std::less<>>& field) {
     auto const* const member = find(name, false);

@@ -10,30 +10,33 @@
 #include <utility>
 
 #include "comm/group.hpp"
-#include "comm/launch/job_state.hpp"
 #include "engine/communicators.hpp"
 #include "engine/planning.hpp"
 #include "engine/share.hpp"
 #include "simulate/rank_threads.hpp"
+#include "simulate/seats.hpp"
+#include "simulate/simulated_rank.hpp"
 #include "simulate/virtual_communicator.hpp"
-#include "simulate/virtual_device.hpp"
 #include "zeroth/core/error.hpp"
-#include "zeroth/engine/any_engine.hpp"
 #include "zeroth/model/description.hpp"
 
 namespace zeroth::simulate {
 namespace {
 
-/// In the first step everything is new; from the second on one is as the other.
-constexpr int settling_steps = 2;
-constexpr double longest_us = 1e15;  // 32 years
-
-struct Period {
-  double begin_us = 0, end_us = 0;
-};
+void check(Model const& model, int world, std::span<UnitWork const> work, Options const& options) {
+  auto const units = model.description().units.size();
+  ZEROTH_EXPECTS(work.size() == units, fmt::format("simulate: work of {} units for a model of {}", work.size(), units));
+  ZEROTH_EXPECTS(world >= 1, fmt::format("simulate: world is {}, must be 1 or more", world));
+  for (auto const& [rank, factor] : options.slowdown) {
+    ZEROTH_EXPECTS(options.all_ranks, "simulate: a slowdown of single ranks needs all_ranks");
+    ZEROTH_EXPECTS(rank >= 0 && rank < world && factor > 0,
+                   fmt::format("simulate: slowdown of rank {} by {}: ranks are 0 to {}, factors above 0", rank, factor,
+                               world - 1));
+  }
+}
 
 /// Adds to `part` what of `all` is in `period`, with times from its begin.
-void copy_part(Timeline const& all, Period const& period, Timeline& part) {
+void copy_part(Timeline const& all, SimulatedRank::Period const& period, Timeline& part) {
   for (auto span : all.spans()) {
     bool const at_once = span.begin_us == span.end_us;
     if (span.begin_us < period.end_us && (at_once ? span.begin_us >= period.begin_us : span.end_us > period.begin_us)) {
@@ -44,251 +47,15 @@ void copy_part(Timeline const& all, Period const& period, Timeline& part) {
   }
 }
 
-struct Task {
-  Model const& model;
-  Config const& config;
-  std::span<UnitWork const> work;
-  Machine const& machine;
-};
-
-/// Operations of products, and those of them that are attention's.
-struct Products {
-  double flops = 0, of_attention = 0;
-};
-
-Products operator+(Products const& one, Products const& other) noexcept {
-  return {one.flops + other.flops, one.of_attention + other.of_attention};
-}
-
-Products backward_of(UnitWork const& work) noexcept {
-  double const flops = work.backward_flops;
-  return {flops, work.forward_flops > 0 ? flops * work.attention_flops / work.forward_flops : 0};
-}
-
-Products recomputed(UnitWork const& work) noexcept {
-  return {work.recompute_flops, std::min(work.attention_flops, work.recompute_flops)};
-}
-
-/// How often a unit runs in a micro-step.
-int uses(Model const& model, std::size_t unit) {
-  return std::max(1, model.description().units[id_at<UnitId>(unit)].uses_per_micro_step);
-}
-
-/// What a rank has of its last step.
-struct RankResult {
-  StepReport report;
-  SimulatedStage figures;
-};
-
-/// One rank that trains on a clock.
-class SimulatedRank {
- public:
-  SimulatedRank(Task const& task, VirtualJob& job, int rank, double slowdown)
-      : task_{task}, slowdown_{slowdown}, job_{job}, rank_{rank} {
-    state_.communicator = job.communicator(rank);
-    state_.make_device = [this]() -> std::unique_ptr<device::Device> {
-      if (device_ != nullptr) {
-        return shared_device(*device_);
-      }
-      auto device = std::make_unique<VirtualDevice>(task_.machine);
-      device_ = device.get();
-      return device;
-    };
+/// How many times as long the math of `rank` takes, which stands for `tensor` ranks from it on: they wait for the
+/// slowest of them wherever they add up.
+double slowdown_of(int rank, int tensor, std::map<int, double> const& slowdown) {
+  double slowest = 0;
+  for (int each = rank; each < rank + tensor; ++each) {
+    auto const slow = slowdown.find(each);
+    slowest = std::max(slowest, slow == slowdown.end() ? 1 : slow->second);
   }
-
-  void run(Timeline* timeline, RankResult& result) {
-    Job job = state_.job();
-    Mesh mesh{job, task_.config};
-    AnyEngine engine{mesh, task_.model, task_.config};
-    in_pipeline_ = mesh.pipeline().size > 1;
-    samples_ = engine.micro_batch();
-    if (mesh.tensor_part().of > 1) {
-      verbs_ = mesh.tensor().communicator().split(0, mesh.tensor_part().index, "tensor-verbs");
-    }
-    for (int step = 0; step < settling_steps; ++step) {
-      // Also of the step before: what it began may run on.
-      engine.trace(step + 1 == settling_steps ? timeline : nullptr);
-      train(engine);
-    }
-    auto const sent = job_.bytes_sent(rank_);
-    auto const before = device_->bubble();
-    step_.begin_us = device_->compute().start();
-    train(engine);
-    step_.end_us = device_->compute().start();
-    auto const after = device_->bubble();
-    auto const sent_in_step = job_.bytes_sent(rank_) - sent;
-    result.report = *engine.finish();
-    double const for_ranks = after.collectives_us - before.collectives_us;
-    result.figures = {.bubble_ms = 1e-3 * (after.messages_us - before.messages_us + for_ranks),
-                      .exposed_comm_ms = std::max(0.0, result.report.exposed_comm_ms - 1e-3 * for_ranks),
-                      .exposed_io_ms = result.report.exposed_io_ms,
-                      .bytes_sent = sent_in_step,
-                      .memory = engine.peak()};
-  }
-  /// When the last step was.
-  [[nodiscard]] Period const& step() const noexcept { return step_; }
-
- private:
-  void train(AnyEngine& engine) {
-    auto const units = static_cast<std::uint32_t>(task_.model.description().units.size());
-    if (in_pipeline_) {
-      for (auto work : engine.schedule()) {
-        run(work);
-      }
-    } else {
-      for (auto micro : engine.micro_steps()) {
-        for (std::uint32_t unit = 0; unit < units; ++unit) {
-          forward(micro, unit);
-        }
-        static_cast<void>(micro.report_loss(1));
-        for (auto unit = units; unit-- > 0;) {
-          backward(micro, unit);
-        }
-      }
-    }
-    static_cast<void>(engine.step({}));
-    // Here, where no guard is open: an engine does not end before its guards.
-    if (!(device_->compute().start() <= longest_us)) {
-      throw ConfigError{fmt::format(
-          "machine \"{}\": steps of this model would take more than {:g} seconds, and that is no simulation's; "
-          "allowed: a machine that is fast enough for the model",
-          task_.machine.name, 1e-6 * longest_us)};
-    }
-  }
-
-  /// An action of a stage of a pipeline.
-  void run(AnyWork& work) {
-    auto const units = work.units();
-    if (work.phase() == Phase::forward) {
-      for (auto const unit : units) {
-        forward(work, unit.index());
-      }
-      if (work.last()) {
-        static_cast<void>(work.report_loss(1));
-      } else {
-        static_cast<void>(work.output());
-      }
-      return;
-    }
-    bool const weights = work.phase() == Phase::backward_weights;
-    for (auto unit = units.rbegin(); unit != units.rend(); ++unit) {
-      work.phase() == Phase::backward ? backward(work, unit->index()) : half_of_backward(work, unit->index(), weights);
-    }
-    if (!work.first() && !weights) {
-      static_cast<void>(work.input_gradient());
-    }
-  }
-
-  template <class Pass>
-  void forward(Pass& pass, std::uint32_t unit) {
-    for (int use = 0; use < uses_of(unit); ++use) {
-      auto const p = pass.forward(task_.model.unit_at(unit));
-      auto const& work = task_.work[unit];
-      compute(work, {work.forward_flops, work.attention_flops}, 1);
-      add_up(unit, "forward");
-    }
-  }
-  template <class Pass>
-  void backward(Pass& pass, std::uint32_t unit) {
-    for (int use = 0; use < uses_of(unit); ++use) {
-      backward_once(pass, unit);
-    }
-  }
-  template <class Pass>
-  void backward_once(Pass& pass, std::uint32_t index) {
-    auto const p = pass.backward(task_.model.unit_at(index));
-    contribute(p, index);
-    auto const& work = task_.work[index];
-    compute(work, backward_of(work) + recomputed(work), work.recompute_flops > 0 ? 3 : 2);
-    add_up(index, "backward", 1 + work.recompute_sums);
-  }
-  /// Of a zero-bubble schedule. What is recomputed is so for the gradients by inputs, and kept for those of weights.
-  void half_of_backward(AnyWork& pass, std::uint32_t index, bool weights) {
-    auto const& work = task_.work[index];
-    auto const both = backward_of(work);
-    Products const half{both.flops / 2, both.of_attention / 2};
-    for (int use = 0; use < uses_of(index); ++use) {
-      if (weights) {
-        auto const p = pass.weights(task_.model.unit_at(index));
-        contribute(p, index);
-        compute(work, half, 1);
-      } else {
-        auto const p = pass.inputs(task_.model.unit_at(index));
-        compute(work, half + recomputed(work), work.recompute_flops > 0 ? 2 : 1);
-        add_up(index, "backward", 1 + work.recompute_sums);
-      }
-    }
-  }
-  template <class Guard>
-  void contribute(Guard const& guard, std::uint32_t index) {
-    auto const& description = task_.model.description();
-    auto const& unit = description.units[id_at<UnitId>(index)];
-    for (auto const* params : {&unit.params, &unit.ties}) {
-      for (auto const param : *params) {
-        if (description.params[param].options.trainable) {
-          static_cast<void>(guard.grad(task_.model.param_at(index_of(param))));
-        }
-      }
-    }
-  }
-
-  /// Products of a unit, and `thirds` of the passes over its activations and matrices: forward has one, backward two.
-  void compute(UnitWork const& work, Products const& products, int thirds) {
-    auto const& rates = task_.machine.rates;
-    double const peak = task_.machine.peak(task_.config.compute_dtype());
-    double const of_attention = rates.attention_efficiency > 0 ? rates.attention_efficiency : rates.math_efficiency;
-    double const elements =
-        rates.activation_passes * work.activation_elements + rates.parameter_passes * work.matrix_elements;
-    double const bytes = elements * static_cast<double>(bytes_of(task_.config.compute_dtype()));
-    double const seconds = (products.flops - products.of_attention) / (peak * rates.math_efficiency) +
-                           products.of_attention / (peak * of_attention) +
-                           thirds * bytes / 3 / task_.machine.memory_bytes_per_s;
-    device_->compute().compute(1e6 * slowdown_ * seconds);
-  }
-
-  /// What tensor ranks tell each other in a unit, which computes nothing meanwhile.
-  void add_up(std::uint32_t index, char const* purpose, double times = 1) {
-    auto const& unit = task_.model.description().units[id_at<UnitId>(index)];
-    auto const once = static_cast<double>(samples_ * unit.tensor_sums_per_sample);
-    if (auto const count = static_cast<std::int64_t>(times * once); verbs_ && count > 0) {
-      comm::Collective const sum{.operation = comm::Operation::all_reduce,
-                                 .input = VirtualDevice::unreal_address(),
-                                 .output = VirtualDevice::unreal_address(),
-                                 .count = count,
-                                 .dtype = task_.config.compute_dtype()};
-      verbs_->submit(device_->compute(), {purpose, unit.name}, {&sum, 1});
-    }
-  }
-
-  [[nodiscard]] int uses_of(std::uint32_t unit) const { return uses(task_.model, unit); }
-
-  Task task_;
-  double slowdown_;
-  VirtualJob& job_;
-  int rank_;
-  detail::JobState state_;
-  VirtualDevice* device_ = nullptr;
-  bool in_pipeline_ = false;
-  std::int64_t samples_ = 0;                   // of a micro-step
-  std::unique_ptr<comm::Communicator> verbs_;  // of tensor ranks; null: there is one
-  Period step_;
-};
-
-void check(Model const& model, int world, int tensor, std::span<UnitWork const> work, Options const& options) {
-  auto const units = model.description().units.size();
-  ZEROTH_EXPECTS(work.size() == units, fmt::format("simulate: work of {} units for a model of {}", work.size(), units));
-  ZEROTH_EXPECTS(world >= 1, fmt::format("simulate: world is {}, must be 1 or more", world));
-  for (auto const& [rank, factor] : options.slowdown) {
-    ZEROTH_EXPECTS(options.all_ranks, "simulate: a slowdown of single ranks needs all_ranks");
-    ZEROTH_EXPECTS(rank >= 0 && rank < world && factor > 0,
-                   fmt::format("simulate: slowdown of rank {} by {}: ranks are 0 to {}, factors above 0", rank, factor,
-                               world - 1));
-    ZEROTH_EXPECTS(
-        rank % tensor == 0,
-        fmt::format("simulate: slowdown of rank {} with zeroth.mesh.tensor {}: of tensor ranks the first ones "
-                    "are simulated; allowed are multiples of {}",
-                    rank, tensor, tensor));
-  }
+  return slowest;
 }
 
 /// What ranks will split of communicators that not all of their ranks are simulated of: that of the job as Mesh and its
@@ -348,6 +115,7 @@ Simulation of_stages(std::vector<RankResult> const& ranks, std::size_t stages) {
   auto const share = 1 / static_cast<double>(stages);
   for (std::size_t stage = 0; stage < stages; ++stage) {
     auto const& figures = ranks[stage * (ranks.size() / stages)].figures;
+    result.tensor_ms += share * figures.tensor_ms;
     result.bubble_ms += share * figures.bubble_ms;
     result.exposed_comm_ms += share * figures.exposed_comm_ms;
     result.exposed_io_ms += share * figures.exposed_io_ms;
@@ -370,22 +138,23 @@ Simulation run(Model const& model, Config const& config, int world, std::span<Un
       fmt::format("a simulation with zeroth.mesh.tensor {} of a model that was made for tensor rank {} of {}: "
                   "the first one of as many is simulated",
                   tensor, model.tensor_part().index, model.tensor_part().of));
-  check(model, world, tensor, work, options);
+  check(model, world, work, options);
   auto const stages = config.pipeline().stages;
   auto const of_stage = engine::data_ranks(config, world);
   auto const chosen = simulated_ranks(world, of_stage, tensor, options.all_ranks);
   auto const simulated = chosen.size();
-  VirtualJob job{machine, world, chosen, expected_splits(model, config, world)};
+  VirtualJob job{machine, world, chosen, expected_splits(model, config, world),
+                 Seats{{tensor, of_stage, stages}, options.nearness}};
   auto const traced = options.timelines ? simulated : 0;
   std::vector<Timeline> timelines(traced);
   std::vector<RankResult> results(simulated);
   std::deque<SimulatedRank> ranks;  // stay where they are: a rank is spoken of by its address
   double const nodes = std::ceil(static_cast<double>(world) / machine.ranks_per_node);
   double const waits_for_slowest = 1 + machine.straggler_per_doubling * std::log2(nodes);
+  std::vector<SimulatedPace> paces;
   for (auto const rank : chosen) {
-    auto const slow = options.slowdown.find(rank);
-    ranks.emplace_back(Task{model, config, work, machine}, job, rank,
-                       waits_for_slowest * (slow == options.slowdown.end() ? 1.0 : slow->second));
+    paces.push_back({rank, slowdown_of(rank, tensor, options.slowdown)});
+    ranks.emplace_back(Task{model, config, work, machine}, job, rank, waits_for_slowest * paces.back().slowdown);
   }
   auto const run_rank = [&](std::size_t rank) {
     ranks[rank].run(traced > 0 ? &timelines[rank] : nullptr, results[rank]);
@@ -393,6 +162,7 @@ Simulation run(Model const& model, Config const& config, int world, std::span<Un
   run_rank_threads(simulated, run_rank, [&](std::string const& reason) { job.abort(reason); });
 
   auto result = of_stages(results, static_cast<std::size_t>(stages));
+  result.ranks = paces;
   result.timelines = std::vector<Timeline>(traced);
   for (std::size_t rank = 0; rank < traced; ++rank) {
     copy_part(timelines[rank], ranks.front().step(), result.timelines[rank]);

@@ -41,10 +41,12 @@ double VirtualBarrier::meet(std::size_t rank, double time_us, comm::AbortState c
   return *std::max_element(times_us.begin(), times_us.end());
 }
 
-VirtualJob::VirtualJob(Machine const& machine, int world, std::vector<int> existing, ExpectedSplits splits)
+VirtualJob::VirtualJob(Machine const& machine, int world, std::vector<int> existing, ExpectedSplits splits,
+                       Seats const& seats)
     : machine_{machine},
       world_{world},
       splits_{std::move(splits)},
+      seats_{seats},
       ranks_(existing.size()),
       existing_{std::move(existing)} {
   for (std::size_t at = 0; at < existing_.size(); ++at) {
@@ -62,6 +64,12 @@ std::optional<std::size_t> VirtualJob::index_of(int rank) const noexcept {
                                                     : std::nullopt;
 }
 
+Reach VirtualJob::reach(comm::Group const& group) const {
+  auto seats = group.job_ranks;
+  std::ranges::transform(seats, seats.begin(), [this](int rank) { return seats_.of(rank); });
+  return reach_of(seats, world_, machine_);
+}
+
 std::shared_ptr<VirtualBarrier> VirtualJob::barrier(comm::Group const& group) {
   auto const existing = std::ranges::count_if(group.job_ranks, [&](int rank) { return index_of(rank).has_value(); });
   std::lock_guard const lock{mutex_};
@@ -76,7 +84,7 @@ VirtualCommunicator::VirtualCommunicator(VirtualJob& job, comm::Group group)
     : job_{job},
       mine_{job.ranks_[*job.index_of(group.job_rank(group.rank))]},
       group_{std::move(group)},
-      reach_{reach_of(group_.job_ranks, job.world_, job.machine_)},
+      reach_{job.reach(group_)},
       barrier_{job.barrier(group_)} {
   for (int rank = 0; rank < group_.world(); ++rank) {
     here_ = rank == group_.rank ? existing_ : here_;

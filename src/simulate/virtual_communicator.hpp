@@ -16,6 +16,7 @@
 #include "comm/barrier.hpp"
 #include "comm/group.hpp"
 #include "simulate/collective_cost.hpp"
+#include "simulate/seats.hpp"
 #include "simulate/virtual_device.hpp"
 #include "zeroth/comm/communicator.hpp"
 #include "zeroth/comm/flight_recorder.hpp"
@@ -49,8 +50,9 @@ using ExpectedSplits = std::function<comm::SplitRequest(comm::Group const& paren
 class VirtualJob {
  public:
   /// Of `world` ranks those in `existing` exist, ascending. Communicators of which all do split as these ask; others as
-  /// `splits` says, and without that in order, into one part.
-  VirtualJob(Machine const& machine, int world, std::vector<int> existing, ExpectedSplits splits = {});
+  /// `splits` says, and without that in order, into one part. `seats` says which ranks are on the same node.
+  VirtualJob(Machine const& machine, int world, std::vector<int> existing, ExpectedSplits splits = {},
+             Seats const& seats = {});
   /// Of all ranks, for one that exists.
   [[nodiscard]] std::unique_ptr<comm::Communicator> communicator(int rank);
   void abort(std::string const& reason) noexcept { abort_.abort(reason); }
@@ -65,12 +67,15 @@ class VirtualJob {
   };
   /// Where a rank is among those that exist.
   [[nodiscard]] std::optional<std::size_t> index_of(int rank) const noexcept;
+  /// Of the ranks of a group.
+  [[nodiscard]] Reach reach(comm::Group const& group) const;
   /// Of those ranks of a group that exist.
   [[nodiscard]] std::shared_ptr<VirtualBarrier> barrier(comm::Group const& group);
 
   Machine const& machine_;
   int world_;
   ExpectedSplits splits_;
+  Seats seats_;
   comm::AbortState abort_;
   std::vector<Rank> ranks_;
   std::mutex mutex_;

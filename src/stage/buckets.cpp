@@ -16,7 +16,8 @@ Buckets::Buckets(shard::Layout const& layout, std::int64_t limit_count, int limi
       last_{order_.size()} {}
 
 void Buckets::begin(std::uint32_t begin, std::uint32_t end) noexcept {
-  // Gradients complete in the units that use them first, the last such unit first.
+  // A flat unit's gradient completes in backward of the first unit that uses it, so those of later units complete
+  // first.
   auto const before = [this](std::uint32_t unit) {
     return static_cast<std::size_t>(
         std::ranges::partition_point(

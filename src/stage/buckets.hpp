@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Which gradients leave together, and when. Pure logic.
+/// Decides which gradients are reduced together, and when. Pure logic.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -10,31 +10,32 @@
 
 namespace zeroth::stage {
 
-/// Collects flat units whose gradients are complete and hands them out in declared backward order, whatever the order
-/// in which they were completed: the same buckets on every rank.
+/// Collects flat units with complete gradients and returns them in declared backward order, in whatever order they
+/// completed: the buckets are the same on every rank.
 class Buckets {
  public:
-  using Bucket = std::span<shard::FlatId const>;  ///< Lives as long as the Buckets.
+  using Bucket = std::span<shard::FlatId const>;  ///< Valid as long as the Buckets.
 
-  /// A bucket is full before it would exceed `limit_count` elements or `limit_units` units; a larger unit goes alone.
+  /// A bucket ends before it would exceed `limit_count` elements or `limit_units` units. A larger unit gets its own
+  /// bucket.
   Buckets(shard::Layout const& layout, std::int64_t limit_count, int limit_units);
 
-  /// What follows is of the units from `begin` to before `end` alone, until finish().
+  /// Restricts the following calls to units `begin` to `end` - 1, until finish().
   void begin(std::uint32_t begin, std::uint32_t end) noexcept;
   void complete(shard::FlatId flat) { completed_[flat] = true; }
-  /// The next bucket that is full, each once; empty if there is none. To be asked after complete() until it is empty.
+  /// The next full bucket; empty if there is none. Call it after complete() until it returns an empty one.
   [[nodiscard]] Bucket next_full();
-  /// What has been collected so far, full or not; empty if there is nothing.
+  /// The current bucket, full or not; empty if nothing was collected.
   [[nodiscard]] Bucket flush() noexcept;
-  /// All those units are complete: the rest. Throws ContractError if one is not.
+  /// The last bucket. Throws ContractError unless all units are complete.
   [[nodiscard]] Bucket finish();
-  /// Forgets what was completed and not handed out.
+  /// Drops units that were completed and not returned.
   void reset() noexcept;
   [[nodiscard]] bool all_complete() const noexcept { return end_ == last_; }
-  /// The first unit in declared order that is not complete yet. Only where !all_complete().
+  /// The first incomplete unit in declared order. Call it only if !all_complete().
   [[nodiscard]] shard::FlatId waits_for() const noexcept { return order_[end_]; }
 
-  /// No bucket has more elements than this, padding included.
+  /// Maximum elements of a bucket, padding included.
   [[nodiscard]] static std::int64_t largest_count(shard::Layout const& layout, std::int64_t limit_count) noexcept;
 
  private:
@@ -43,9 +44,9 @@ class Buckets {
   std::size_t limit_units_;
   std::vector<shard::FlatId> order_;
   ById<shard::FlatId, bool> completed_;
-  std::size_t begin_ = 0, end_ = 0;  // of what is collected, in order_
-  std::size_t last_ = 0;             // before this one in order_ all is over
-  std::int64_t count_ = 0;           // elements of that
+  std::size_t begin_ = 0, end_ = 0;  // the current bucket, in order_
+  std::size_t last_ = 0;             // end of the current range in order_
+  std::int64_t count_ = 0;           // elements of the current bucket
 };
 
 }  // namespace zeroth::stage

@@ -12,7 +12,7 @@
 namespace zeroth::stage {
 namespace {
 
-/// As much of shard::Parameters as decisions about gathers ask for, without any.
+/// Stands in for shard::Parameters in decisions about gathers, without any parameters.
 class Rehearsed {
  public:
   explicit Rehearsed(shard::Layout const& layout)
@@ -31,7 +31,7 @@ class Rehearsed {
   [[nodiscard]] bool pinned(shard::FlatId /*flat*/) const noexcept { return false; }
   [[nodiscard]] bool reads_ahead() const noexcept { return false; }
   void read_ahead(shard::FlatId /*flat*/) noexcept {}
-  /// What an update changes is not valid any more.
+  /// Marks everything that an update changes as not gathered.
   void drop_trainable() noexcept {
     for (auto const flat : gathered_.ids()) {
       if (layout_->flats()[flat].trainable.padded_count > 0) {
@@ -48,7 +48,7 @@ class Rehearsed {
   ById<shard::FlatId, std::int64_t> gathers_;
 };
 
-/// One after the other, as a step takes them.
+/// Opens turns one after the other, as a step does.
 void open_turns(std::int64_t begin, std::int64_t end, Gathers<Rehearsed>& gathers) {
   for (auto position = begin; position < end; ++position) {
     gathers.open(gathers.order().turn_at(PassKind::training, position), {});
@@ -90,7 +90,7 @@ GatherCount count_gathers(shard::Layout const& layout, Settings const& settings,
   Rehearsed parameters{layout};
   Gathers<Rehearsed> gathers{layout, Order{layout, budget_of(settings), limits.training}, limits.parameter_slots, false,
                              parameters};
-  // Frozen units stay where they are over an update, so that it may take some steps until all is as it was before.
+  // Frozen units stay gathered across updates, so that the pattern may repeat only after several steps.
   struct Begin {
     ById<shard::FlatId, char> gathered;
     ById<shard::FlatId, std::int64_t> gathers;

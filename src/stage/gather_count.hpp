@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How often a step gathers each flat unit.
+/// Counts how often a step gathers each flat unit.
 #pragma once
 #include <cstdint>
 
@@ -9,14 +9,15 @@
 
 namespace zeroth::stage {
 
-/// Together in `steps` steps, which then come again: more than one where frozen units take turns in staying gathered.
+/// Sums over `steps` steps, after which the pattern repeats: more than one if frozen units take turns in staying
+/// gathered.
 struct GatherCount {
   ById<shard::FlatId, std::int64_t> gathers;
   std::int64_t steps = 1;
 };
 
-/// By a rehearsal of the schedule: of steps that follow others, whose passes take the declared order. None where
-/// parameters are whole. Costs time by the turns of those steps and of the ones before, mostly two.
+/// Dry-runs the schedule for steady-state steps in declared order. Returns zeros if parameters are whole. The cost
+/// grows with the turns of the counted steps and of those before them, mostly two steps.
 [[nodiscard]] GatherCount count_gathers(shard::Layout const& layout, Settings const& settings,
                                         ScheduleLimits const& limits);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// When which parameters are gathered, and what has to leave for them.
+/// Decides when parameters are gathered, and which are evicted for them.
 #pragma once
 #include <fmt/format.h>
 
@@ -19,16 +19,16 @@
 
 namespace zeroth::stage {
 
-/// The decisions about gathers, turn by turn: of an engine's parameters, or of a rehearsal's, which only counts them.
-/// `Parameters` is shard::Parameters, or has as much of it as is called here.
+/// The decisions about gathers, turn by turn: for an engine's parameters, or for a dry run that only counts.
+/// `Parameters` is shard::Parameters, or has the members that are called here.
 ///
-/// Decisions follow from the turns that were opened and from the declared order, never from the guards that happen to
-/// be open: a rank that skips a unit has its turns at another time than the others, and must decide as they do. What is
-/// decided and has to wait for a guard to end begins when that ends, before all that was decided later.
+/// Decisions follow from the turns that were opened and from the declared order, never from the open guards: a rank
+/// that skips a unit takes its turns at another time than the others, and must decide as they do. A decided gather that
+/// has to wait for a guard starts when the guard ends, before all gathers decided later.
 template <class Parameters>
 class Gathers {
  public:
-  /// All but `slots` and `order` outlive it. With `none` nothing is gathered: parameters are whole.
+  /// Arguments other than `slots` and `order` must outlive it. With `none` nothing is gathered: parameters are whole.
   Gathers(shard::Layout const& layout, Order order, shard::SlotCounts const& slots, bool none, Parameters& parameters)
       : layout_{&layout},
         order_{std::move(order)},
@@ -41,27 +41,27 @@ class Gathers {
     waiting_.reserve(2 * layout.flats().size());
   }
 
-  /// `passes_left`, this one included, will follow without an update between them.
+  /// `passes_left` passes, this one included, follow without an update between them.
   void begin_pass(PassKind pass, int passes_left) noexcept {
     pass_ = pass;
     sweep_.reset();
     end_ = order_.turns(pass) * passes_left;
     follow_drops();
   }
-  /// The same for sweep number `sweep` of training alone, in a step of all of them.
+  /// Begins sweep number `sweep` alone, in a training step of all sweeps.
   void begin_sweep(std::size_t sweep) noexcept {
     begin_pass(PassKind::training, 1);
     sweep_ = sweep;
   }
-  /// Before the first backward turn of a pass: what stays open is gathered, so that its backward turns, which come at
-  /// any time, gather nothing.
+  /// Call before the first backward turn of a pass: gathers the units that stay open. Their backward turns, which may
+  /// come at any time, then gather nothing.
   void begin_backward(std::string_view purpose) {
     for (auto const unit : layout_->open_units()) {
       gather_missing(unit, purpose);
     }
   }
-  /// What the turn uses is gathered, or on its way, and pinned; what comes next is started. Throws ContractError where
-  /// an open guard holds the slot that this takes in declared order.
+  /// Gathers and pins the units of `turn`, and starts the gathers for the next turns. Throws ContractError if an open
+  /// guard holds the slot that a gather takes in declared order.
   void open(Turn const& turn, std::string_view purpose) {
     bool const early = order_.opens_early(turn);
     if (!early) {
@@ -82,7 +82,7 @@ class Gathers {
       read_ahead();
     }
   }
-  /// Starts what is decided, as far as no open guard holds its slot: also to be called when a guard has ended.
+  /// Starts decided gathers up to the first one whose slot an open guard holds. Call it also when a guard has ended.
   void carry_out() {
     for (; carried_out_ < waiting_.size(); ++carried_out_) {
       auto const& [flat, evicted, purpose] = waiting_[carried_out_];
@@ -99,10 +99,11 @@ class Gathers {
     waiting_.clear();
     carried_out_ = 0;
   }
-  /// Does an open guard hold a slot that a gather takes?
+  /// Whether a decided gather waits for the slot of an open guard.
   [[nodiscard]] bool waits() const noexcept { return !waiting_.empty(); }
-  [[nodiscard]] std::int64_t decided() const noexcept { return decisions_; }  ///< How many gathers so far.
-  /// An update begins, after the last pass: what forward begins with is gathered again behind its own update.
+  [[nodiscard]] std::int64_t decided() const noexcept { return decisions_; }  ///< Number of gathers so far.
+  /// Call when an update begins, after the last pass: the units that forward uses first are gathered again right after
+  /// their own update.
   void begin_update() {
     pass_ = PassKind::training;
     position_ = -1;
@@ -123,14 +124,14 @@ class Gathers {
   }
 
   [[nodiscard]] Order const& order() const noexcept { return order_; }
-  [[nodiscard]] std::int64_t misses() const noexcept { return misses_; }  ///< Turns that had to wait for all of it.
+  [[nodiscard]] std::int64_t misses() const noexcept { return misses_; }  ///< Turns that waited for a gather.
 
  private:
-  /// Decided on, which is what counts here.
+  /// Whether a gather of `flat` was decided, which is what counts here.
   [[nodiscard]] bool gathered(shard::FlatId flat) noexcept {
     return none_ || layout_->flats()[flat].gathered_count() == 0 || decided_.find(flat) != nullptr;
   }
-  /// What `unit` uses is not evicted meanwhile: by 1, then by -1.
+  /// Change 1 protects the flat units of `unit` from eviction; change -1 ends that.
   void hold(UnitId unit, int change) noexcept {
     for (auto const flat : layout_->flats_of(unit)) {
       if (auto* const slot = decided_.find(flat)) {
@@ -138,7 +139,7 @@ class Gathers {
       }
     }
   }
-  /// True if something was.
+  /// Returns true if something was missing.
   bool gather_missing(UnitId unit, std::string_view purpose) {
     if (none_) {
       return false;
@@ -158,7 +159,7 @@ class Gathers {
   }
   void hold_slot(shard::FlatId flat) noexcept { ++decided_.find(flat)->pins; }
 
-  /// Into the slot of one that is used later, if need be.
+  /// Decides a gather, into a free slot or into that of the unit that is used last.
   void gather(shard::FlatId flat, std::string_view purpose) {
     auto* slot = decided_.bind(flat);
     std::optional<shard::FlatId> evicted;
@@ -169,12 +170,12 @@ class Gathers {
       decided_.unbind(*decided_.find(*evicted));
       slot = decided_.bind(flat);
     }
-    slot->pins = layout_->stays_open(flat) ? 1 : 0;  // it has a slot of its own
+    slot->pins = layout_->stays_open(flat) ? 1 : 0;  // a unit that stays open has its own slot
     waiting_.push_back({flat, evicted, purpose});
     ++decisions_;
   }
 
-  /// As gather, but takes no slot from what is used sooner: false then.
+  /// Like gather(), but does not evict a unit that is used sooner: then returns false.
   [[nodiscard]] bool gather_ahead(shard::FlatId flat, std::string_view purpose) {
     if (!decided_.has_free(flat)) {
       auto const next_use = [this](shard::FlatId other) { return order_.next_use(pass_, position_, other); };
@@ -187,7 +188,7 @@ class Gathers {
     return true;
   }
 
-  /// A turn needs `flat`, whose gather waits.
+  /// Throws because a turn needs `flat`, whose gather waits.
   [[noreturn]] void refuse(shard::FlatId flat) const {
     auto const& first = waiting_[carried_out_];
     auto const& name = [this](shard::FlatId of) -> std::string const& { return layout_->flats()[of].name; };
@@ -198,7 +199,7 @@ class Gathers {
         name(flat), name(first.flat), name(*first.evicted))};
   }
 
-  /// What was gathered and is not valid any more was dropped, between passes.
+  /// Updates decided_ after invalid parameters were dropped between passes.
   void follow_drops() noexcept {
     for (auto& slot : decided_.slots()) {
       if (slot.flat && !parameters_->gathered(*slot.flat)) {
@@ -209,7 +210,7 @@ class Gathers {
   }
 
   void prefetch(std::string_view purpose) {
-    // What was ahead of the turn before is still gathered, unless something was evicted meanwhile.
+    // The units ahead of the previous turn are still gathered, unless something was evicted since.
     Prefetched const now{pass_, position_, end_, decided_.unbound()};
     if (Prefetched before = now; --before.position, before == prefetched_) {
       order_.newly_ahead(pass_, position_, end_, ahead_);
@@ -219,12 +220,12 @@ class Gathers {
     prefetched_ = now;
     for (auto const flat : ahead_) {
       if (!gathered(flat) && !gather_ahead(flat, purpose)) {
-        prefetched_ = {};  // what is used sooner holds the slots that it would have: try again at the next turn
+        prefetched_ = {};  // units that are used sooner hold the slots: try again at the next turn
       }
     }
   }
 
-  /// From disks, what the next turn will gather.
+  /// Starts disk reads for the gathers of the next turn.
   void read_ahead() {
     if (!parameters_->reads_ahead() || !waiting_.empty() || position_ + 1 >= std::min(end_, order_.turns(pass_))) {
       return;
@@ -240,23 +241,23 @@ class Gathers {
 
   shard::Layout const* layout_;
   Order order_;
-  /// What is, or will be, in the slots of `parameters_`. Its pins are those of the turn that opens.
+  /// The contents of the slots of `parameters_` after all decided gathers. Pins belong to the turn being opened.
   shard::SlotPool decided_;
   bool none_;
   Parameters* parameters_;
   PassKind pass_ = PassKind::training;
   std::optional<std::size_t> sweep_;
   std::int64_t position_ = 0, end_ = 0;
-  ById<shard::FlatId, char> first_used_;  // forward begins with it
+  ById<shard::FlatId, char> first_used_;  // used first by forward
   std::vector<shard::FlatId> ahead_, read_ahead_;
   struct Decision {
     shard::FlatId flat;
     std::optional<shard::FlatId> evicted;
     std::string_view purpose;
   };
-  std::vector<Decision> waiting_;  // in their order, the first ones carried out
+  std::vector<Decision> waiting_;  // in order of decision, the first carried_out_ of them carried out
   std::size_t carried_out_ = 0;
-  /// For what turn everything ahead was gathered, and how many gathered units had been evicted by then.
+  /// The last turn for which everything ahead was gathered, and the number of evictions by then.
   struct Prefetched {
     PassKind pass = PassKind::training;
     std::int64_t position = -2, end = 0, evictions = 0;

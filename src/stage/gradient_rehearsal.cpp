@@ -11,7 +11,7 @@
 namespace zeroth::stage {
 namespace {
 
-/// Backward as the schedule takes it, of slots and buckets alone.
+/// Dry-runs the slots and buckets of the schedule's backward.
 class Backward {
  public:
   Backward(shard::Layout const& layout, Settings const& settings)
@@ -25,7 +25,7 @@ class Backward {
     }
   }
 
-  /// False: there is no slot for it.
+  /// Returns false if no slot is free.
   [[nodiscard]] bool begin(UnitId unit) {
     return std::ranges::all_of(layout_->gradients_of(unit), [&](auto flat) {
       if (!has_gradient(flat) || pool_.find(flat) != nullptr || pool_.bind(flat) != nullptr) {
@@ -35,7 +35,7 @@ class Backward {
       return pool_.bind(flat) != nullptr;
     });
   }
-  /// After the unit's last use.
+  /// Call after the unit's last use.
   void end(UnitId unit) {
     for (auto const flat : layout_->gradients_of(unit)) {
       if (has_gradient(flat) && --users_left_[flat] == 0) {
@@ -64,7 +64,7 @@ class Backward {
   }
 
   shard::Layout const* layout_;
-  bool keeps_nothing_;  // added up elsewhere as soon as they are complete
+  bool keeps_nothing_;  // gradients are added to another buffer as soon as they are complete
   ScheduleLimits limits_;
   shard::SlotPool pool_;
   Buckets buckets_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How many gradient slots a program's own order of units takes.
+/// Computes the number of gradient slots that a program's own order of units needs.
 #pragma once
 #include <span>
 
@@ -8,8 +8,8 @@
 
 namespace zeroth::stage {
 
-/// The least value of zeroth.gradient_slots above that of `settings` with which backward finds slots, if it takes the
-/// forward turns `forward` in reverse, one guard after the other. Costs time by turns times values.
+/// The smallest value of zeroth.gradient_slots above that of `settings` with which backward finds slots, if it takes
+/// the forward turns `forward` in reverse, one guard at a time. The cost is turns times values tried.
 [[nodiscard]] int gradient_slots_for(shard::Layout const& layout, Settings const& settings,
                                      std::span<UnitId const> forward);
 

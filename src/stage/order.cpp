@@ -9,9 +9,9 @@ namespace zeroth::stage {
 
 using shard::SlotCounts;
 
-/// Turns [begin, end) of a pass, and the flat units that they use: `changed(flat, 1)` or `(flat, -1)` is called where
-/// the window begins or ceases to use one. It moves turn by turn, so that a walk through a pass costs time by its
-/// turns, not by how far windows reach. Turn -1 uses nothing.
+/// A window of turns [begin, end) of a pass, and the flat units that they use: calls `changed(flat, 1)` or `(flat, -1)`
+/// when the window begins or ceases to use one. It moves turn by turn, so that a walk through a pass costs time by its
+/// turns, not by the width of windows. Turn -1 uses nothing.
 template <class Changed>
 class Order::Window {
  public:
@@ -21,7 +21,7 @@ class Order::Window {
   [[nodiscard]] std::int64_t end() const noexcept { return end_; }
   void extend() { count(end_++, 1); }
   void shorten() { count(--end_, -1); }
-  /// The window of the next position: it has at least that position's own turn.
+  /// Moves to the next position; the window has at least that position's own turn.
   void advance() {
     count(begin_++, -1);
     if (end_ == begin_) {
@@ -47,7 +47,7 @@ class Order::Window {
   Order* order_;
   PassKind pass_;
   Changed changed_;
-  ById<shard::FlatId, int> uses_;  // turns of the window that use it
+  ById<shard::FlatId, int> uses_;  // number of turns in the window that use it
   std::int64_t begin_ = -1, end_ = 0;
 };
 
@@ -107,7 +107,7 @@ std::int64_t Order::next_use(PassKind pass, std::int64_t position, shard::FlatId
   if (uses.empty()) {
     return cycle;
   }
-  auto const in_cycle = position % cycle;  // -1 before the first
+  auto const in_cycle = position % cycle;  // -1 before the first turn
   auto const next = std::ranges::upper_bound(uses, in_cycle);
   return (next == uses.end() ? uses.front() + cycle : *next) - in_cycle;
 }
@@ -154,7 +154,7 @@ std::vector<std::int64_t> Order::measure_windows(PassKind pass) {
   for (std::int64_t position = -1; position < turns(pass); ++position) {
     auto const in_use = begin_search(pass, position);
     auto const enough = [&] { return live - in_use >= budget_.prefetch_count || live == all; };
-    // What was in use a turn ago may be ahead now: then a shorter window has as much.
+    // Units in use at the previous turn may be ahead now: then a shorter window has as many elements ahead.
     for (bool shorter = true; shorter && window.end() > position + 1;) {
       bool const too_much = live > budget_.max_live_count;
       window.shorten();
@@ -163,7 +163,7 @@ std::vector<std::int64_t> Order::measure_windows(PassKind pass) {
         window.extend();
       }
     }
-    // Every unit comes within turns(pass); looking further finds nothing new.
+    // Every unit occurs within turns(pass); looking further finds nothing new.
     while (window.end() < position + turns(pass) && !enough()) {
       window.extend();
       if (live > budget_.max_live_count) {
@@ -248,7 +248,7 @@ SlotCounts Order::parameter_slots() {
       window.advance();
     }
   }
-  // What stays open has a slot of its own beside those.
+  // Units that stay open have additional slots of their own.
   for (auto const flat : flats.ids()) {
     if (result.class_of[flat] >= 0 && layout_->stays_open(flat)) {
       auto& slot_class = result.classes[static_cast<std::size_t>(result.class_of[flat])];
@@ -265,10 +265,10 @@ SlotCounts Order::gradient_slots(int units_at_once) const {
     counts.push_back(flat.gradients().padded_count);
   }
   auto result = shard::classify(counts);
-  std::vector<int> opened(layout_->unit_count() + std::size_t{1});  // by unit: more than at the unit before
+  std::vector<int> opened(layout_->unit_count() + std::size_t{1});  // by unit: change of the number of open gradients
   for (auto& slot_class : result.classes) {
-    // A tied parameter's gradient is open from backward of its last user to backward of its first; that of a unit that
-    // stays open perhaps from the begin of backward.
+    // A tied parameter's gradient is open from backward of its last user to backward of its first; for a unit that
+    // stays open, possibly from the start of backward.
     std::ranges::fill(opened, 0);
     for (auto const flat : slot_class.flats) {
       bool const early = layout_->stays_open(flat);

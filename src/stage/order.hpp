@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The declared order of turns: what is used when, what to have ready ahead of it, how many slots that takes.
-/// Pure logic: the same on every rank, whatever has or has not completed.
+/// The declared order of turns: which units are used when, which to gather ahead, and how many slots that needs.
+/// Pure logic: the same on every rank, regardless of what has completed.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -24,39 +24,39 @@ struct Turn {
   PassKind pass = PassKind::training;
   Phase phase = Phase::forward;
   UnitId unit{};
-  bool last = true;  ///< Where it writes gradients: the unit's last use in this pass.
+  bool last = true;  ///< If it writes gradients: the unit's last use in this pass.
 };
 
-/// How far ahead parameters are gathered.
+/// Limits for gathering parameters ahead.
 struct PrefetchBudget {
-  std::int64_t prefetch_count = 0;  ///< Units are gathered while fewer elements than this are ahead. 0: none.
-  std::int64_t max_live_count = 0;  ///< Gathered elements, those in use included, that prefetch does not exceed.
+  std::int64_t prefetch_count = 0;  ///< Units are gathered while fewer elements than this are ahead; 0 disables.
+  std::int64_t max_live_count = 0;  ///< Limit of prefetch: gathered elements, including those in use.
 };
 
-/// Turns of a training pass that are not gathered ahead, because what they use does not fit beside the turn before.
+/// Training turns that are not gathered ahead, because their units do not fit beside those of the previous turn.
 struct PrefetchShortage {
   std::int64_t turns = 0;
-  std::int64_t needed_count = 0;  ///< The least max_live_count with which there are none.
+  std::int64_t needed_count = 0;  ///< The smallest max_live_count that leaves none.
 };
 
-/// Evaluation goes forward through all units, over and over. So does training with its sweeps: those of a micro-step,
-/// or in a pipeline those of all actions of a step.
+/// Evaluation runs forward through all units, again and again. Training repeats its sweeps: those of a micro-step, or
+/// in a pipeline those of all actions of a step.
 class Order {
  public:
-  /// With the sweeps of a micro-step.
+  /// Uses the sweeps of a micro-step.
   Order(shard::Layout const& layout, PrefetchBudget const& budget);
   Order(shard::Layout const& layout, PrefetchBudget const& budget, std::vector<Sweep> training);
 
-  /// Turns until all begins again; turn t + turns(pass) is turn t once more.
+  /// Length of the cycle: turn t + turns(pass) equals turn t.
   [[nodiscard]] std::int64_t turns(PassKind pass) const noexcept { return std::ssize(units_[place_of(pass)]); }
-  /// Of training, where that is a micro-step's, or of evaluation.
+  /// For evaluation, and for training whose sweeps are those of a micro-step.
   [[nodiscard]] std::int64_t position(Turn const& turn) const noexcept;
-  /// In sweep number `sweep` of training: the turn of that unit there, whichever phase it is in. Forward is run again
-  /// behind itself.
+  /// The position of that unit's turn in sweep number `sweep` of training, whatever its phase. Forward that is
+  /// recomputed counts as the same turn.
   [[nodiscard]] std::int64_t position(Turn const& turn, std::size_t sweep) const noexcept;
-  [[nodiscard]] std::vector<Sweep> const& sweeps() const noexcept { return sweeps_; }  ///< Of training.
-  /// In backward a unit that stays open begins around the turns of others, before its place, and not on all ranks at
-  /// the same time: what it uses is gathered, and its gradients have memory, from the first backward turn on.
+  [[nodiscard]] std::vector<Sweep> const& sweeps() const noexcept { return sweeps_; }  ///< The training sweeps.
+  /// In backward, a unit that stays open begins early, around the turns of other units, and at another time on each
+  /// rank. So from the first backward turn on its parameters are gathered and its gradients have memory.
   [[nodiscard]] bool opens_early(Turn const& turn) const noexcept {
     return turn.phase == Phase::backward && layout_->stays_open(turn.unit);
   }
@@ -64,25 +64,25 @@ class Order {
   [[nodiscard]] UnitId unit_at(PassKind pass, std::int64_t position) const noexcept {
     return units_[place_of(pass)][static_cast<std::size_t>(position % turns(pass))];
   }
-  /// Turns until `flat` is used again after `position`, at least 1, at most turns(pass).
+  /// Turns until `flat` is used again after `position`: from 1 to turns(pass).
   [[nodiscard]] std::int64_t next_use(PassKind pass, std::int64_t position, shard::FlatId flat) const noexcept;
-  /// The flat unit to evict: the one in `slots` that is not pinned and whose next use after `position` comes last.
-  /// It does not depend on which slot it is in. None if all are pinned.
+  /// The flat unit to evict: the unpinned one in `slots` whose next use after `position` is furthest away, whichever
+  /// slot it is in. nullopt if all are pinned.
   [[nodiscard]] std::optional<shard::FlatId> last_needed(PassKind pass, std::int64_t position,
                                                          std::span<shard::Slot const> slots) const noexcept;
-  /// Flat units to have gathered while the unit at `position` is in use, nearest first, without those that it uses
-  /// itself. Looks no further than position `end`. Position -1 is before the first turn. Clears and fills `ahead`.
+  /// Fills `ahead` with the flat units to gather while the unit at `position` is in use, nearest first, without those
+  /// that it uses itself. Looks up to position `end`. Position -1 is before the first turn.
   void ahead(PassKind pass, std::int64_t position, std::int64_t end, std::vector<shard::FlatId>& ahead);
-  /// As ahead(), without what the position before had ahead of it already. Costs time by what is new.
+  /// Like ahead(), without the units that were ahead of the previous position. The cost grows with the new turns only.
   void newly_ahead(PassKind pass, std::int64_t position, std::int64_t end, std::vector<shard::FlatId>& ahead);
 
-  /// None where nothing is to be gathered ahead.
+  /// Zero if prefetch is off.
   [[nodiscard]] PrefetchShortage shortage();
-  /// Parameter slots so that every turn in declared order finds its units and those ahead of it a place.
+  /// The parameter slots that hold the units of every turn in declared order together with those ahead of it.
   [[nodiscard]] shard::SlotCounts parameter_slots();
-  /// Gradient slots so that `units_at_once` units' gradients can be held beyond the units that ties keep open.
+  /// The gradient slots that hold the gradients of `units_at_once` units, beyond those that ties keep open.
   [[nodiscard]] shard::SlotCounts gradient_slots(int units_at_once) const;
-  /// Turns looked at so far: what all this costs.
+  /// Turns examined so far: the cost of all queries.
   [[nodiscard]] std::int64_t looked_at() const noexcept { return looked_at_; }
 
  private:
@@ -90,10 +90,11 @@ class Order {
   class Window;
   [[nodiscard]] static std::size_t place_of(PassKind pass) noexcept { return static_cast<std::size_t>(pass); }
   void add(PassKind pass, Sweep const& sweep);
-  /// For each position from -1 the first one after it whose units do not fit into the budget with those before them.
+  /// For each position from -1 on, the first later position whose units exceed the budget together with those before
+  /// them.
   [[nodiscard]] std::vector<std::int64_t> measure_windows(PassKind pass);
   [[nodiscard]] std::int64_t window_end(PassKind pass, std::int64_t position) const noexcept;
-  /// Starts a search that has found what the unit at `position` uses; elements of that.
+  /// Starts a search that has already found the units of `position`; returns their elements.
   std::int64_t begin_search(PassKind pass, std::int64_t position);
   [[nodiscard]] bool is_new(shard::FlatId flat) noexcept;
   void find(PassKind pass, std::int64_t begin, std::int64_t end, std::vector<shard::FlatId>& found);
@@ -101,11 +102,12 @@ class Order {
   shard::Layout const* layout_;
   PrefetchBudget budget_;
   std::vector<Sweep> sweeps_;
-  std::vector<std::int64_t> begins_;                                    // the first position of each, and of the end
+  std::vector<std::int64_t> begins_;                                    // first position of each sweep, and the end
   std::array<std::vector<UnitId>, 2> units_;                            // by pass and position
-  std::array<ById<shard::FlatId, std::vector<std::int64_t>>, 2> uses_;  // by pass: the positions that use it
-  std::array<std::vector<std::int64_t>, 2> windows_;  // by pass and position, from -1; empty without prefetch
-  ById<shard::FlatId, std::uint64_t> seen_;           // the search that found it last
+  std::array<ById<shard::FlatId, std::vector<std::int64_t>>, 2> uses_;  // by pass: positions that use the flat unit
+  std::array<std::vector<std::int64_t>, 2> windows_;  // window ends by pass and position, from -1; empty without
+                                                      // prefetch
+  ById<shard::FlatId, std::uint64_t> seen_;           // the last search that found the flat unit
   std::uint64_t search_ = 0;
   std::int64_t looked_at_ = 0;
 };

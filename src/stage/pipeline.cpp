@@ -36,7 +36,7 @@ Actions interleaved(PipelineSize const& size, int stage) {
   auto const stages = size.stages;
   auto const chunks = size.chunks;
   auto const all = size.micro_steps * chunks;
-  // Chunks take turns by `stages` micro-steps: forward from the first chunk on, backward from the last one.
+  // Chunks take turns, `stages` micro-steps at a time: forward from the first chunk on, backward from the last one.
   auto const action = [&](Phase phase, int index) {
     auto const of_round = stages * chunks;
     auto const turn = index % of_round / stages;
@@ -89,7 +89,7 @@ Actions actions_of(PipelineSchedule schedule, PipelineSize const& size, int stag
     case PipelineSchedule::interleaved: return interleaved(size, stage);
     case PipelineSchedule::zero_bubble: return zero_bubble(size, stage);
     case PipelineSchedule::one_forward_one_backward:
-    case PipelineSchedule::file: break;  // a file has its own
+    case PipelineSchedule::file: break;  // a schedule file has its own order
   }
   return one_forward_one_backward(size, stage);
 }

@@ -18,20 +18,20 @@ namespace {
 constexpr std::size_t down = 0;  // to the next stage
 constexpr std::size_t up = 1;
 
-/// Messages from one stage to a neighbour, numbered in the order in which they are sent.
+/// Messages from one stage to a neighbour, numbered in order of sending.
 struct Channel {
-  Actions sent;              ///< The sender's actions that made them.
-  std::int64_t arrived = 0;  ///< Messages that the receiver has, used or not.
+  Actions sent;              ///< The sender's actions that produced them.
+  std::int64_t arrived = 0;  ///< Messages that the receiver has received, used or not.
   std::int64_t used = 0;
 };
 
-/// The lists on their way.
+/// The state of running the lists.
 class Run {
  public:
   Run(std::vector<Actions> const& stages, int chunks)
       : stages_{stages}, chunks_{chunks}, at_(stages.size(), 0), channels_(stages.size()) {}
 
-  /// Does what can be done until nothing can.
+  /// Runs actions until none can proceed.
   void run() {
     for (bool moved = true; moved;) {
       moved = false;
@@ -60,7 +60,7 @@ class Run {
   [[nodiscard]] std::size_t beside(std::size_t stage, std::size_t direction) const noexcept {
     return (stage + (direction == down ? 1 : stages_.size() - 1)) % stages_.size();
   }
-  /// Who sends what `action` of `stage` needs, by which of its channels.
+  /// The sender of the message that `action` of `stage` needs, and its channel.
   [[nodiscard]] std::optional<End> source(std::size_t stage, Action const& action) const noexcept {
     if (action.phase == Phase::forward) {
       return action.chunk == 0 ? std::nullopt : std::optional{End{beside(stage, up), down}};
@@ -75,12 +75,13 @@ class Run {
                ? std::nullopt
                : std::optional{forward ? down : up};
   }
-  /// The chunk and micro-step of whose result is the message that `action` needs.
+  /// The chunk and micro-step that produce the message that `action` needs.
   [[nodiscard]] static Action made_by(Action action) noexcept {
     action.chunk += action.phase == Phase::forward ? -1 : 1;
     return action;
   }
-  /// Gradients come from backward or from backward_inputs, whichever the neighbour does.
+  /// Whether `made` produces that message. Gradients come from backward or from backward_inputs, whichever the
+  /// neighbour runs.
   [[nodiscard]] static bool is_made_by(Action const& needs, Action const& made) noexcept {
     auto const wanted = made_by(needs);
     return made.chunk == wanted.chunk && made.micro_step == wanted.micro_step;
@@ -88,7 +89,7 @@ class Run {
   static void deliver(Channel& channel) noexcept {
     channel.arrived = std::min(std::ssize(channel.sent), channel.used + 1);
   }
-  /// False: it has to wait.
+  /// Returns false if the action has to wait.
   bool step(std::size_t stage) {
     auto const& action = stages_[stage][at_[stage]];
     auto const from = source(stage, action);
@@ -136,8 +137,8 @@ class Run {
   std::vector<std::array<Channel, 2>> channels_;
 };
 
-/// What of a chunk is done. Every kind of action comes in the order of micro-steps: gradients are added up in it, and
-/// memory for messages is handed out in it.
+/// The progress of a chunk. Actions of each kind must come in the order of micro-steps, because gradients are summed
+/// and message memory is assigned in that order.
 class ChunkProgress {
  public:
   void take(int stage, Action const& action) {
@@ -181,7 +182,7 @@ class ChunkProgress {
                    fmt::format("stage {} has {} without {} before it", stage, describe(action), what));
   }
 
-  int forward_ = 0, inputs_ = 0, weights_ = 0;  // micro-steps that are done
+  int forward_ = 0, inputs_ = 0, weights_ = 0;  // completed micro-steps
 };
 
 void check_lists(std::vector<Actions> const& stages, PipelineSize const& size) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Whether a schedule of a pipeline ends with every gradient there.
+/// Checks that a pipeline schedule terminates with all gradients complete.
 #pragma once
 #include <vector>
 
@@ -7,10 +7,10 @@
 
 namespace zeroth::stage {
 
-/// Runs the lists of all stages: an action needs what the chunk before it (forward) or behind it (backward) has made of
-/// its micro-step. A channel leads from a stage to each neighbour, and has room for one message that is sent and one
-/// that was received ahead. What passes ends with every action done, on every transport, and adds up the gradients of a
-/// chunk in the order of micro-steps. Throws ContractError, which names the stage, the action and what it waits for.
+/// Runs the lists of all stages. An action needs the result of its micro-step from the previous chunk (forward) or the
+/// next one (backward). A channel leads from a stage to each neighbour; it holds one message being sent and one
+/// received ahead. Lists that pass complete every action on every transport, and sum the gradients of a chunk in the
+/// order of micro-steps. Throws ContractError, which names the stage, the action and what it waits for.
 void check(std::vector<Actions> const& stages, PipelineSize const& size);
 
 }  // namespace zeroth::stage

@@ -9,7 +9,7 @@
 namespace zeroth::stage {
 namespace {
 
-/// Hands out numbers, the lowest that are free.
+/// Hands out the lowest free number.
 class Pool {
  public:
   int take() {
@@ -32,11 +32,11 @@ class Pool {
   int count_ = 0;
 };
 
-/// The chunk and the micro-step.
+/// Chunk and micro-step.
 using Key = std::pair<int, int>;
 Key key_of(Action const& action) { return {action.chunk, action.micro_step}; }
 
-/// Slots that a micro-step of a chunk has.
+/// The slots of a micro-step of a chunk.
 struct Held {
   int activations = PipelineSlots::none, input = PipelineSlots::none, gradient = PipelineSlots::none;
 };
@@ -62,7 +62,7 @@ PipelineSlots slots_of(Actions const& actions, int all_chunks) {
   Pool inputs;
   Pool gradients;
   std::map<Key, Held> held;
-  // The first message of a channel is received when it is read, each other one while the one before it is.
+  // A channel receives its first message when it is read, and each later one while the previous one is read.
   auto const receive = [&](std::size_t index) {
     if (index != none) {
       bool const is_input = reads_input(actions[index]);
@@ -91,7 +91,7 @@ PipelineSlots slots_of(Actions const& actions, int all_chunks) {
       held.erase(key);
     }
   }
-  std::map<int, int> before;  // slots of earlier chunks
+  std::map<int, int> before;  // first activation slot of each chunk
   for (auto const& [chunk, pool] : activations) {
     before[chunk] = slots.most_activations;
     slots.most_activations += pool.count();

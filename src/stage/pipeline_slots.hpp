@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Which memory an action uses: activations of the program, and messages. Pure logic.
+/// Assigns memory to actions: activations of the program, and messages. Pure logic.
 #pragma once
 #include <cstddef>
 #include <vector>
@@ -8,22 +8,23 @@
 
 namespace zeroth::stage {
 
-/// Of one stage. A micro-step of a chunk holds what is its own from its forward action to its last one.
+/// The slots of one stage. A micro-step of a chunk holds its slots from its forward action to its last action.
 struct PipelineSlots {
   static constexpr int none = -1;
-  /// By action: where the activations of its micro-step are, the message that forward reads, and the gradient that
-  /// backward does. None where there is no such message. Each chunk has slots of its own for activations, whose sizes
-  /// are its own.
+  /// By action: the slots of its micro-step's activations, of the message that forward reads, and of the gradient that
+  /// backward reads. `none` if there is no such message. Each chunk has its own activation slots, because chunks differ
+  /// in activation sizes.
   std::vector<int> activations, input, gradient;
-  /// By action that reads a message: the action that reads the next one of the channel, whose slot is free already.
-  std::vector<std::size_t> reads_next;                            ///< The number of actions: none.
-  int most_activations = 0, most_inputs = 0, most_gradients = 0;  ///< Slots of each.
+  /// By action that reads a message: the action that reads the channel's next message, for which a slot is free
+  /// already.
+  std::vector<std::size_t> reads_next;                            ///< The number of actions means none.
+  int most_activations = 0, most_inputs = 0, most_gradients = 0;  ///< Number of slots of each kind.
 };
 
-/// Of `actions`, of a model of `all_chunks`. Each channel receives one message ahead.
+/// The slots for `actions`, in a model of `all_chunks` chunks. Each channel receives one message ahead.
 [[nodiscard]] PipelineSlots slots_of(Actions const& actions, int all_chunks);
 
-/// Does the action read a message of the chunk before, or behind?
+/// Whether the action reads a message of the previous chunk.
 [[nodiscard]] inline bool reads_input(Action const& action) noexcept {
   return action.phase == Phase::forward && action.chunk > 0;
 }

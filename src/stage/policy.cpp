@@ -54,7 +54,7 @@ shard::Offload offload_for(Settings const& settings, bool has_host_memory) {
   if (asked.optimizer == OffloadDevice::none || (asked.optimizer == OffloadDevice::cpu && has_host_memory)) {
     return {};
   }
-  // While one tile is updated, one comes and one goes. DeepSpeed counts the buffers of single states.
+  // While one tile is updated, one is read and one is written. DeepSpeed counts the buffers of single states.
   auto const states = (settings.precision.has_master() ? 1 : 0) + optim::state_count(settings.update.rule);
   int const needed = 1 + (asked.read_ahead ? 1 : 0) + (asked.write_behind ? 1 : 0);
   return {.tier = asked.optimizer == OffloadDevice::nvme ? shard::Tier::disk : shard::Tier::host,
@@ -67,7 +67,8 @@ shard::Offload offload_for(Settings const& settings, bool has_host_memory) {
           .folder = asked.folder,
           .piece_bytes = asked.piece_bytes,
           .requests = asked.requests,
-          .timeout = settings.timeout * 3 / 4};  // who waits for this rank hears why before that ends
+          .timeout = settings.timeout * 3 / 4};  // shorter, so that ranks that wait for this one get its error before
+                                                 // they time out
 }
 
 shard::ParameterOffload parameter_offload_for(Settings const& settings) {
@@ -75,7 +76,7 @@ shard::ParameterOffload parameter_offload_for(Settings const& settings) {
   if (asked.parameters != OffloadDevice::nvme) {
     return {};
   }
-  // While one tile is updated, one goes, and where updates read, one comes.
+  // While one tile is updated, one is written, and if updates read parameters, one is read.
   bool const overlaps = settings.overlap_comm;
   int const of_updates = !overlaps ? 1 : settings.precision.has_master() ? 2 : 3;
   return {.disk = {.ratio = 1,

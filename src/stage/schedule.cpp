@@ -43,10 +43,11 @@ ScheduleLimits limits_of(shard::Layout const& layout, Settings const& settings, 
   }
   if (placements.gradients != Placement::whole) {
     limits.gradient_slots = order.gradient_slots(settings.gradient_slots);
-    if (!settings.sums_micro_steps) {  // otherwise slots are given up before there is a bucket
-      // Half of the slots are on their way while backward fills the other half.
+    if (!settings.sums_micro_steps) {  // otherwise slots are freed before there is a bucket
+      // Half of the slots are being reduced while backward fills the other half.
       bool const persist = std::ranges::any_of(layout.flats(), &shard::FlatUnit::persistent);
-      limits.bucket_units = std::max(1, settings.gradient_slots / 2) * (persist ? 2 : 1);  // two flat units of a unit
+      limits.bucket_units = std::max(1, settings.gradient_slots / 2) * (persist ? 2 : 1);  // a unit may have two flat
+                                                                                           // units
     }
   }
   return limits;
@@ -121,8 +122,8 @@ void Schedule::open(Turn const& turn) {
   }
 }
 
-/// Gathers and binds everything that backward turns of `stays_open` units need, before the first backward turn of any
-/// unit: see Order::opens_early().
+/// Gathers and binds everything that backward turns of `stays_open` units need. Runs before the first backward turn of
+/// any unit: see Order::opens_early().
 void Schedule::begin_backward(std::string_view purpose) {
   if (!std::exchange(went_back_, true)) {
     gathers_.begin_backward(purpose);
@@ -148,7 +149,8 @@ void Schedule::close(Turn const& turn) {
   }
 }
 
-/// Where gathers and reductions begin in one order: that must not follow from the guards that are open on this rank.
+/// Throws if gathers and reductions must begin in one order on all ranks and this order would depend on the guards open
+/// on this rank.
 void Schedule::expect_one_order(bool good, std::span<shard::FlatId const> flats) const {
   ZEROTH_EXPECTS(
       good || !one_order_,
@@ -197,8 +199,8 @@ void Schedule::take_gradient_slots(UnitId unit) {
   }
 }
 
-/// Sends what is complete, so that `flat` has a slot. All ranks send the same: what has had all its turns, and is not
-/// complete because a guard is still open, perhaps on this rank alone.
+/// Reduces the complete gradients, so that `flat` gets a slot. All ranks must send the same: throws if a unit has had
+/// all its turns and is incomplete because of an open guard, which perhaps only this rank has.
 void Schedule::flush_for(shard::FlatId flat) {
   if (!buckets_.all_complete()) {
     auto const next = buckets_.waits_for();
@@ -229,18 +231,18 @@ void Schedule::end_pass() {
   if (reduces_) {
     reduce(buckets_.finish());
   }
-  if (ends_step_) {  // not before: other stages may wait for what this one is still to send and to receive
+  if (ends_step_) {  // not before: other stages may wait for messages that this one has yet to send and receive
     manager_->gradients.end_passes();
   }
 }
 
 void Schedule::update() {
   manager_->optimizer.await_decision();
-  // Other ranks may still be reading this rank's slices until the last gather is done.
+  // Until the last gather is done, other ranks may still read this rank's slices.
   manager_->parameters.await_gathers();
   manager_->parameters.drop_trainable();
   gathers_.begin_update();
-  // Replicas are as far apart as ranks can be: what they are handed goes in transactions that are worth it.
+  // Links between replicas may be the slowest, so publish to them in bucket-sized batches.
   std::int64_t const most = manager_->parameters.publishes_to_replicas() ? bucket_count_ : 0;
   std::int64_t count = 0;
   for (auto const flat : layout_->update_order()) {
@@ -259,7 +261,7 @@ void Schedule::update() {
     count += more;
   }
   publish();
-  // They are small, and the next forward begins behind the last update anyway.
+  // They are small, and the next forward begins after the last update anyway.
   manager_->parameters.publish(persistent_);
   persistent_.clear();
 }
@@ -267,7 +269,7 @@ void Schedule::update() {
 void Schedule::publish() {
   manager_->parameters.publish(updated_);
   for (auto const flat : updated_) {
-    // What the next pass uses first is on its way while the rest is still being updated.
+    // Gathers of the units that the next pass uses first run during the remaining updates.
     gathers_.after_update(flat);
   }
   updated_.clear();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// When states move: the one schedule that drives the shard manager at every stage.
+/// The one schedule that drives the shard manager at every stage: it decides when states move.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -15,52 +15,55 @@
 
 namespace zeroth::stage {
 
-/// What messages call a turn: "evaluation", or the name of its phase.
+/// The name of a turn in messages: "evaluation", or the name of its phase.
 [[nodiscard]] std::string_view purpose_of(Turn const& turn) noexcept;
 
-/// What the schedule takes from the settings. Slots and limits of a world without a job: what a plan shows.
+/// The parts of the settings that the schedule uses. Slots and limits can be computed for any world without a job, as a
+/// plan does.
 struct ScheduleLimits {
-  shard::SlotCounts parameter_slots, gradient_slots;  ///< No slots where the state is whole.
-  std::int64_t bucket_count = 0;                      ///< Elements in a bucket, unless a single unit has more.
-  int bucket_units = 0;                               ///< Units in a bucket.
-  std::vector<Sweep> training;                        ///< See Order. Those of a step, where there is a pipeline.
-  std::int64_t turns = 0;                             ///< Of all sweeps.
+  shard::SlotCounts parameter_slots, gradient_slots;  ///< No slots if the state is whole.
+  std::int64_t bucket_count = 0;                      ///< Maximum elements in a bucket, unless a single unit has more.
+  int bucket_units = 0;                               ///< Maximum units in a bucket.
+  std::vector<Sweep> training;                        ///< Sweeps, as in Order: with a pipeline, those of a step.
+  std::int64_t turns = 0;                             ///< Total turns of all sweeps.
   PrefetchShortage shortage;
 };
 [[nodiscard]] ScheduleLimits limits_of(shard::Layout const& layout, Settings const& settings,
                                        std::vector<Sweep> training);
-/// With the sweeps of a micro-step.
+/// Limits for the sweeps of a micro-step.
 [[nodiscard]] ScheduleLimits limits_of(shard::Layout const& layout, Settings const& settings);
 
-/// Units are gathered ahead by that. Nothing is where parameters are whole.
+/// The budget for gathering units ahead. Not used if parameters are whole.
 [[nodiscard]] PrefetchBudget budget_of(Settings const& settings);
 
-/// Turns of a pass, in the order in which the caller takes them, become gathers ahead, waits, releases and reductions.
-/// The same calls on every rank give the same transactions on every rank.
+/// Turns the caller's turns of a pass, in their order, into prefetches, waits, releases and reductions. The same calls
+/// on every rank give the same transactions on every rank.
 class Schedule {
  public:
   Schedule(shard::Layout const& layout, Settings const& settings, ScheduleLimits const& limits,
            shard::ShardManager& manager);
 
-  /// `passes_left`, this one included, will follow without an update between them. `reduces`: gradients that this pass
-  /// completes are reduced; `last`: for the last time before the update.
+  /// `passes_left` passes, this one included, follow without an update between them. `reduces`: gradients that this
+  /// pass completes are reduced; `last`: for the last time before the update.
   void begin_pass(PassKind pass, int passes_left, bool reduces, bool last);
-  /// The same for sweep number `sweep` of ScheduleLimits::training, those of a step. Its units alone have turns.
+  /// Begins sweep number `sweep` of ScheduleLimits::training, of which a step runs all. Only the sweep's units have
+  /// turns.
   void begin_sweep(std::size_t sweep, bool reduces, bool last);
-  /// Before begin_pass() of a micro-step.
+  /// Call before begin_pass() of a micro-step.
   void set_run(shard::Run run, std::int64_t step) noexcept { manager_->gradients.begin_pass(run, step); }
-  /// The unit's parameters become readable on the compute stream; in backward it can take gradients. Gathers what comes
-  /// next before it waits for what is needed now. The backward turns of units that stay open may begin at another time
-  /// on each rank, as long as all forward turns before the loss are over.
+  /// Makes the unit's parameters readable on the compute stream, and in backward its gradients writable. Starts gathers
+  /// for the next units before it waits for this one. The backward turns of units that stay open may begin at another
+  /// time on each rank, once all forward turns before the loss are over.
   void open(Turn const& turn);
   void close(Turn const& turn);
-  /// A unit's last backward turn, which came too late to take gradients and does not need parameters.
+  /// Completes a unit's last backward turn that came too late to write gradients and needs no parameters.
   void pass_over(Turn const& turn);
-  /// Sends what is left. Every unit of the pass has had all its backward turns.
+  /// Reduces the remaining gradients. Every unit of the pass must have had all its backward turns.
   void end_pass();
-  /// The update of every unit, in forward order, with publishing and the first gathers of the next pass right behind.
+  /// Updates every unit in forward order. Each update is followed by publishing, and by the first gathers of the next
+  /// pass.
   void update();
-  /// After a failure: nothing more is sent.
+  /// After a failure: nothing more is reduced.
   void abandon() noexcept { buckets_.reset(); }
 
   [[nodiscard]] Order const& order() const noexcept { return gathers_.order(); }
@@ -83,13 +86,14 @@ class Schedule {
   Gathers<shard::Parameters> gathers_;
   std::int64_t bucket_count_;
   Buckets buckets_;
-  bool one_order_;         // gathers and reductions must begin in one order on all ranks: they wait for each other
+  bool one_order_;         // gathers and reductions must begin in one order on all ranks, because they wait for each
+                           // other
   int open_backward_ = 0;  // guards of units that do not stay open
   bool reduces_ = false, last_ = false, ends_step_ = false, went_back_ = false;
-  ById<shard::FlatId, std::size_t> users_left_;      // units whose backward turns are to come or not over
-  ById<shard::FlatId, std::size_t> to_begin_;        // of these, those whose last turn has not begun
+  ById<shard::FlatId, std::size_t> users_left_;      // units whose backward turns are not over
+  ById<shard::FlatId, std::size_t> to_begin_;        // of these, units whose last turn has not begun
   std::vector<UnitId> forward_;                      // turns of this pass before backward
-  std::vector<shard::FlatId> updated_, persistent_;  // and not published yet
+  std::vector<shard::FlatId> updated_, persistent_;  // not published yet
 };
 
 }  // namespace zeroth::stage

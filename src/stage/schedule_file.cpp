@@ -35,7 +35,7 @@ std::optional<Phase> phase_of(char letter) noexcept {
   }
 }
 
-/// Takes a number off the front of `text`.
+/// Removes a number from the front of `text`.
 std::optional<int> take_number(std::string_view& text) noexcept {
   int number = 0;
   auto const [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);

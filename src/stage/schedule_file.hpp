@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A schedule of a pipeline that a program or a person has made.
+/// Reads a pipeline schedule from a file.
 #pragma once
 #include <filesystem>
 #include <vector>
@@ -8,10 +8,10 @@
 
 namespace zeroth::stage {
 
-/// A line for each stage, cells by commas: the chunk, F, B, I or W (forward, backward, backward by inputs and by
-/// weights), and the micro-step, as in "0F3". Empty cells, in which a stage waits, are passed over. That is the table
-/// which PyTorch's pipelines write and read. Lines that are empty, and those that begin with #, are passed over too.
-/// Throws ConfigError, which names the file, the line and the cell; check() is still to come.
+/// One line per stage, cells separated by commas: the chunk, F, B, I or W (forward, backward, backward for inputs and
+/// for weights), and the micro-step, as in "0F3". Empty cells, in which a stage waits, are skipped. PyTorch's pipelines
+/// write and read this table. Empty lines and lines that begin with # are skipped. Throws ConfigError, which names the
+/// file, the line and the cell. The result has yet to pass check().
 [[nodiscard]] std::vector<Actions> read_schedule(std::filesystem::path const& path, PipelineSize const& size);
 
 }  // namespace zeroth::stage

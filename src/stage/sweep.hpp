@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What an action of a schedule does with units: the parts that orders of turns are made of.
+/// The work of an action on units; orders of turns consist of such sweeps.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -23,11 +23,11 @@ using zeroth::Phase;
   return phase == Phase::backward || phase == Phase::backward_weights;
 }
 
-/// A turn of each unit from `begin` to before `end`: forward in that order, otherwise in the reverse one.
+/// One turn of each unit from `begin` to `end` - 1: in that order for forward, in reverse otherwise.
 struct Sweep {
   Phase phase = Phase::forward;
   std::uint32_t begin = 0, end = 0;
-  /// Turns that need parameters.
+  /// Number of turns that need parameters.
   [[nodiscard]] std::int64_t turns() const noexcept {
     return reads_parameters(phase) ? std::int64_t{end} - std::int64_t{begin} : 0;
   }

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The ids that are there; of a checkpoint whose record cannot be read, none.
+/// The ids of existing checkpoints; nullopt for those with an unreadable record.
 std::map<std::int64_t, std::optional<std::string>> ids_in(fs::path const& folder) {
   std::map<std::int64_t, std::optional<std::string>> ids;
   std::error_code none;
@@ -103,7 +103,7 @@ std::string ExpectedFolder::adopt(fs::path const& folder, Attempted const& attem
   if (difference(folder).empty()) {
     return {};
   }
-  if (end == End::refused) {  // or all was done but what comes behind the name
+  if (end == End::refused) {  // or everything was done except the removal of older checkpoints
     auto without_retention = *this;
     without_retention.save({attempted.step, attempted.id});
     auto const text = without_retention.difference(folder);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A folder of checkpoints as it must be after what was done to it, and what restore_latest() must make of it.
+/// The expected state of a folder of checkpoints after some operations, and the expected result of restore_latest().
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -10,38 +10,39 @@
 
 namespace zeroth::testing {
 
-/// A save that was begun.
+/// A save that was started.
 struct Attempted {
   std::int64_t step = 0;
-  std::string id;  ///< Its program state.
+  std::string id;  ///< Its program state, which identifies it.
   std::int64_t keep = 0, keep_every = 0;
 };
 
-/// How a save ended that may have been none.
+/// How an incomplete save ended.
 enum class End { refused, killed };
 
 struct ExpectedCheckpoint {
   std::string id;
-  bool whole = true;        ///< Every byte is as it was written.
-  bool seems_whole = true;  ///< Its record can be read, and its files are there and have their sizes.
+  bool whole = true;        ///< Every byte is as written.
+  bool seems_whole = true;  ///< Its record can be read, and its files exist with their sizes.
 };
 
 class ExpectedFolder {
  public:
   std::map<std::int64_t, ExpectedCheckpoint> checkpoints;  ///< By step.
-  std::optional<std::string> latest;                       ///< What the file of that name says.
+  std::optional<std::string> latest;                       ///< The content of the file `latest`.
 
-  /// Steps, in the order in which they are to be tried.
+  /// Steps, in the order in which to try them.
   [[nodiscard]] std::vector<std::int64_t> order() const;
-  /// Where the next run goes on; empty: nowhere, because all are damaged, or because there is nothing.
+  /// The step that the next run resumes from; nullopt if there are no checkpoints, or all are damaged.
   [[nodiscard]] std::optional<std::int64_t> restored() const;
-  /// There is something, and nothing of it can be used.
+  /// Whether checkpoints exist but none can be used.
   [[nodiscard]] bool all_damaged() const;
-  /// A save that ended well. What a run removes is what this forgets.
+  /// Records a successful save. Drops the checkpoints that the save removes.
   void save(Attempted const& attempted);
-  /// What is wrong with `folder`, in words; empty: it is as this says.
+  /// Describes how `folder` differs; empty if it is as expected.
   [[nodiscard]] std::string difference(std::filesystem::path const& folder) const;
-  /// After a save that did not end well: takes over from `folder` what may be so.
+  /// Call after a save that did not succeed: adopts the state of `folder` if it is allowed. Otherwise describes the
+  /// difference.
   [[nodiscard]] std::string adopt(std::filesystem::path const& folder, Attempted const& attempted, End end);
 };
 

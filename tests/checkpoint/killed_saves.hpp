@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Four processes over tcp, one of which is killed while it saves.
+/// Runs four processes over tcp, and kills one of them during a save.
 #pragma once
 #include <fmt/format.h>
 #include <sys/wait.h>
@@ -23,12 +23,12 @@
 
 namespace zeroth::testing {
 
-/// Makes an engine by `config`, and calls its argument with it and with what trains so many steps.
+/// Makes an engine with `config`, and calls the argument with the engine and a function that trains so many steps.
 using Training = std::function<void(Job&, Config const& config,
                                     std::function<void(AnyEngine&, std::function<void(int steps)> const&)> const&)>;
 
-/// As rank `rank`: saves behind step 1, and again behind step 2, which rank `victim` dies in at its call `number`.
-/// Trains on.
+/// Runs rank `rank`: saves after step 1 and again after step 2, in which rank `victim` is killed at its call `number`.
+/// Then trains on.
 inline int die_in_save(std::filesystem::path const& folder, Config const& config, Training const& training, int rank,
                        std::pair<int, int> victim_and_number, int port) {
   for (auto const& [name, value] : {std::pair{"RANK", rank}, std::pair{"WORLD_SIZE", 4}, std::pair{"LOCAL_RANK", rank},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Runs of a chain of layers, without a mesh or in a pipeline, that are cut in two by a checkpoint.
+/// Runs of a chain of layers, without a mesh or in a pipeline, split in two by a checkpoint.
 #pragma once
 #include <filesystem>
 #include <functional>
@@ -16,18 +16,18 @@
 
 namespace zeroth::testing {
 
-/// How a job is cut up.
+/// The shape of a job.
 struct Shape {
-  int stages = 1;  ///< Of the pipeline; 1: without a mesh, by micro_steps().
-  int data = 1;    ///< Ranks of each stage.
-  int zero = 0;    ///< The stage of ZeRO.
+  int stages = 1;  ///< Stages of the pipeline; 1: without a mesh, with micro_steps().
+  int data = 1;    ///< Ranks per stage.
+  int zero = 0;    ///< The ZeRO stage.
   [[nodiscard]] bool on_mesh() const noexcept { return stages > 1; }
   [[nodiscard]] std::string text() const { return fmt::format("{} stages of {} ranks, ZeRO {}", stages, data, zero); }
   [[nodiscard]] int world() const noexcept { return stages * data; }
 };
 
-/// The same training on any shape, of eight micro-batches a step; where sums are rounded to bf16 on those that have as
-/// many ranks in a stage.
+/// The same training on any shape, with eight micro-batches per step. If sums are rounded to bf16, only shapes with the
+/// same number of ranks per stage train the same.
 inline Config config_of(Types const& types, Shape const& shape,
                         char const* optimizer = R"("type": "AdamW", "params": {"lr": 0.01, "weight_decay": 0.1})") {
   auto const schedule = schedule_of(shape.stages, shape.zero);
@@ -38,14 +38,14 @@ inline Config config_of(Types const& types, Shape const& shape,
       file(types, shape.zero, 8 / shape.data, "every_micro_step", movements[shape.zero], more, optimizer));
 }
 
-/// What a rank does besides training.
+/// A rank's actions besides training.
 struct ChainRun {
-  std::function<int(AnyEngine&)> begin = [](AnyEngine&) { return 0; };  ///< Steps that are over.
+  std::function<int(AnyEngine&)> begin = [](AnyEngine&) { return 0; };  ///< Returns the number of steps already done.
   std::function<void(AnyEngine&, int)> after_step = [](AnyEngine&, int) {};
   ChainOptions options;
 };
 
-/// A rank's part of that, until step `run.options.steps`.
+/// Runs one rank, until step `run.options.steps`.
 inline Trained train_chain(Job& job, Config const& config, Shape const& shape, ChainRun const& run) {
   Trained trained;
   with_precision(config, [&]<class P>(P) {
@@ -75,7 +75,7 @@ inline Trained train_chain(Job& job, Config const& config, Shape const& shape, C
   return trained;
 }
 
-/// What they all report, as threads.
+/// Runs threads, and returns the results that all ranks agree on.
 inline Trained train_chains(Config const& config, Shape const& shape, ChainRun const& run) {
   std::vector<Trained> all(static_cast<std::size_t>(shape.world()));
   auto const outcome = run_job(shape.world(), [&](Job& job) {

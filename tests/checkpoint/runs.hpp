@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Runs of the synthetic model that are cut in two by a checkpoint.
+/// Runs of the synthetic model, split in two by a checkpoint.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -27,21 +27,21 @@ inline TrainOptions saving(std::filesystem::path const& folder, int at, int last
   return options;
 }
 
-/// Goes on from a checkpoint to step `last`, and saves that.
+/// Resumes from a checkpoint, trains to step `last`, and saves.
 inline TrainOptions resuming(std::filesystem::path const& from, int last, std::filesystem::path const& into) {
   auto options = saving(into, last, last);
   options.begin = [=](AnyEngine& engine) { return static_cast<int>(engine.restore(from).step); };
   return options;
 }
 
-/// Of reports of steps behind `step`, and of weights.
+/// Bits of the reports after step `step`, and of the weights.
 inline std::vector<std::uint32_t> bits_behind(std::int64_t step, Trained trained) {
   std::erase_if(trained.reports, [&](StepReport const& report) { return report.step <= step; });
   trained.evaluations.clear();
   return bits_of(trained);
 }
 
-/// A stage file of the parity tests, in which most differs between stages that may.
+/// A stage file of the parity tests with settings that differ as much as possible between stages.
 inline std::string varied_file(Types const& types, int stage, char const* optimizer = nullptr, int accumulation = 2) {
   auto const& move = movements[stage];
   return optimizer == nullptr ? file(types, stage, accumulation, "every_micro_step", move)

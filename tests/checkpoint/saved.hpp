@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Checkpoints as tests look at them: whole states, whoever has saved them.
+/// Reads whole states from checkpoints, whichever ranks saved them.
 #pragma once
 #include <cstddef>
 #include <filesystem>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A job of the small model whose ranks do what a test says, and what each of them was told.
+/// Runs a job of the small model whose ranks do what a test specifies, and collects their errors.
 #pragma once
 #include <functional>
 #include <string>
@@ -13,7 +13,7 @@ namespace zeroth::testing {
 
 using SmallEngine = Engine<float>;
 
-/// What `call` throws, without the rank in front: "SystemError ...", "ContractError ..."; "" if nothing.
+/// The error that `call` throws, without the rank prefix: "SystemError ...", "ContractError ..."; "" if none.
 template <class F>
 std::string error_of(F const& call) {
   auto const bare = [](std::exception const& error) { return std::string{error.what()}.substr(rank_prefix().size()); };
@@ -27,8 +27,8 @@ std::string error_of(F const& call) {
   return {};
 }
 
-/// Runs `rank_main(engine, model, errors)` on each rank; the errors that each has noted, by rank. Ranks that throw fail
-/// the test.
+/// Runs `rank_main(engine, model, errors)` on each rank, and returns the errors noted by each rank. An exception on a
+/// rank fails the test.
 using RankMain = std::function<void(SmallEngine& engine, SmallModel const& small, std::vector<std::string>& errors)>;
 inline std::vector<std::vector<std::string>> run_small(int world, Config const& config, RankMain const& rank_main) {
   std::vector<std::vector<std::string>> errors(static_cast<std::size_t>(world));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Runs of layers that tensor ranks divide, on a mesh, that are cut in two by a checkpoint.
+/// Runs of layers that tensor ranks divide, on a mesh, split in two by a checkpoint.
 #pragma once
 #include <fmt/format.h>
 
@@ -22,17 +22,17 @@
 
 namespace zeroth::testing {
 
-/// Ranks along three axes.
+/// Numbers of ranks along three axes.
 struct Grid {
   int pipeline = 1, data = 1, tensor = 1;
-  int zero = 0;  ///< The stage of ZeRO.
+  int zero = 0;  ///< The ZeRO stage.
   [[nodiscard]] int world() const noexcept { return pipeline * data * tensor; }
   [[nodiscard]] std::string text() const {
     return fmt::format("pipeline {} x data {} x tensor {}, ZeRO {}", pipeline, data, tensor, zero);
   }
 };
 
-/// Of eight micro-batches a step on any grid.
+/// A stage file with eight micro-batches per step on any grid.
 inline Config config_of(Types const& types, Grid const& grid,
                         char const* optimizer = R"("type": "AdamW", "params": {"lr": 0.01, "weight_decay": 0.1})") {
   return Config::from_json(
@@ -40,7 +40,7 @@ inline Config config_of(Types const& types, Grid const& grid,
            fmt::format(R"(, "mesh": {{"tensor": {}, "pipeline": {}}})", grid.tensor, grid.pipeline), optimizer));
 }
 
-/// What all ranks report and have, as threads.
+/// Runs threads, and returns the results that all ranks agree on.
 inline Trained train_grid(Config const& config, Grid const& grid, DividedOptions const& options) {
   std::vector<Trained> all(static_cast<std::size_t>(grid.world()));
   auto const outcome = run_job(
@@ -52,7 +52,7 @@ inline Trained train_grid(Config const& config, Grid const& grid, DividedOptions
   return all.front();
 }
 
-/// Trains to step `last`, and saves behind step `at`.
+/// Trains to step `last`, and saves after step `at`.
 inline DividedOptions saving_grid(std::filesystem::path const& folder, int at, int last, DividedOptions options) {
   options.steps = last;
   options.after_step = [=](AnyEngine& engine, int step) {
@@ -63,7 +63,7 @@ inline DividedOptions saving_grid(std::filesystem::path const& folder, int at, i
   return options;
 }
 
-/// Restores, and saves that again before anything else. Trains nothing.
+/// Restores and saves the same states at once. Trains nothing.
 inline DividedOptions copying_grid(std::filesystem::path const& from, std::filesystem::path const& to) {
   DividedOptions options;
   options.sequence = true;
@@ -76,7 +76,7 @@ inline DividedOptions copying_grid(std::filesystem::path const& from, std::files
   return options;
 }
 
-/// Calls `use(space, state, first, count)` for all elements of spaces that are padding of parts.
+/// Calls `use(space, state, first, count)` for all elements that are padding of parts.
 template <class F>
 void each_padding(checkpoint::Contents const& contents, F const& use) {
   for (auto const& space : contents.spaces) {
@@ -92,7 +92,7 @@ void each_padding(checkpoint::Contents const& contents, F const& use) {
   }
 }
 
-/// Bytes of padding in a checkpoint, and how many of them are not zero.
+/// The number of padding bytes in a checkpoint, and how many of them are not zero.
 inline std::pair<std::int64_t, std::int64_t> padding_in(std::filesystem::path const& checkpoint) {
   std::pair<std::int64_t, std::int64_t> found{0, 0};
   checkpoint::Reader reader{checkpoint};
@@ -106,7 +106,7 @@ inline std::pair<std::int64_t, std::int64_t> padding_in(std::filesystem::path co
   return found;
 }
 
-/// What comes behind step `at`.
+/// Bits of the results after step `at`.
 inline std::vector<std::uint32_t> grid_bits_behind(int at, Trained trained) {
   std::erase_if(trained.reports, [=](StepReport const& report) { return report.step <= at; });
   trained.evaluations.clear();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Checkpoints that are damaged, incomplete, of something else, or forged: what is said, and what stays as it was.
+/// Checkpoints that are damaged, incomplete, of another model, or forged: the errors, and the states that must not
+/// change.
 #include <fmt/format.h>
 
 #include <fstream>
@@ -15,7 +16,7 @@
 #include "support/resident.hpp"
 #include "support/sanitized.hpp"
 #include "zeroth/checkpoint/folder.hpp"
-#include "zeroth/core/input_file.hpp"
+#include "zeroth/tool/core/input_file.hpp"
 
 namespace zeroth::testing {
 namespace {
@@ -31,13 +32,13 @@ void write_all(fs::path const& file, std::string const& text) {
   std::ofstream out{file, std::ios::binary};
   out << text;
 }
-/// As somebody would who wants the hash to fit.
+/// Forges a record with a matching hash.
 void write_record(fs::path const& checkpoint, std::string const& text) {
   auto const body = text.substr(0, text.rfind(",\n \"xxh3\""));
   write_all(checkpoint / "checkpoint.json", body + checkpoint::hash_line(body));
 }
 
-/// Two saves of a small model, after steps 1 and 2, of two ranks.
+/// Two saves of a small model with two ranks, after steps 1 and 2.
 struct TwoSaves {
   Folder folder;
   fs::path first = folder / "step_00000001", second = folder / "step_00000002";
@@ -51,7 +52,7 @@ struct TwoSaves {
   }
 };
 
-/// What restoring `path` says on rank 0 of three; afterwards the engine saves, if it may, and trains.
+/// The error of restoring `path` on rank 0 of three. Afterwards the engine saves if it may, and trains.
 struct Told {
   std::string error, after;
 };
@@ -243,7 +244,7 @@ TEST_CASE("the newest checkpoint that can be used is taken, and what is left out
     CHECK(log.count("place_00000.safetensors: is damaged") == 1);
     CHECK(log.count("step_00000001 is tried") == 1);
   }
-  fs::remove_all(saves.second);  // which `latest` still names
+  fs::remove_all(saves.second);  // `latest` still names it
   CHECK(restored_step() == 1);
   CHECK_THAT(restore_fails(saves.folder.path()).error,
              Contains("latest names \"step_00000002\", which is no checkpoint"));
@@ -373,7 +374,8 @@ TEST_CASE("forged records are refused") {
   CHECK_THAT(forge("\"program_state\":\"\"", "\"program_state\":\"0g\""), Contains("no byte in hexadecimal"));
   CHECK_THAT(forge("\"model_seed\":\"3\"", "\"model_seed\":\"x\""), Contains("digits of a whole number below 2^64"));
   CHECK_THAT(forge("block1.w", "__metadata__"), Contains("allowed: what a model may call a parameter"));
-  CHECK(forge("\"places\":2", "\"places\":16777216").empty());  // it may be so, and the files do not say so
+  CHECK(forge("\"places\":2", "\"places\":16777216").empty());  // the record is plausible; only the files show that it
+                                                                // is wrong
   CHECK_THAT(restore_fails(saves.second).error, Contains("place_00000.safetensors: its header is damaged"));
 }
 
@@ -391,7 +393,7 @@ TEST_CASE("the optimizer and the data are those of the checkpoint, also where si
     return restore_fails(folder.path(), options, config).error;
   };
   CHECK(error(5).empty());
-  CHECK(error(0).empty());  // nobody says
+  CHECK(error(0).empty());  // no fingerprint is given
   CHECK_THAT(error(6), Contains("ContractError") && Contains("seed 1, with fingerprint 0000000000000005, and the") &&
                            Contains("with fingerprint 0000000000000006"));
   auto const with_l2 = small_config(2).with(R"({"optimizer": {"type": "Adam", "params": {"adam_w_mode": false}}})");
@@ -407,7 +409,8 @@ TEST_CASE("a record that could not be read again is not written, and one beyond 
   CHECK_THAT(thrown<SystemError>([&] { static_cast<void>(checkpoint::to_text(record, bytes - 1)); }),
              Contains(fmt::format("checkpoint.json would have {} bytes", bytes)) &&
                  Contains(fmt::format("allowed are up to {}", bytes - 1)));
-  fs::resize_file(saves.second / "checkpoint.json", static_cast<std::uintmax_t>(largest_text) + 1);  // a hole
+  fs::resize_file(saves.second / "checkpoint.json", static_cast<std::uintmax_t>(largest_text) + 1);  // the new part is
+                                                                                                     // a hole
   CHECK_THAT(thrown<SystemError>([&] { static_cast<void>(checkpoint::read_record(saves.second)); }),
              Contains("it has no hash of itself at its end"));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Saves of which one call of the system fails, each in turn: everybody is told, training goes on, what was there
-/// stays, and the next save works. And those that a process ends in, each in turn.
+/// Saves in which one system call fails, each call in turn: all ranks get the error, training goes on, existing
+/// checkpoints stay, and the next save succeeds. Also saves in which the process is killed, at each call in turn.
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -28,11 +28,11 @@ namespace {
 using Catch::Contains;
 namespace fs = std::filesystem;
 
-/// Trains a step and saves, with call `number` failing; then a step more, and a save as it should be.
+/// Trains a step and saves with call `number` failing; then trains another step and saves without failures.
 struct Attempt {
   std::vector<std::vector<std::string>> errors;
-  std::string failed;  ///< Which call.
-  /// Afterwards the checkpoint has its name, and `latest` another one's.
+  std::string failed;  ///< The call that failed.
+  /// Afterwards the checkpoint exists, but `latest` names another one.
   bool half_done = false;
 };
 Attempt attempt(int world, fs::path const& folder, int number, int error, bool from_there_on = false) {
@@ -45,7 +45,7 @@ Attempt attempt(int world, fs::path const& folder, int number, int error, bool f
     if (first) {
       from_there_on ? FailPoints::arm_from(folder, number, error) : FailPoints::arm(folder, number, error);
     }
-    train(engine, small, 1);  // behind which all know that it is armed
+    train(engine, small, 1);  // after it all ranks know that the failure is armed
     notes.push_back(error_of([&] { engine.save(folder).wait(); }));
     if (first) {
       result.failed = FailPoints::failed();
@@ -93,7 +93,7 @@ TEST_CASE("a full disk and a broken one fail a save at every call, and nothing e
     seen.insert(result.failed.substr(0, result.failed.find(' ')));
     for (auto const& each : result.errors) {
       REQUIRE(each.size() == 2);
-      // What only clears up, or tells people who holds a lock, may fail: the checkpoint is there.
+      // Calls that only clean up, or write the lock's text for people, may fail: the checkpoint is complete.
       auto const& failed = result.failed;
       bool const may_fail = failed.empty() || failed.starts_with("unlink") || failed.starts_with("rmdir") ||
                             (failed.ends_with("/.lock") && !failed.starts_with("open"));
@@ -112,7 +112,7 @@ TEST_CASE("a full disk and a broken one fail a save at every call, and nothing e
   }
   CHECK(number > 15);
   if (world > 1) {
-    return;  // whose ranks' calls come in any order: no number is the same call every time
+    return;  // its ranks make calls in any order, so a number is not the same call every time
   }
   for (auto const* const call : {"open", "pwrite", "fsync", "ftruncate", "fallocate", "rename", "mkdir", "write"}) {
     INFO(call);
@@ -133,14 +133,14 @@ TEST_CASE("a disk that stays full fails every save until there is room again") {
 }
 
 TEST_CASE("a process that is killed at any call leaves the checkpoint before, or the new one, and the next works") {
-  auto const world = GENERATE(1, 2);  // of two the calls come in any order, of one always in the same
+  auto const world = GENERATE(1, 2);  // two ranks make calls in any order, one always in the same
   Folder const folder;
   run_small(world, small_config(2), [&](auto& engine, auto& small, auto&) {
     train(engine, small, 1);
     engine.save(folder.path()).wait();
   });
   std::set<std::string> found;
-  // Who makes the folder first differs, and with it the number of calls: some more than the first that none was.
+  // Which rank makes the folder first varies, and with it the number of calls, so try some numbers past the last call.
   int survived = 0;
   int number = 1;
   for (; survived < 4; ++number) {
@@ -149,7 +149,7 @@ TEST_CASE("a process that is killed at any call leaves the checkpoint before, or
     fs::copy(folder.path(), copy.path(), fs::copy_options::recursive | fs::copy_options::overwrite_existing);
     pid_t const child = ::fork();
     REQUIRE(child >= 0);
-    if (child == 0) {  // which has one thread, and makes its own
+    if (child == 0) {  // the child has one thread, and makes its own
       auto const result = attempt(world, copy.path(), number, FailPoints::kill);
       ::_exit(result.errors.front().front().empty() ? 0 : 3);
     }
@@ -178,7 +178,7 @@ TEST_CASE("a process that is killed at any call leaves the checkpoint before, or
     }
   }
   CHECK(number > 15);
-  CHECK(found.contains("1"));  // before
+  CHECK(found.contains("1"));  // the previous one
   if (world == 1) {
     CHECK(found.contains("3"));  // the new one
   }
@@ -189,12 +189,11 @@ TEST_CASE("a slow disk holds updates up, which say so, and nothing else") {
   INFO(buffer_bytes);
   Folder const folder;
   std::vector<std::vector<double>> waited(2);
-  FailPoints::slow_down(std::chrono::milliseconds{300});  // beyond what a busy machine takes for a step
+  FailPoints::slow_down(std::chrono::milliseconds{300});  // longer than a step on a busy machine
   auto const outcome = run_job(2, [&](Job& job) {
     Model model{1};
     auto const unit = model.unit("large");
-    auto const weight =
-        model.param(unit, "w", {4'000'000}, Constant{1});  // a rank's part of which is three times its buffer
+    auto const weight = model.param(unit, "w", {4'000'000}, Constant{1});  // a rank's part is three times its buffer
     auto const section = fmt::format(R"(, "checkpoint": {{"buffer_bytes": {}}})", buffer_bytes);
     Engine<float> engine{job, model, small_config(3, {.accumulation = 1, .zeroth = section})};
     static_cast<void>(engine.save(folder.path()));
@@ -212,7 +211,8 @@ TEST_CASE("a slow disk holds updates up, which say so, and nothing else") {
       }
     }
     mine.push_back(engine.finish()->save_ms);
-    mine.push_back(engine.peak().total() == engine.planned().total() ? 0 : 1);  // pieces wait, and there are no more
+    mine.push_back(engine.peak().total() == engine.planned().total() ? 0 : 1);  // pieces wait for buffers instead of
+                                                                                // taking more memory
   });
   FailPoints::slow_down(std::chrono::milliseconds{0});
   REQUIRE(messages_of(outcome) == "");
@@ -223,7 +223,7 @@ TEST_CASE("a slow disk holds updates up, which say so, and nothing else") {
     CHECK(each[1] == 0);
     CHECK(each[2] == 0);
   }
-  // What waited for the disk is as it was hashed, though every update changes all of it.
+  // Data that waited for the disk matches its hashes, though every update changes all of it.
   checkpoint::Reader reader{folder / "step_00000000"};
   CHECK(reader.damage(0, true).empty());
   CHECK(reader.damage(1, true).empty());
@@ -276,7 +276,7 @@ TEST_CASE("restoring reads the disk once in all, at every stage and number of ra
       run(world, stage, [&](auto& engine) { engine.restore(folder.path()); });
       auto const read = FailPoints::bytes_read() - before;
       CHECK(read >= data);
-      // Of each state a rank may read a MiB more at both ends of its part; and headers.
+      // For each state a rank may read one more MiB at both ends of its part, plus headers.
       CHECK(read <= data + world * 3 * (std::int64_t{2} << 20U) + (std::int64_t{1} << 20U));
       CHECK(read < 2 * data);
     }
@@ -296,7 +296,7 @@ TEST_CASE("saves read no record again to know which checkpoints stay") {
       read.push_back(FailPoints::bytes_read() - before);
     }
   });
-  CHECK(std::ranges::max(read) < 100);  // what latest says; a record has thousands
+  CHECK(std::ranges::max(read) < 100);  // the content of latest; a record has thousands of bytes
   CHECK(folder.contents() == ".lock latest step_00000003 step_00000004 step_00000005 ");
 }
 
@@ -364,7 +364,7 @@ TEST_CASE("a rank that is lost during a save leaves what was there") {
   CHECK(folder.contents() == ".lock latest step_00000001 step_00000002 ");
 }
 
-/// Files in a folder and in those inside of it, which others may be changing.
+/// The number of files in a folder and its subfolders, which may be changing.
 std::ptrdiff_t files_below(fs::path const& folder) {
   std::error_code error;
   std::ptrdiff_t files = 0;
@@ -383,12 +383,13 @@ TEST_CASE("folders that are read-only, or that are gone, are errors") {
     }
     notes.push_back(error_of([&] { engine.save(folder / "file").wait(); }));
     train(engine, small, 1);
-    // It goes while files are written to it, slowly.
+    // The folder is removed while files are written to it, slowly.
     notes.push_back(error_of([&] {
       FailPoints::slow_down(std::chrono::milliseconds{300});
       auto saving = engine.save(folder / "gone");
       if (this_rank().rank == 0) {
-        for (int tries = 0; tries < 5000 && files_below(folder / "gone") < 3; ++tries) {  // the lock, and both ranks'
+        for (int tries = 0; tries < 5000 && files_below(folder / "gone") < 3; ++tries) {  // the lock, and the files of
+                                                                                          // both ranks
           std::this_thread::sleep_for(std::chrono::milliseconds{1});
         }
         std::error_code ignored;
@@ -416,7 +417,7 @@ TEST_CASE("a save that failed is thrown once by who comes next, and finish() sti
     all_micro_steps(engine, small);
     engine.step();
     auto saving = engine.save("/dev/null/zeroth");
-    for (int step = 0; step < 20; ++step) {  // which all see the failure in
+    for (int step = 0; step < 20; ++step) {  // all ranks see the failure in these steps
       all_micro_steps(engine, small);
       engine.step();
     }
@@ -438,7 +439,7 @@ TEST_CASE("a save that failed is thrown once by who comes next, and finish() sti
     CHECK_THAT(each[1], Contains("SystemError save() of step 1 into /dev/null/zeroth failed and changed nothing"));
     CHECK(each[2].empty());
     CHECK(each[3].empty());
-    CHECK_THAT(each[4], Contains("SystemError save() of step 1"));  // of this one, however often it is asked
+    CHECK_THAT(each[4], Contains("SystemError save() of step 1"));  // the error of this save, however often it is asked
     CHECK_THAT(each[5], Contains("SystemError save() of step 21"));
     CHECK(each[6].empty());
     CHECK(each[7].empty());

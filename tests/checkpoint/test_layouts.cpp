@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Checkpoints of random models by 1 to 9 ranks, read by a program that shares nothing with the library.
+/// Checkpoints of random models by 1 to 9 ranks, read by a program that shares no code with the library.
 #include <fmt/format.h>
 
 #include <map>
@@ -19,7 +19,7 @@
 namespace zeroth::testing {
 namespace {
 
-/// What a random number makes, the same on every rank.
+/// A model made from random numbers, the same on every rank.
 struct RandomModel {
   Model model{1};
   std::vector<Unit> units;
@@ -32,7 +32,7 @@ struct RandomModel {
       units.push_back(model.unit(fmt::format("unit{}", u)));
       trained.emplace_back();
       for (int p = up_to(4); p > 0; --p) {
-        bool const trainable = up_to(4) > 1 || (units.size() == 1 && p == 1);  // an optimizer has something to do
+        bool const trainable = up_to(4) > 1 || (units.size() == 1 && p == 1);  // at least one parameter is trainable
         auto const name = fmt::format("unit{}.p{}", u, p);
         auto const param =
             model.param(units.back(), name, {up_to(up_to(2) == 1 ? 9 : 900)}, Normal{1}, {.trainable = trainable});
@@ -60,7 +60,7 @@ void train_a_step(Engine<T, G>& engine, RandomModel const& random) {
   });
 }
 
-/// What a program that shares nothing with the library reads, against what the library does.
+/// Compares the results of a program without the library with those of the library.
 void check_reading(Folder const& folder) {
   Child reader{{.command = {ZEROTH_PYTHON, "-B", ZEROTH_SOURCE_DIR "/tests/checkpoint/read_checkpoint.py",
                             (folder / "step_00000001").string(), (folder / "weights").string()},

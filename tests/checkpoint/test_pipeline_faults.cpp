@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Pipelines whose save fails on a rank of one stage, or ends with it: all ranks are told, and the checkpoint of before
-/// is there, whole.
+/// Pipelines with a save that fails on a rank of one stage, or in which that rank is killed: all ranks are told, and
+/// the previous checkpoint is intact.
 #include <fmt/format.h>
 
 #include <cerrno>
@@ -86,7 +86,8 @@ TEST_CASE("a disk that fails on a rank of one stage is told to all, and changes 
   int number = 1;
   int failures = 0;
   for (bool more = true; more; number += 2) {
-    bool const meets = number % 4 == 1;  // to agree; otherwise by the sums of steps
+    bool const meets = number % 4 == 1;  // waits for the save, which agrees by a collective; otherwise ranks agree
+                                         // through the sums of steps
     Folder const folder;
     std::vector<std::vector<std::string>> errors(4);
     std::string failed;
@@ -101,13 +102,13 @@ TEST_CASE("a disk that fails on a rank of one stage is told to all, and changes 
             if (job.rank() == 0) {
               FailPoints::arm(folder.path(), number, error);
             }
-            train_steps(engine, chain, 1);  // behind which all know that it is armed
+            train_steps(engine, chain, 1);  // after it all ranks know that the failure is armed
             mine.push_back(error_of([&] {
               auto saving = engine.save(folder.path());
               if (meets) {
                 return saving.wait();
               }
-              train_steps(engine, chain, 3);  // whose sums tell
+              train_steps(engine, chain, 3);  // their sums report the failure
               engine.finish();
             }));
             if (job.rank() == 0) {
@@ -117,7 +118,7 @@ TEST_CASE("a disk that fails on a rank of one stage is told to all, and changes 
             train_steps(engine, chain, 1);
             mine.push_back(error_of([&] {
               static_cast<void>(engine.save(folder.path()));
-              train_steps(engine, chain, 3);  // whose sums tell when all files of all stages are there
+              train_steps(engine, chain, 3);  // their sums tell when all files of all stages are written
               engine.finish();
             }));
           })) == "");

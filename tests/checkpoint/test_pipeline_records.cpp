@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Checkpoints of pipelines that are damaged, incomplete or forged, and those of version 1.
+/// Checkpoints of pipelines that are damaged, incomplete or forged, and checkpoints of version 1.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 
 constexpr Shape saved_by{.stages = 2, .data = 2, .zero = 2};
 
-/// Saves behind each of two steps.
+/// Saves after each of two steps.
 struct SavedPipeline {
   Folder folder;
   fs::path first = folder / "step_00000001", second = folder / "step_00000002";
@@ -36,13 +36,13 @@ struct SavedPipeline {
   }
 };
 
-/// As somebody would who wants the hash to fit.
+/// Forges a record with a matching hash.
 void forge_record(fs::path const& checkpoint, std::string const& text) {
   auto const body = text.substr(0, text.rfind(",\n \"xxh3\""));
   write_file(checkpoint / "checkpoint.json", body + checkpoint::hash_line(body));
 }
 
-/// What ranks of `shape` say of `call(engine)`, all the same; behind it they train a step, if they may.
+/// The error of `call(engine)` on the ranks of `shape`, the same on all; afterwards they train a step if they may.
 std::string said_by(Shape const& shape, std::function<void(AnyEngine&)> const& call, bool trains = true) {
   std::vector<std::string> said(static_cast<std::size_t>(shape.world()));
   ChainRun run;
@@ -87,7 +87,8 @@ TEST_CASE("forged records of pipelines are refused") {
   CHECK_THAT(forge(of_second, R"("first_place":0,"places":2)"), Contains("and those before it end at"));
   CHECK_THAT(forge("\"tied.b\"", "\"layer0.b\""), Contains("parameter \"layer0.b\" is there twice"));
   CHECK_THAT(forge("\"format\":2", "\"format\":1"), Contains("and those before it end at"));
-  CHECK(forge("\"places\":4", "\"places\":5").empty());  // it may be so, and the files do not say so
+  CHECK(forge("\"places\":4", "\"places\":5").empty());  // the record is plausible; only the files show that it is
+                                                         // wrong
   CHECK_THAT(said_by({.stages = 2, .data = 1}, [&](AnyEngine& engine) { engine.restore(saves.second); }),
              Contains("its header is damaged"));
 }

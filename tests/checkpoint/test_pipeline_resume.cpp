@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Pipelines that were saved and go on, with as many or other stages, ranks and stages of ZeRO, or without a mesh.
+/// Saved pipelines resume with the same or other numbers of stages and ranks, at any ZeRO stage, or without a mesh.
 #include <fmt/format.h>
 
 #include <map>
@@ -19,7 +19,7 @@ namespace {
 constexpr int steps_of_chains = 6;
 constexpr int saved_at = 3;
 
-/// What comes behind step `saved_at`, and all states in the end.
+/// The results after step `saved_at`, and all final states.
 struct ChainEnd {
   std::vector<std::uint32_t> bits;
   std::map<std::string, std::vector<std::byte>> states;
@@ -50,7 +50,7 @@ ChainEnd never_stopped(Config const& config, Shape const& shape, ChainOptions co
   return end_of(train_chains(config, shape, run), folder.path());
 }
 
-/// Saved after step `saved_at` on one shape, restored on another one.
+/// Saved after step `saved_at` on one shape, restored on another.
 ChainEnd cut_in_two(Config const& saved, Shape const& on, Config const& restored, Shape const& then,
                     ChainOptions const& options = {}) {
   Folder const folder;
@@ -60,7 +60,7 @@ ChainEnd cut_in_two(Config const& saved, Shape const& on, Config const& restored
   return end_of(train_chains(restored, then, run), folder.path());
 }
 
-constexpr std::pair<int, int> grids[] = {{1, 1}, {1, 2}, {2, 1}, {2, 2}, {4, 1}, {4, 2}};  // stages, ranks of each
+constexpr std::pair<int, int> grids[] = {{1, 1}, {1, 2}, {2, 1}, {2, 2}, {4, 1}, {4, 2}};  // stages, ranks per stage
 
 }  // namespace
 
@@ -154,7 +154,8 @@ TEST_CASE("a save of a pipeline is there once the sums of steps say that the ran
             })) == "");
     INFO(shape.text());
     CHECK(steps == std::vector(4, steps.front()));
-    CHECK(steps.front() >= 3);  // written by the first at the earliest, named by the second, known in the third
+    CHECK(steps.front() >= 3);  // at the earliest written by the first step, committed by the second, known in the
+                                // third
     CHECK(files == std::vector<std::string>(4, ".lock latest step_00000000 "));
   }
 }

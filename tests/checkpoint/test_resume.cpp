@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Training that was saved and goes on, at the same or at another stage, on as many or on other ranks.
+/// Saved training resumes at the same or another stage, on the same or another number of ranks.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr int steps = 6;
 
-/// What `saved` and `restored` train together is what `restored` trains alone: reports, weights and all states.
+/// Checks that `saved` and then `restored` train the same as `restored` alone: reports, weights and all states.
 void check_resume(int world, Config const& saved, Config const& restored, int at = 3, float overflow_at = 0) {
   Folder const folder;
   auto const run = [&](Config const& text, TrainOptions options) {
@@ -35,7 +35,7 @@ void check_resume(int world, Config const& saved, Config const& restored, int at
   REQUIRE(resumed.reports.size() == static_cast<std::size_t>(steps - at));
   REQUIRE(resumed.reports.front().step == at + 1);
   REQUIRE(bits_behind(at, resumed) == bits_behind(at, straight));
-  REQUIRE(!resumed.evaluations.empty());  // between steps
+  REQUIRE(!resumed.evaluations.empty());  // evaluations run between steps
   REQUIRE(std::ranges::equal(resumed.evaluations, std::span{straight.evaluations}.last(resumed.evaluations.size())));
   REQUIRE(states_in(folder / "second/step_00000006") == states_in(folder / "straight/step_00000006"));
 }
@@ -163,7 +163,7 @@ TEST_CASE("at another number of ranks all states are the same right after they w
     for (int stage = 0; stage <= 3; ++stage) {
       INFO(fmt::format("{}, {} ranks at stage {}", types.name, world, stage));
       auto const into = folder / fmt::format("{}-{}", world, stage);
-      // No steps: what was restored is saved again when training would begin.
+      // Trains no steps: saves what was restored again when training would begin.
       TrainOptions options;
       options.steps = 3;
       options.begin = [&](AnyEngine& engine) {
@@ -178,7 +178,7 @@ TEST_CASE("at another number of ranks all states are the same right after they w
 }
 
 TEST_CASE("a run that goes on at another world is one that began there") {
-  // From the same checkpoint, at every stage, with the samples of the train batch in the same order.
+  // Resumes from the same checkpoint at every stage; the samples of the train batch are in the same order.
   Folder const folder;
   train(4, varied_file(bf16_types, 3), saving(folder / "first", 3, 3));
   auto const base = train(2, varied_file(bf16_types, 0), resuming(folder / "first", steps, folder / "base"));
@@ -194,7 +194,7 @@ TEST_CASE("every sample comes once per epoch, where steps are lost, and with oth
   Folder const folder;
   SampleOrder const order{97, {.seed = 4}};
   struct Part {
-    int world, micro_batch, accumulation, stage, steps, saved;  // what comes behind the save is lost
+    int world, micro_batch, accumulation, stage, steps, saved;  // steps after the save are lost
   };
   std::vector<std::int64_t> positions;
   for (auto const& part :
@@ -290,7 +290,7 @@ TEST_CASE("a run that saves is one that does not") {
 }
 
 TEST_CASE("an engine that has trained goes back to what was saved") {
-  // Three steps, and back to the first of them: the rest is what came after it before.
+  // Trains three steps, then goes back to the first: the remaining steps repeat the earlier ones.
   Folder const folder;
   auto const text = varied_file(bf16_types, 3);
   auto const straight = train(2, text, saving(folder / "straight", steps, steps));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Processes save what threads do, and go on from what either has saved. Run by mpirun, and by zeroth run over tcp.
+/// Processes save the same as threads, and resume from either's checkpoints. Run by mpirun, and by zeroth run over tcp.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr int at = 3, steps = 6;
 
-/// One for all processes that one launcher has started. The last to leave removes it.
+/// One folder for all processes of a launcher. The last to leave removes it.
 class SharedFolder {
  public:
   SharedFolder() : path_{fs::temp_directory_path() / fmt::format("zeroth-test-processes-{}", ::getppid())} {
@@ -41,7 +41,7 @@ struct OfOneRank {
   Trained trained;
 };
 
-/// Nobody leaves before all have come, so that all see what was saved.
+/// No process leaves before all have arrived, so that all see what was saved.
 template <class F>
 OfOneRank run_as_process(F const& body) {
   OfOneRank result;
@@ -67,7 +67,7 @@ TEST_CASE("processes and threads go on from each other's checkpoints, bit for bi
     INFO(fmt::format("{}, stage {}", types[stage].name, stage));
     auto const text = varied_file(types[stage], stage);
     auto const name = [&](char const* what) { return fmt::format("{}{}", what, stage); };
-    // What each process does alone, with threads, is in a folder of its own.
+    // The runs of each process alone, with threads, use a folder of its own.
     Folder const own;
     train_as_processes(text, saving(shared / name("first"), at, at));
     auto const resumed = train_as_processes(varied_file(types[stage], 3 - stage),
@@ -77,7 +77,7 @@ TEST_CASE("processes and threads go on from each other's checkpoints, bit for bi
     CHECK(states_in(shared / name("second") / "step_00000006") == states_in(own / "straight/step_00000006"));
     auto const on_threads = train(resumed.world, text, resuming(shared / name("first"), steps, own / "threads"));
     CHECK(bits_behind(at, on_threads) == bits_behind(at, straight));
-    train_as_processes(text, {.steps = 1});  // nobody removes or overtakes what another still reads
+    train_as_processes(text, {.steps = 1});  // waits, so that no process removes or overtakes what another still reads
   }
 }
 
@@ -115,7 +115,8 @@ TEST_CASE("pipelines of processes go on from what threads have saved, and thread
   CHECK(states_in(shared / "second/step_00000006") == states_in(own / "straight/step_00000006"));
   CHECK(read_file(shared / "second/weights") == read_file(own / "straight/weights"));
   CHECK(bits_behind(at, train_chains(config_of_one, one, going_on(shared / "first", own / "threads"))) == straight);
-  train_as_processes(varied_file(fp32_types, 0), {.steps = 1});  // nobody removes what another still reads
+  train_as_processes(varied_file(fp32_types, 0), {.steps = 1});  // waits, so that no process removes what another still
+                                                                 // reads
 }
 
 TEST_CASE("tensor ranks that are processes go on from what they have saved, and threads from theirs") {
@@ -141,7 +142,8 @@ TEST_CASE("tensor ranks that are processes go on from what they have saved, and 
   CHECK(grid_bits_behind(at, resumed.trained) == grid_bits_behind(at, straight));
   CHECK(grid_bits_behind(at, on_threads) == grid_bits_behind(at, straight));
   CHECK(states_in(shared / "tensor_second/step_00000006") == states_in(own / "straight/step_00000006"));
-  train_as_processes(varied_file(fp32_types, 0), {.steps = 1});  // nobody removes what another still reads
+  train_as_processes(varied_file(fp32_types, 0), {.steps = 1});  // waits, so that no process removes what another still
+                                                                 // reads
 }
 
 }  // namespace zeroth::testing

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The calls of saving and restoring: what they return, what they refuse, and what stays in the folder.
+/// The calls for saving and restoring: results, errors, and the files that remain.
 #include <fmt/format.h>
 #include <sched.h>
 #include <sys/file.h>
@@ -61,14 +61,15 @@ TEST_CASE("a save is there a few steps later, without anybody who waits for it")
     for (auto const& each : errors) {
       CHECK(each.empty());
     }
-    CHECK(steps_until_done >= 3);  // written by the first at the earliest, named by the second, known in the third
+    CHECK(steps_until_done >= 3);  // at the earliest written by the first step, committed by the second, known in the
+                                   // third
     CHECK(latest_in(folder.path()) == "step_00000000");
     CHECK(folder.contents() == ".lock latest step_00000000 ");
   }
 }
 
 TEST_CASE("states that are written from where they lie are those that are copied first") {
-  // Slices of which some are large and begin and end anywhere, and others are next to nothing.
+  // Some slices are large and not aligned, others are tiny.
   std::int64_t const large = sanitized ? 150'001 : 1'500'001;
   std::vector<std::int64_t> const counts{large / 5, 7, 129, large, 40'000, 1, 65'536};
   auto const saved_with = [&](std::string const& section, bool waits) {
@@ -101,7 +102,7 @@ TEST_CASE("states that are written from where they lie are those that are copied
       step();
       auto saving = engine.save(folder.path());
       for (int beside = 0; !waits && beside < 3; ++beside) {
-        step();  // changes what is being saved
+        step();  // changes the states that are being saved
       }
       saving.wait();
     });
@@ -347,9 +348,9 @@ TEST_CASE("a folder is claimed before there is training to lose, until the engin
     if (first) {
       fs::remove_all(folder / "new");
     }
-    engine.restore(folder.path());  // behind which all know that it is gone
+    engine.restore(folder.path());  // after it all ranks know that the folder is gone
     engine.save(folder / "new").wait();
-    see(!first || !is_free(folder / "new"));  // the one that is there now
+    see(!first || !is_free(folder / "new"));  // the folder that exists now
   });
   CHECK(seen == 8);
   CHECK(is_free(folder / "new"));
@@ -475,7 +476,7 @@ TEST_CASE("a trace has a lane of what a save reads") {
     spans[static_cast<std::size_t>(this_rank().rank)] = timeline.spans();
   });
   for (auto const& each : spans) {
-    // Three units of three states, and the frozen part of one.
+    // Three units with three states each, and the frozen part of one.
     CHECK(std::ranges::count_if(each, [](Span const& span) { return span.stream == "save" && span.what == "save"; }) ==
           10);
     CHECK(std::ranges::count_if(each,

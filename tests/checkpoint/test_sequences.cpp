@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Random sequences of what happens to folders of checkpoints: jobs save and are killed meanwhile, disks are full,
-/// other jobs come, files are damaged and removed. After each, the next run goes on where it must, with the bits that
-/// were saved.
+/// Random sequences of events in folders of checkpoints: jobs save and are killed meanwhile, disks are full, other jobs
+/// come, files are damaged and removed. After each event the next run resumes from the right checkpoint, with the bits
+/// that were saved.
 #include <fmt/format.h>
 #include <signal.h>
 #include <spdlog/sinks/null_sink.h>
@@ -44,29 +44,29 @@ namespace fs = std::filesystem;
 using jobs::Random;
 using States = std::map<std::string, std::vector<std::byte>>;
 
-/// A job that goes on from the folder and saves into it once.
+/// A job that resumes from the folder and saves into it once.
 struct Run {
   int world = 1, stage = 0, steps = 1;
-  bool waits = true;    ///< Otherwise it trains on meanwhile.
-  bool claims = false;  ///< A folder that may not be there yet.
+  bool waits = true;    ///< Otherwise it trains on during the save.
+  bool claims = false;  ///< Locks the folder first, which may not exist yet.
   Attempted attempted;
 };
 
-/// What rank 0 does between a run's last step and its save, and behind the save.
+/// Rank 0's actions between a run's last step and its save, and after the save.
 struct Around {
   std::function<void()> before = [] {}, after = [] {};
 };
 
 fs::path on_disk() { return fs::temp_directory_path(); }
-/// Where nobody waits for a disk, if there is such a folder.
+/// A folder in memory if there is one, so that saves do not wait for a disk.
 fs::path in_memory() { return ::access("/dev/shm", W_OK | X_OK) == 0 ? "/dev/shm" : on_disk(); }
 
-/// One sequence.
+/// One sequence of events.
 class Sequence {
  public:
   explicit Sequence(std::uint64_t seed) : random_{seed, "sequence"}, root_{seed % 4 == 0 ? on_disk() : in_memory()} {}
 
-  /// What is wrong; empty: nothing.
+  /// Runs the sequence. Returns the problem; empty if there is none.
   std::string take_place() {
     auto const count = 3 + random_.below(6);
     for (std::size_t i = 0; i < count; ++i) {
@@ -86,18 +86,18 @@ class Sequence {
     }
     return {};
   }
-  /// What took place.
+  /// A description of the events.
   [[nodiscard]] std::string const& page() const noexcept { return page_; }
 
  private:
-  // What takes place; each returns what is wrong.
+  // The events; each returns the problem.
 
   std::string save() {
     auto const run = draw("saves");
     return after_saving(run, train(run, {}));
   }
 
-  /// In a process of its own, which ends in the middle of it.
+  /// A save in a child process that is killed during it.
   std::string kill() {
     auto const run = draw("is killed while it saves");
     auto const call = static_cast<int>(1 + random_.below(30));
@@ -128,7 +128,7 @@ class Sequence {
     return expected_.adopt(folder(), run.attempted, End::killed);
   }
 
-  /// A call of the system fails, or all from one on.
+  /// A system call fails, or all calls from one on.
   std::string fail() {
     auto const run = draw("cannot write");
     auto const call = static_cast<int>(1 + random_.below(24));
@@ -176,7 +176,7 @@ class Sequence {
     return wrong.empty() ? problem : wrong;
   }
 
-  /// Readers find what was there, or what is new, and it is whole.
+  /// A reader runs during a save. It must find the old or the new checkpoint, complete.
   std::string read_beside() {
     auto const now = expected_.restored();
     if (!now || expected_.latest != checkpoint::checkpoint_name(*now)) {
@@ -202,7 +202,7 @@ class Sequence {
                                      reader.join();
                                    }});
     FailPoints::slow_down(std::chrono::milliseconds{0});
-    // A reader keeps what it reads: then the next save removes it.
+    // A reader keeps its checkpoint from being removed: then the next save removes it.
     learn(run);
     if (problem.empty() && wrong.empty()) {
       auto const as_before = expected_;
@@ -264,7 +264,7 @@ class Sequence {
     return {};
   }
 
-  /// While a job has it.
+  /// The folder is removed while a job uses it.
   std::string lose_folder() {
     auto const run = draw("saves, and all that was there is removed");
     auto const problem = train(run, {.before = [&] { fs::remove_all(folder()); }});
@@ -272,7 +272,7 @@ class Sequence {
     return after_saving(run, problem);
   }
 
-  // What they do it with.
+  // Helpers of the events.
 
   [[nodiscard]] fs::path folder() const { return root_ / "saved"; }
   [[nodiscard]] fs::path reference(std::string const& id) const { return root_ / ("reference " + id); }
@@ -294,7 +294,7 @@ class Sequence {
     return run;
   }
 
-  /// Runs it; saves what is to be saved elsewhere first. Sets `saving_error_`.
+  /// Runs the job; first saves the same states elsewhere, as a reference. Sets `saving_error_`.
   std::string train(Run const& run, Around const& around) {
     std::string problem;
     saving_error_.clear();
@@ -309,7 +309,7 @@ class Sequence {
       if (first) {
         problem = compare(restored);
       }
-      // Two runs that come to one step have other weights.
+      // Two runs that reach the same step have different weights.
       std::vector<float> const mark(300, static_cast<float>(saves_));
       engine.write(small.weights[0], mark);
       testing::train(engine, small, run.steps);
@@ -321,7 +321,7 @@ class Sequence {
       if (first) {
         around.before();
       }
-      engine.save(reference(run.attempted.id), options).wait();  // all others are behind before() then
+      engine.save(reference(run.attempted.id), options).wait();  // waits until all ranks are past before()
       auto const error = error_of([&] {
         auto saving = engine.save(folder(), options);
         if (run.waits) {
@@ -339,7 +339,7 @@ class Sequence {
     return problem.empty() ? messages : problem;
   }
 
-  /// Of a run whose save must have ended well.
+  /// For a run whose save must have succeeded.
   std::string after_saving(Run const& run, std::string const& problem) {
     learn(run);
     if (!problem.empty() || !saving_error_.empty()) {
@@ -355,7 +355,7 @@ class Sequence {
     return expected_.difference(folder());
   }
 
-  /// Empty where what is there is `expected_`, or what the save removed is still there.
+  /// Empty if the folder is as `expected_`, except that what the save removes may still exist.
   std::string difference_but_for_removal(ExpectedFolder before, Attempted const& attempted) {
     auto const text = expected_.difference(folder());
     return text.empty() ? text : before.adopt(folder(), attempted, End::killed).empty() ? adopt(before) : text;
@@ -365,7 +365,7 @@ class Sequence {
     return expected_.latest && expected_.restored() ? "" : "a save that ended well is not the last one";
   }
 
-  /// What was to be saved.
+  /// Reads the states of the reference.
   void learn(Run const& run) {
     auto const path = reference(run.attempted.id);
     if (auto const name = checkpoint::latest_in(path)) {
@@ -389,7 +389,7 @@ class Sequence {
                              expected.id);
   }
 
-  /// Another job goes on from what is there; its states are those that were to be saved.
+  /// Another job resumes from the folder; its states must be those of the reference.
   std::string go_on() {
     std::string problem;
     auto const check = root_ / "check";
@@ -414,7 +414,7 @@ class Sequence {
     return problem;
   }
 
-  /// As a job that only reads.
+  /// Reads as a job that does not save.
   std::string read(std::array<std::string, 2> const& ids) {
     std::string problem;
     auto const outcome = run_job(1, [&](Job& job) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Tensor ranks that are killed while they save, and disks that fail for one: all are told, and the checkpoint of
-/// before is there, whole. And what a restore reads.
+/// Tensor ranks that are killed while they save, and disks that fail for one of them: all are told, and the previous
+/// checkpoint is intact. Also the amount of data that a restore reads.
 #include <fmt/format.h>
 
 #include <cerrno>
@@ -105,7 +105,7 @@ TEST_CASE("a disk that fails for one tensor rank is told to all, and changes not
             if (job.rank() == 0) {
               FailPoints::arm(folder.path(), number, ENOSPC);
             }
-            train_steps(engine, run, 1);  // behind which all know that it is armed
+            train_steps(engine, run, 1);  // after it all ranks know that the failure is armed
             mine.push_back(error_of([&] { engine.save(folder.path()).wait(); }));
             if (job.rank() == 0) {
               failed = FailPoints::failed();
@@ -152,7 +152,7 @@ TEST_CASE("a rank reads what it needs of what other tensor ranks have saved") {
   };
   Cut const by_rows{.dim = 0};
   Cut const by_columns{.dim = 1};
-  Cut const by_sections{.dim = 0, .sections = {rows / 2, rows / 2}};  // of which a rank needs two places of a file
+  Cut const by_sections{.dim = 0, .sections = {rows / 2, rows / 2}};  // a rank needs two places of a file
   for (auto const& [saved_as, restored_as, tensor] : {std::tuple{by_rows, by_rows, 2},
                                                       {by_rows, by_columns, 2},
                                                       {by_rows, by_rows, 4},
@@ -165,7 +165,7 @@ TEST_CASE("a rank reads what it needs of what other tensor ranks have saved") {
     auto const read = FailPoints::bytes_read() - before;
     INFO(fmt::format("{} of {} bytes, {} tensor ranks", read, data, tensor));
     CHECK(read >= data);
-    // By columns both tensor ranks need some of every MiB of each row, and a MiB is read as a whole.
+    // By columns both tensor ranks need a part of every MiB of each row, and each reads the whole MiB.
     auto const times = restored_as.dim == 1 && tensor == 2 ? 2 : 1;
     CHECK(read <= times * data + 4 * 2 * 3 * (std::int64_t{2} << 20U) + (std::int64_t{1} << 20U));
   }

@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 
 constexpr Grid saved_by{.pipeline = 2, .data = 1, .tensor = 2, .zero = 2};
 
-/// Saves behind each of two steps.
+/// Saves after each of two steps.
 struct SavedGrid {
   Folder folder;
   fs::path first = folder / "step_00000001", second = folder / "step_00000002";
@@ -41,13 +41,13 @@ struct SavedGrid {
   }
 };
 
-/// As somebody would who wants the hash to fit.
+/// Forges a record with a matching hash.
 void forge_grid(fs::path const& checkpoint, std::string const& text) {
   auto const body = text.substr(0, text.rfind(",\n \"xxh3\""));
   write_file(checkpoint / "checkpoint.json", body + checkpoint::hash_line(body));
 }
 
-/// What ranks of `grid` say of `call(engine)`, all the same; behind it they train a step, if they may.
+/// The error of `call(engine)` on the ranks of `grid`, the same on all; afterwards they train a step if they may.
 std::string said_by_grid(Grid const& grid, std::function<void(AnyEngine&)> const& call, bool trains = true) {
   std::vector<std::string> said(static_cast<std::size_t>(grid.world()));
   DividedOptions options;
@@ -195,7 +195,7 @@ TEST_CASE("padding is no part of what is restored, whatever a file has there") {
   CHECK(count > 0);
   CHECK(not_zero == count);
   CHECK(states_in(saves.second) == states);
-  for (auto const& grid : {Grid{1, 1, 2, 0}, Grid{1, 1, 4, 3}}) {  // cut as it was, and in another way
+  for (auto const& grid : {Grid{1, 1, 2, 0}, Grid{1, 1, 4, 3}}) {  // the same division, and another one
     Folder const again;
     train_grid(config_of(fp32_types, grid), grid, copying_grid(saves.second, again.path()));
     CHECK(states_in(again / "step_00000002") == states);

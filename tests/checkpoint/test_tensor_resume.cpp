@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What tensor ranks have saved has the same states on any mesh, and goes on with the same bits at as many of them.
+/// Checkpoints of tensor ranks have the same states on any mesh, and resume with the same bits on the same number of
+/// tensor ranks.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,7 +24,7 @@ namespace {
 constexpr int steps_in_all = 5;
 constexpr int saved_behind = 3;
 
-/// Reports and weights behind the save, and all states in the end.
+/// Reports and weights after the save, and all final states.
 struct GridEnd {
   std::vector<std::uint32_t> bits;
   std::map<std::string, std::vector<std::byte>> states;
@@ -41,7 +42,7 @@ GridEnd never_stopped(Config const& config, Grid const& grid, DividedOptions con
                 folder.path());
 }
 
-/// Goes on from what is in `folder`.
+/// Resumes from `folder`.
 GridEnd gone_on(Config const& config, Grid const& grid, Folder const& folder, DividedOptions const& options) {
   Folder const into;
   auto going_on = saving_grid(into.path(), steps_in_all, steps_in_all, options);
@@ -49,7 +50,7 @@ GridEnd gone_on(Config const& config, Grid const& grid, Folder const& folder, Di
   return end_of(train_grid(config, grid, going_on), into.path());
 }
 
-/// Saved on one grid, restored on another one.
+/// Saved on one grid, restored on another.
 GridEnd cut_in_two(Config const& saved, Grid const& on, Config const& restored, Grid const& then,
                    DividedOptions const& options) {
   Folder const folder;
@@ -68,7 +69,8 @@ TEST_CASE("what tensor ranks saved goes on at any stage of ZeRO, in a pipeline a
   for (int const tensor : {2, 4}) {
     DividedOptions options;
     options.sequence = tensor == 2;
-    options.overflow_at_step = types.keys == fp16_types.keys ? saved_behind + tensor / 4 : 0;  // or behind the save
+    options.overflow_at_step = types.keys == fp16_types.keys ? saved_behind + tensor / 4 : 0;  // at the save, or after
+                                                                                               // it
     Grid const plain{.pipeline = 1, .data = 2, .tensor = tensor, .zero = 0};
     auto const base = never_stopped(config_of(types, plain), plain, options);
     REQUIRE(base.states.contains("exp_avg/table"));
@@ -140,7 +142,7 @@ TEST_CASE("a step behind a restore at another number of tensor ranks has the sam
       train_grid(config_of(fp32_types, by), by, copying_grid(folder.path(), again.path()));
       CHECK(gone_on(config_of(fp32_types, then), then, again, options) == base);
     }
-    // And what those tensor ranks train is what others do, to rounding.
+    // Those tensor ranks train the same as other numbers of them, up to rounding.
     for (std::size_t i = 0; i < base.bits.size(); ++i) {
       auto const one = std::bit_cast<float>(same.bits[i]);
       auto const other = std::bit_cast<float>(base.bits[i]);
@@ -208,7 +210,7 @@ TEST_CASE("a save of a mesh is there once the sums of steps say that all tensor 
             engine.finish();
           })) == "");
   CHECK(steps == std::vector(4, steps.front()));
-  CHECK(steps.front() >= 3);  // written by the first at the earliest, named by the second, known in the third
+  CHECK(steps.front() >= 3);  // at the earliest written by the first step, committed by the second, known in the third
   CHECK(files == std::vector<std::string>(4, ".lock latest step_00000000 "));
 }
 

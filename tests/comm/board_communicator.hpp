@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The least that a transport on hosts has to write: ranks are threads that leave bytes on a board for each other.
+/// A minimal transport on hosts: ranks are threads that leave bytes on a board for each other.
 #pragma once
 #include <condition_variable>
 #include <cstring>
@@ -15,14 +15,14 @@
 #include "comm/barrier.hpp"
 #include "comm/describe.hpp"
 #include "comm/host_communicator.hpp"
-#include "comm/roll_call.hpp"
+#include "comm/peer_status_tracker.hpp"
 #include "device/rank_fold.hpp"
 
 namespace zeroth::comm::conformance {
 
 using Bytes = std::vector<std::byte>;
 
-/// Of one communicator, shared by its ranks.
+/// The board of one communicator, shared by its ranks.
 struct Board {
   explicit Board(int world) : entrance{world}, exit{world}, slots(static_cast<std::size_t>(world)) {}
   Barrier entrance, exit;
@@ -33,11 +33,11 @@ struct Board {
 };
 
 class BoardJob;
-/// Of one job, shared by its ranks.
+/// The state of one job, shared by its ranks.
 struct BoardSite {
   std::mutex mutex;
   std::optional<JobFailure> failure;
-  std::optional<JobFailure> verdict;  // on complaints, if it is not what who complains says
+  std::optional<JobFailure> verdict;  // the job's reason, if it differs from that of the reporting rank
   std::vector<BoardJob*> jobs;
   std::map<std::uint64_t, std::shared_ptr<Board>> boards;
 };
@@ -52,7 +52,7 @@ class BoardJob final : public HostJob {
     std::scoped_lock const lock{site_.mutex};
     site_.failure = site_.failure.value_or(JobFailure{origin, reason});
   }
-  void complain(std::string const& reason, std::vector<Whereabouts> const& /*places*/) noexcept override {
+  void report_timeout(std::string const& reason, std::vector<PeerStatus> const& /*places*/) noexcept override {
     auto const heard = site_.verdict.value_or(JobFailure{rank_, reason});
     fail(heard.origin, heard.reason);
   }
@@ -61,24 +61,24 @@ class BoardJob final : public HostJob {
     return site_.failure;
   }
   void enter(std::uint64_t communicator, std::atomic<std::uint64_t> const& begun) override {
-    roll_call_.enter(communicator, begun);
+    peer_statuses_.enter(communicator, begun);
   }
   void leave(std::uint64_t communicator, std::vector<int> const& ranks, std::uint64_t last) override {
-    roll_call_.leave(communicator, ranks.size() - 1);
+    peer_statuses_.leave(communicator, ranks.size() - 1);
     for (int const rank : ranks) {
       if (rank != rank_) {
-        site_.jobs[static_cast<std::size_t>(rank)]->roll_call_.note_leaver(communicator, {rank_, last});
+        site_.jobs[static_cast<std::size_t>(rank)]->peer_statuses_.note_leaver(communicator, {rank_, last});
       }
     }
   }
   [[nodiscard]] std::vector<Leaver> who_left(std::uint64_t communicator) const override {
-    return roll_call_.who_left(communicator);
+    return peer_statuses_.who_left(communicator);
   }
-  [[nodiscard]] std::vector<Whereabouts> ask_where(std::uint64_t communicator, std::vector<int> const& ranks) override {
-    std::vector<Whereabouts> places;
+  [[nodiscard]] std::vector<PeerStatus> ask_where(std::uint64_t communicator, std::vector<int> const& ranks) override {
+    std::vector<PeerStatus> places;
     for (int const rank : ranks) {
       auto const& other = *site_.jobs[static_cast<std::size_t>(rank)];
-      places.push_back({rank, true, other.roll_call_.begun(communicator), describe_last(*other.recorder_)});
+      places.push_back({rank, true, other.peer_statuses_.begun(communicator), describe_last(*other.recorder_)});
     }
     return places;
   }
@@ -93,7 +93,7 @@ class BoardJob final : public HostJob {
   BoardSite& site_;
   int rank_;
   std::shared_ptr<FlightRecorder> recorder_;
-  RollCall roll_call_;
+  PeerStatusTracker peer_statuses_;
 };
 
 class BoardCommunicator final : public HostCommunicator {
@@ -160,7 +160,7 @@ class BoardCommunicator final : public HostCommunicator {
     return part.job_ranks.empty() ? nullptr : std::make_unique<BoardCommunicator>(job_, part, options());
   }
 
-  /// `read` sees what all have shown.
+  /// `read` sees the bytes of all ranks.
   template <class Read>
   void show(void const* mine, std::int64_t bytes, Read const& read) {
     auto const* const begin = static_cast<std::byte const*>(mine);

@@ -9,7 +9,7 @@ namespace zeroth::comm::conformance {
 namespace {
 
 constexpr std::int64_t alignment = 64;
-constexpr std::int64_t piece_bytes = std::int64_t{8} << 20U;  // nearly all cases of a suite need no second one
+constexpr std::int64_t piece_bytes = std::int64_t{8} << 20U;  // nearly all cases of a suite need only one
 
 }  // namespace
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Memory that a case's collectives work on: its device's, which the host may be unable to read.
+/// Memory of a case's collectives: its device's, which the host may be unable to read.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace zeroth::comm::conformance {
 
-/// One rank's memory for all its cases: of its device, and as much of the host beside it, through which bytes come and
-/// go. Taken in large pieces, since taking and returning memory makes GPUs wait for each other.
+/// One rank's memory for all its cases: of its device, and as much of the host, through which bytes are copied in and
+/// out. Taken in large pieces, since allocating and freeing memory makes GPUs wait for each other.
 class Workspace {
  public:
   explicit Workspace(device::Device& device);
@@ -27,7 +27,7 @@ class Workspace {
   /// Aligned to 64 bytes. Valid until as many places were returned as were taken.
   [[nodiscard]] Place take(std::int64_t bytes);
   void give_back() noexcept;
-  /// The first of the large pieces, which nearly all of it lies in.
+  /// The first large piece, which contains nearly all of the memory.
   [[nodiscard]] device::Memory const& first_piece();
   /// Copies between a place's two sides. Waits.
   void upload(Place const& place, std::int64_t bytes);
@@ -42,12 +42,12 @@ class Workspace {
   [[nodiscard]] device::Stream& stream();
 
   device::Device& device_;
-  std::unique_ptr<device::Stream> stream_;  // of its own: copies wait for no other work
+  std::unique_ptr<device::Stream> stream_;  // separate, so that copies wait for no other work
   std::vector<std::unique_ptr<Piece>> pieces_;
   int live_ = 0;
 };
 
-/// `values`, where collectives can work on them.
+/// `values` in memory for collectives.
 template <class T>
 class Buffer {
  public:
@@ -63,7 +63,7 @@ class Buffer {
       workspace_->give_back();
     }
   }
-  /// Never null, even if there is nothing.
+  /// Never null, even if there are no elements.
   [[nodiscard]] T* data() const noexcept { return reinterpret_cast<T*>(place_.device); }
   [[nodiscard]] std::int64_t count() const noexcept { return static_cast<std::int64_t>(count_); }
 
@@ -73,7 +73,7 @@ class Buffer {
       workspace_->upload(place_, bytes());
     }
   }
-  /// What is there, once the work on it has passed.
+  /// The content, once the work on it has passed.
   [[nodiscard]] std::vector<T> read() const {
     std::vector<T> values(count_);
     if (count_ > 0) {

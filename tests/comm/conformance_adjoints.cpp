@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// <A x, y> == <x, A* y>, in whole numbers, where A is an operation from all ranks' inputs to all ranks' outputs and A*
-/// is adjoint_of() it: what backward passes through collectives rest on.
+/// Checks <A x, y> == <x, A* y> in whole numbers, where A is an operation from all ranks' inputs to all ranks' outputs
+/// and A* is its adjoint_of(). Backward passes through collectives rely on that.
 #include <fmt/format.h>
 
 #include <functional>
@@ -38,7 +38,7 @@ std::int64_t product(Values const& a, Values const& b) {
   return sum;
 }
 
-/// Elements of this rank's input; the operations of one root take or give at the root alone.
+/// Elements of this rank's input. Operations with a root have input or output only there.
 std::int64_t input_count(Operation operation, bool is_root, int world) {
   switch (operation) {
     case Operation::broadcast: return is_root ? count : 0;
@@ -49,10 +49,10 @@ std::int64_t input_count(Operation operation, bool is_root, int world) {
   }
 }
 
-/// A on this rank: what it gets of everybody's `input`.
+/// A on this rank: its output for the `input` of all ranks.
 using Map = std::function<Values(Values const& input, std::int64_t output_count)>;
 
-/// The products over all ranks, which every rank sums.
+/// Compares the products over all ranks, which every rank sums.
 std::string compare(Rank& rank, std::string const& what, Values const& x, Values const& y, Map const& map,
                     Map const& adjoint) {
   auto const stream = rank.device.make_stream("test", device::Overlap::on);
@@ -91,7 +91,7 @@ std::string check_adjoint(Rank& rank, Operation operation) {
   return problem;
 }
 
-/// Elements from one rank to another; some none.
+/// Elements from one rank to another, for some pairs 0.
 std::int64_t elements_between(int from, int to) { return (3 * from + 5 * to) % 7; }
 
 std::string check_uneven(Rank& rank) {

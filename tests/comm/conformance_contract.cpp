@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Wrong shapes are refused when they are submitted, on the rank that submits them, and nothing else happens.
+/// Wrong shapes are rejected at submission, on the rank that submits them, without further effects.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 
 struct Wrong {
   Collective collective;
-  std::string says;  ///< What the message must contain.
+  std::string says;  ///< The message must contain it.
 };
 
 std::vector<Wrong> wrong_collectives(float* data, int rank, int world) {
@@ -63,7 +63,7 @@ std::vector<Wrong> wrong_collectives(float* data, int rank, int world) {
   };
 }
 
-/// Where sums of a reduce_scatter may be given at all.
+/// Cases in which sums of a reduce_scatter are not allowed.
 std::vector<Wrong> wrong_sums(float* data) {
   float* const other = data + 512;
   return {
@@ -98,7 +98,7 @@ std::string check_wrong_shapes(Rank& rank) {
     bool const good = says.find(wrong.says) != std::string::npos && says.find(communicator.name()) != std::string::npos;
     problem = first_of(problem, good ? "" : fmt::format("'{}' was expected and came: {}", wrong.says, says));
   }
-  // Each rank may have been refused other things: nothing of it was enqueued.
+  // Each rank may have had other shapes rejected: nothing of them was enqueued.
   communicator.all_reduce(*stream, {"testing", "shapes"}, memory.data(), memory.data(), memory.count(), Dtype::fp32);
   stream->synchronize();
   return first_of(problem,

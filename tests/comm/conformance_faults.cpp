@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Ranks that are lost, late or elsewhere: every rank of the job ends soon, and knows why.
+/// Ranks that are lost, late or in another collective: every rank of the job ends soon, with the reason.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -22,14 +22,14 @@ std::string expect(std::string const& text, std::vector<std::string> const& word
 }
 
 std::string last_rank(Rank const& rank) { return fmt::format("rank {}", rank.communicator.world() - 1); }
-/// What is said of the last rank, which waits in a receive of communicator "elsewhere".
+/// The description of the last rank, which waits in a receive of communicator "elsewhere".
 std::string last_rank_elsewhere(Rank const& rank) {
   return last_rank(rank) +
          (rank.records_starts ? ", which started receive (elsewhere, 12 fp32)" : ", which last started ");
 }
 bool is_last(Rank const& rank) { return rank.communicator.rank() == rank.communicator.world() - 1; }
 
-/// Everything that is tried after the end fails for the same reason.
+/// Checks that everything tried after the job's end fails for the same reason.
 std::string check_ended(Rank& rank, std::vector<std::string> const& words) {
   auto const device = device::make_cpu_device();  // the rank's own failed with its stream
   auto const stream = device->make_stream("after", device::Overlap::on);
@@ -45,7 +45,7 @@ std::string check_ended(Rank& rank, std::vector<std::string> const& words) {
   return first_of(expect(later, words), expect(split, words));
 }
 
-/// One rank gives up, from a thread of its own, while the others wait in a collective; two of its streams wait as well.
+/// One rank aborts, from another thread, while the others wait in a collective; two of its streams wait as well.
 std::string check_abort(Rank& rank) {
   Part part{rank.communicator, 0, rank.communicator.rank(), "other"};
   auto const stream = rank.device.make_stream("test", device::Overlap::on);
@@ -65,15 +65,15 @@ std::string check_abort(Rank& rank) {
                   check_ended(rank, {"the disk is full"}));
 }
 
-/// One rank does not come, for it waits elsewhere. The others, which come one after another, say for whom they waited,
-/// and what that rank waits in.
+/// One rank does not come, because it waits elsewhere. The others, which arrive one after another, report which rank
+/// they waited for, and what that rank waits in.
 std::string check_timeout(Rank& rank) {
   auto const stream = rank.device.make_stream("test", device::Overlap::on);
   Part elsewhere{rank.communicator, 0, rank.communicator.rank(), "elsewhere"};
   auto const data = rank.buffer(std::vector<float>(12));
   rank.communicator.all_reduce(*stream, {"step", ""}, data.data(), data.data(), 12, Dtype::fp32);
   stream->synchronize();
-  if (is_last(rank)) {  // with all the time in the world
+  if (is_last(rank)) {  // keeps its long timeout
     Collective const receive{Operation::receive, nullptr, data.data(), 12, Dtype::fp32, 0};
     elsewhere.communicator().submit(*stream, {"elsewhere", ""}, {&receive, 1});
     auto const thrown = error_of(*stream);
@@ -82,12 +82,12 @@ std::string check_timeout(Rank& rank) {
   std::this_thread::sleep_for(rank.communicator.rank() * std::chrono::milliseconds{50});
   rank.communicator.set_options({std::chrono::milliseconds{1000}, true});
   rank.communicator.all_reduce(*stream, {"backward", "block 7"}, data.data(), data.data(), 12, Dtype::fp32);
-  auto const thrown = error_of(*stream);  // who is slower than that is missing as well
+  auto const thrown = error_of(*stream);  // a rank that is slower is missing as well
   return expect(thrown, {"waited", "all_reduce (backward of unit 'block 7', 12 fp32)", "transaction 2",
                          "missing: ", last_rank_elsewhere(rank)});
 }
 
-/// Likewise, while another transaction of those who came has longer waited for its turn than they for the rank.
+/// Like check_timeout(), while another transaction has waited longer for its turn than the first one for the rank.
 std::string check_timeout_in_turn(Rank& rank) {
   auto const stream = rank.device.make_stream("test", device::Overlap::on);
   auto const slow = rank.device.make_stream("slow", device::Overlap::on);
@@ -99,7 +99,7 @@ std::string check_timeout_in_turn(Rank& rank) {
     elsewhere.communicator().submit(*stream, {"elsewhere", ""}, {&receive, 1});
     return expect(error_of(*stream), {"waited", "missing"});
   }
-  rank.communicator.set_options({std::chrono::milliseconds{1500}, true});  // mpi takes up to 1 s to ask who is where
+  rank.communicator.set_options({std::chrono::milliseconds{1500}, true});  // mpi's status query takes up to 1 s
   rank.post(*slow, [] { std::this_thread::sleep_for(std::chrono::milliseconds{300}); });
   rank.communicator.all_reduce(*slow, {"backward", "block 7"}, data.data(), data.data(), 12, Dtype::fp32);
   rank.communicator.all_reduce(*stream, {"backward", "block 6"}, more.data(), more.data(), 12, Dtype::fp32);
@@ -112,10 +112,10 @@ struct Mismatch {
   char const* name;
   Label common_label, odd_label;
   std::vector<Collective> common, odd;
-  std::vector<std::string> words;  ///< That every rank's error contains.
+  std::vector<std::string> words;  ///< Every rank's error contains them.
 };
 
-constexpr std::size_t most_elements = 4096;  // of input and of output
+constexpr std::size_t most_elements = 4096;  // in input and in output
 
 std::vector<Mismatch> mismatches(void const* in, void* out) {
   Collective const gather{Operation::all_gather, in, out, 10, Dtype::fp32, 0};
@@ -161,7 +161,7 @@ std::vector<Mismatch> mismatches(void const* in, void* out) {
   };
 }
 
-/// The last rank does something else, in its second transaction.
+/// The last rank submits another collective, in its second transaction.
 std::string check_mismatch(Rank& rank, std::size_t number) {
   auto const in = rank.buffer(std::vector<float>(most_elements)), out = rank.buffer(std::vector<float>(most_elements));
   auto const mismatch = mismatches(in.data(), out.data())[number];
@@ -177,7 +177,7 @@ std::string check_mismatch(Rank& rank, std::size_t number) {
   return first_of(expect(thrown, words), check_ended(rank, words));
 }
 
-/// Sender and receiver disagree, in a communicator that counts the ranks backwards: messages name those of the job.
+/// Sender and receiver disagree, in a communicator that reverses the ranks: messages name the ranks of the job.
 std::string check_message_mismatch(Rank& rank) {
   auto const part = rank.communicator.split(0, -rank.communicator.rank(), "backwards");
   part->set_options({std::chrono::minutes{2}, true});

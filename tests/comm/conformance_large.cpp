@@ -32,7 +32,7 @@ class Pages {
   void* data_;
 };
 
-/// Places that a count which was cut to 31 or 32 bits would miss, and both ends.
+/// Indices that a count truncated to 31 or 32 bits would miss, and both ends.
 constexpr std::int64_t probes[] = {0, 1, 4095, 65537, (1LL << 30) + 5, (1LL << 31) - 1, 1LL << 31, large - 1};
 
 std::uint8_t value(int rank, std::int64_t index) {
@@ -60,7 +60,7 @@ std::string check_all_reduce(Rank& rank) {
   return {};
 }
 
-/// One block on its own is beyond 2^31 as well.
+/// A single block exceeds 2^31.
 std::string check_broadcast_and_messages(Rank& rank) {
   auto const stream = rank.device.make_stream("test", device::Overlap::on);
   auto& communicator = rank.communicator;
@@ -90,12 +90,12 @@ std::string check_broadcast_and_messages(Rank& rank) {
   return problem;
 }
 
-/// Blocks that are small lie beyond 2^31 together.
+/// Small blocks together exceed 2^31.
 std::string check_all_gather(Rank& rank) {
   auto const stream = rank.device.make_stream("test", device::Overlap::on);
   auto& communicator = rank.communicator;
   int const me = communicator.rank(), world = communicator.world();
-  std::int64_t const count = large / world / 4 + 1;  // of int32
+  std::int64_t const count = large / world / 4 + 1;  // int32 elements
   Pages const pages{world * count * 4};
   auto* const data = reinterpret_cast<std::int32_t*>(pages.data());
   data[me * count] = me + 1;

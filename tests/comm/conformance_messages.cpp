@@ -18,7 +18,7 @@ constexpr std::int64_t count = 1021;
 
 using Data = std::vector<std::int64_t>;
 
-/// What `from` says to `to` as its message `number`.
+/// The content of message `number` from rank `from` to rank `to`.
 Data message(int from, int to, int number = 0) {
   Data data(count);
   for (std::int64_t i = 0; i < count; ++i) {
@@ -41,7 +41,7 @@ std::string compare(char const* what, Sent const& got, Data const& expected) {
   return got.read() == expected ? "" : fmt::format("{}: another message than was sent arrived", what);
 }
 
-/// Everybody sends to the next and receives from the one before; in a world of one, to itself.
+/// Every rank sends to the next one and receives from the previous one; in a world of one, to itself.
 std::string check_ring(Rank& rank) {
   auto& communicator = rank.communicator;
   int const me = communicator.rank(), world = communicator.world();
@@ -54,7 +54,7 @@ std::string check_ring(Rank& rank) {
   return compare("ring", in, message(before, me));
 }
 
-/// What is sent is there when the sender's stream has come so far, and not when it is submitted.
+/// Data is sent when the sender's stream reaches the message, not when it is submitted.
 std::string check_late(Rank& rank) {
   auto& communicator = rank.communicator;
   int const me = communicator.rank(), world = communicator.world();
@@ -69,8 +69,8 @@ std::string check_late(Rank& rank) {
   return compare("late", in, message(before, me));
 }
 
-/// Everybody with everybody, itself included, several messages each, receives before sends: they progress together, and
-/// those of two ranks arrive in order.
+/// All pairs of ranks, including each with itself, exchange several messages, with receives before sends. They progress
+/// together, and those of two ranks arrive in order.
 std::string check_all_pairs(Rank& rank) {
   constexpr int numbers = 3;
   auto& communicator = rank.communicator;
@@ -96,7 +96,8 @@ std::string check_all_pairs(Rank& rank) {
   return problem;
 }
 
-/// Two ranks talk, in several transactions, and the others take no part: their next collective is the pair's next one.
+/// Two ranks exchange messages in several transactions without the others. The next collective of the others is the
+/// pair's next one, too.
 std::string check_pair(Rank& rank) {
   auto& communicator = rank.communicator;
   int const me = communicator.rank(), last = communicator.world() - 1;

@@ -13,7 +13,7 @@ namespace {
 constexpr Operation of_groups[] = {Operation::all_reduce, Operation::all_gather, Operation::reduce_scatter,
                                    Operation::broadcast,  Operation::reduce,     Operation::gather,
                                    Operation::scatter,    Operation::all_to_all};
-constexpr std::int64_t counts[] = {0, 1, 2, 3, 16, 127, 1009, 8191};  // most are primes: nothing divides evenly
+constexpr std::int64_t counts[] = {0, 1, 2, 3, 16, 127, 1009, 8191};  // mostly primes: nothing divides evenly
 
 Label const label{"test", "operation"};
 
@@ -25,7 +25,7 @@ std::string run_one(Rank& rank, Communicator& communicator, device::Stream& stre
   return trial.problem();
 }
 
-/// All dtypes, counts and forms, with the root going round.
+/// All dtypes, counts and forms, with each rank as root in turn.
 std::string check_operation(Rank& rank, Operation operation) {
   auto const stream = rank.device.make_stream("test", device::Overlap::on);
   std::string problem;
@@ -39,7 +39,7 @@ std::string check_operation(Rank& rank, Operation operation) {
         root = (root + 1) % rank.communicator.world();
         auto const found =
             run_one(rank, rank.communicator, *stream, {operation, dtype, count, place, root}, small_numbers);
-        problem = first_of(problem, found);  // goes on: the ranks must stay together
+        problem = first_of(problem, found);  // continues: the ranks must stay together
       }
     }
   }
@@ -74,9 +74,9 @@ std::string check_negative_zero(Rank& rank) {
   return {};
 }
 
-/// Longer than the most that a backend stages at a time, or keeps in its caches.
+/// Longer than a backend stages at a time, or keeps in its caches.
 std::string check_long_operations(Rank& rank) {
-  constexpr std::int64_t count = 2'200'013;  // of fp32: a little more than 8 MiB
+  constexpr std::int64_t count = 2'200'013;  // in fp32: a little more than 8 MiB
   int const world = rank.communicator.world();
   Part part{rank.communicator, 0, rank.communicator.rank(), "long", count};
   auto const stream = rank.device.make_stream("test", device::Overlap::on);

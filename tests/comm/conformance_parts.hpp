@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The parts of the suite, and what they share.
+/// The parts of the suite, and the helpers that they share.
 #pragma once
 #include <memory>
 #include <string>
@@ -17,7 +17,7 @@ namespace zeroth::comm::conformance {
 [[nodiscard]] std::vector<Case> split_cases();
 [[nodiscard]] std::vector<Case> contract_cases();
 
-/// A part of a communicator, with staging memory of its own for `count` elements of fp64.
+/// A part of a communicator, with its own staging memory for `count` elements of fp64.
 class Part {
  public:
   Part(Communicator& whole, int color, int key, std::string const& name, std::int64_t count = largest_count);
@@ -29,12 +29,12 @@ class Part {
   std::unique_ptr<Communicator> communicator_;
 };
 
-/// The first of two findings.
+/// The first of two problems.
 [[nodiscard]] inline std::string first_of(std::string const& one, std::string const& other) {
   return one.empty() ? other : one;
 }
 
-/// What `stream` threw in the end; empty if nothing.
+/// The exception of `stream`, as text; empty if there is none.
 [[nodiscard]] std::string error_of(device::Stream& stream);
 
 }  // namespace zeroth::comm::conformance

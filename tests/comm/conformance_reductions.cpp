@@ -27,7 +27,8 @@ constexpr bool is_located =
 
 // ---- what ranks bring -----------------------------------------------------------------------------------------------
 
-/// Few different numbers, so that ranks bring the same; among floats zeros of both signs, infinities and NaNs.
+/// Few different numbers, so that ranks often contribute equal ones; among floats zeros of both signs, infinities and
+/// NaNs.
 template <class T>
 T number(std::uint64_t random) {
   if constexpr (std::is_floating_point_v<T>) {
@@ -61,7 +62,7 @@ T element(int rank, std::int64_t index) {
 
 // ---- what comes of it -----------------------------------------------------------------------------------------------
 
-/// In the mathematicians' words, with no care for speed.
+/// The mathematical definition, without regard for speed.
 template <class W>
 W fold(Reduce reduce, std::vector<W> const& values) {
   if constexpr (std::is_floating_point_v<W>) {
@@ -136,7 +137,7 @@ T expected(Reduce reduce, int world, std::int64_t index) {
   }
 }
 
-/// The same bits, or both NaN (a NaN's payload is the device's), and for locations the same place.
+/// The same bits, or both NaN (a NaN's payload depends on the device); for locations the same value and location.
 template <class T>
 bool same(T a, T b) {
   if constexpr (is_located<T>) {
@@ -150,7 +151,7 @@ bool same(T a, T b) {
 
 // ---- the cases ------------------------------------------------------------------------------------------------------
 
-/// Threads on GPUs have sums only.
+/// Threads on GPUs support only sums.
 bool reduces(Rank& rank, Reduce reduce, Dtype dtype) {
   auto const transport = rank.communicator.transport();
   bool const sums_only = transport == Transport::local && rank.device.name() != "cpu";
@@ -229,7 +230,7 @@ std::string check_operator(Rank& rank, Reduce reduce) {
   return first_of(problem, check_or_refused<LocatedFp64>(rank, reduce, Dtype::fp64_location));
 }
 
-/// Every rank brings the same value, so that the location tells which one was taken.
+/// Every rank contributes the same value, so that the location shows which one was taken.
 std::string check_ties(Rank& rank) {
   if (!reduces(rank, Reduce::max_location, Dtype::fp64_location)) {
     return {};
@@ -244,7 +245,7 @@ std::string check_ties(Rank& rank) {
   return location == 100 ? "" : fmt::format("of equals the one at {} was taken", location);
 }
 
-/// A reduce_scatter into fp32 sums, twice: what is there is what a sum begins with.
+/// A reduce_scatter into fp32 sums, twice: the second one adds to the first.
 template <class T>
 std::string check_sums(Rank& rank, Dtype dtype, std::int64_t count) {
   auto& communicator = rank.communicator;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Communicators out of communicators.
+/// Splits of communicators.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -10,7 +10,7 @@ namespace {
 
 Label const label{"test", "splits"};
 
-/// The numbers of its ranks in the first communicator, in order.
+/// The ranks of its members in the first communicator, in order.
 std::vector<std::int64_t> members_of(Rank& rank, Communicator& communicator, device::Stream& stream) {
   auto const mine = rank.buffer<std::int64_t>({rank.communicator.rank()});
   auto const all = rank.buffer(std::vector<std::int64_t>(static_cast<std::size_t>(communicator.world())));
@@ -46,7 +46,7 @@ std::string check_colors_and_keys(Rank& rank) {
   return compare("even and odd", members_of(rank, communicator, *stream), expected);
 }
 
-/// Equal keys keep the order of ranks; who gives no color gets nothing.
+/// Equal keys keep the order of ranks; a rank without a color gets no communicator.
 std::string check_no_color(Rank& rank) {
   int const me = rank.communicator.rank(), world = rank.communicator.world();
   auto const stream = rank.device.make_stream("test", device::Overlap::on);
@@ -61,7 +61,7 @@ std::string check_no_color(Rank& rank) {
   return compare("without rank 0", members_of(rank, part.communicator(), *stream), expected);
 }
 
-/// Parts of parts, made, used and ended beside the whole.
+/// Parts of parts, made, used and destroyed while the whole exists.
 std::string check_nested(Rank& rank) {
   int const me = rank.communicator.rank();
   auto const stream = rank.device.make_stream("test", device::Overlap::on);

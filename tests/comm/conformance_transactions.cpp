@@ -64,7 +64,7 @@ std::string problem_in(std::deque<Bundle> const& bundles) {
   return found;
 }
 
-/// Longer and shorter lists, empty ones too, enqueued without waiting in between.
+/// Longer and shorter lists, also empty ones, enqueued without waiting in between.
 std::string check_lists(Rank& rank) {
   auto const stream = rank.device.make_stream("test", device::Overlap::on);
   Dice dice{1};
@@ -113,7 +113,7 @@ std::string check_opposite_order(Rank& rank) {
   return problem_in(bundles);
 }
 
-/// Transactions of one communicator run in the order of their submission, also when their streams say otherwise.
+/// Transactions of one communicator run in the order of their submission, even if the order of their streams differs.
 std::string check_two_streams(Rank& rank) {
   auto const slow = rank.device.make_stream("slow", device::Overlap::on);
   auto const fast = rank.device.make_stream("fast", device::Overlap::on);
@@ -131,8 +131,8 @@ std::string check_two_streams(Rank& rank) {
   return problem_in(bundles);
 }
 
-/// A slow producer, a gather that waits for its event, a consumer that waits for the gather's: each on a stream of its
-/// own. One rank is later than the others.
+/// A slow producer, a gather that waits for its event, and a consumer that waits for the gather's, each on a stream of
+/// its own. One rank is later than the others.
 std::string check_events(Rank& rank) {
   constexpr std::int64_t count = 100;
   auto& communicator = rank.communicator;
@@ -167,7 +167,7 @@ std::string check_events(Rank& rank) {
   return problem;
 }
 
-/// Nobody leaves before the last has come; the clock is one for all processes of a machine.
+/// No rank leaves before the last one has arrived. All processes of a machine share one clock.
 std::string check_barrier(Rank& rank) {
   auto& communicator = rank.communicator;
   auto const stream = rank.device.make_stream("test", device::Overlap::on);
@@ -193,7 +193,7 @@ std::string check_barrier(Rank& rank) {
   return problem;
 }
 
-/// Whether all that was recorded on communicator 'recorded' has ended. On GPUs that is seen a moment after it has.
+/// Whether everything recorded on communicator 'recorded' has ended. On GPUs that shows a moment after the end.
 bool all_finished(FlightRecorder const& recorder) {
   auto const records = recorder.snapshot();
   return std::none_of(records.begin(), records.end(), [](Record const& record) {
@@ -232,7 +232,7 @@ std::string check_records(Rank& rank) {
   return found == expected ? "" : fmt::format("{} records of {} collectives", found.size(), expected.size());
 }
 
-/// The root of an operation that has none is no difference between ranks.
+/// The root of an operation without one is not a difference between ranks.
 std::string check_peers(Rank& rank) {
   int const me = rank.communicator.rank(), world = rank.communicator.world();
   Part part{rank.communicator, 0, me, "peers"};

@@ -63,7 +63,7 @@ T decode(Bits bits) noexcept {
   }
 }
 
-/// Rank 0's first, then each next one's added to it; in fp32 for 16 bits, rounded once.
+/// Adds the ranks' numbers in rank order; for 16-bit types in fp32, rounded once.
 template <class T>
 Bits float_sum(Dtype dtype, int world, std::int64_t index) {
   auto const wide = [&](int rank) {

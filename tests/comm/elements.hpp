@@ -7,14 +7,14 @@
 
 namespace zeroth::comm::conformance {
 
-/// Of numbers.
+/// The dtypes of numbers.
 inline constexpr Dtype all_dtypes[] = {Dtype::fp32,  Dtype::bf16,  Dtype::fp16, Dtype::fp64,
                                        Dtype::int32, Dtype::int64, Dtype::byte};
 
-/// The low bytes_of(dtype) bytes count.
+/// Only the low bytes_of(dtype) bytes are used.
 using Bits = std::uint64_t;
 
-/// What ranks contribute, and what it adds up to in rank order.
+/// The contributions of ranks, and their sum in rank order.
 struct Source {
   Bits (*element)(Dtype dtype, int rank, std::int64_t index);
   Bits (*sum)(Dtype dtype, int world, std::int64_t index);
@@ -22,12 +22,12 @@ struct Source {
 
 /// Small whole numbers, different on neighbouring ranks and elements: sums are exact in every dtype.
 extern Source const small_numbers;
-/// Numbers of all magnitudes and signs, so that the order of additions shows in most sums; integers that overflow.
+/// Numbers of all magnitudes and signs, so that most sums depend on the order of additions; integers that overflow.
 extern Source const rough_numbers;
 
-/// For what is moved and not added: any bits, different in nearly every element.
+/// For data that is moved and not added: any bits, different in nearly every element.
 [[nodiscard]] Bits pattern(Dtype dtype, int rank, std::int64_t index) noexcept;
-/// Deterministic, for programs that all ranks draw alike.
+/// Deterministic, so that all ranks draw the same programs.
 [[nodiscard]] std::uint64_t scramble(std::uint64_t value) noexcept;
 
 }  // namespace zeroth::comm::conformance

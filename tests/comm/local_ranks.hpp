@@ -14,14 +14,14 @@
 
 namespace zeroth::comm::conformance {
 
-/// What ranks run on.
+/// The device of ranks.
 struct Platform {
   std::function<std::unique_ptr<device::Device>(int rank)> make_device = [](int) { return device::make_cpu_device(); };
   Post post = post_on_cpu;
 };
 
-/// Runs `body` once per element of `communicators`, each on a thread with a device of its own, and returns what each
-/// one returned. `body` takes (Rank&) or (Rank&, std::unique_ptr<Communicator>&), the owner of the rank's communicator.
+/// Runs `body` once per element of `communicators`, each on a thread with its own device, and returns the results.
+/// `body` takes (Rank&) or (Rank&, std::unique_ptr<Communicator>&), the owner of the rank's communicator.
 template <class Body>
 [[nodiscard]] std::vector<std::string> run_ranks(std::vector<std::unique_ptr<Communicator>> communicators,
                                                  Body const& body, Platform const& platform = {}) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Variables of an environment that a test makes up.
+/// Environment variables that a test makes up.
 #pragma once
 #include <map>
 #include <string>
@@ -10,7 +10,7 @@ namespace zeroth::comm {
 
 using Environment = std::map<std::string, std::string>;
 
-/// What reads `environment`, which outlives it.
+/// Reads `environment`, which must outlive the result.
 [[nodiscard]] inline Variables from(Environment const& environment) {
   return [&environment](char const* name) {
     auto const found = environment.find(name);
@@ -18,7 +18,7 @@ using Environment = std::map<std::string, std::string>;
   };
 }
 
-/// Both; `b` wins.
+/// The union; `b` takes precedence.
 [[nodiscard]] inline Environment operator+(Environment const& a, Environment b) {
   b.insert(a.begin(), a.end());
   return b;

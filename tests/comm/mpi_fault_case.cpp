@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Run by mpirun, by test_mpi_fault_cases: runs one of the suite's fault cases, given by its number, and prints what
-// every rank found.
+// Run by mpirun, by test_mpi_fault_cases: runs one of the suite's fault cases, given by its number, and prints the
+// problem of every rank.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -16,8 +16,8 @@
 
 namespace {
 
-/// The first process that ends takes the others with it, so all finish before one ends. Without the communicator, which
-/// has failed by now: every rank leaves a file in the working folder.
+/// The first process that exits ends the others, so all finish before one exits. The communicator has failed by now, so
+/// every rank leaves a file in the working folder instead.
 void await_others(zeroth::Job const& job) {
   auto const file_of = [](int rank) { return fmt::format("done_{}", rank); };
   std::ofstream{file_of(job.rank())}.flush();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Run by mpirun: a program that has initialised MPI itself, with the level given ("multiple" or "single"), and goes on
-// to use it after its jobs. With "no_job" and "one_job", which are "multiple", rank 1 comes to no job, or not to the
-// second one.
+// Run by mpirun: a program that has initialised MPI itself, with the given level ("multiple" or "single"), and
+// continues to use it after its jobs. With "no_job" and "one_job", which use "multiple", rank 1 does not take part in a
+// job, or not in the second one.
 #include <fmt/format.h>
 #include <mpi.h>
 

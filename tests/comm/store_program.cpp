@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank of a job that meets in a store: store_program RANK WORLD PORT HEARTBEAT_MS WHAT. Says what it is told.
+// One rank of a job that meets in a store: store_program RANK WORLD PORT HEARTBEAT_MS WHAT. Prints the errors that it
+// gets.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -21,7 +22,7 @@ void say(std::string const& words) {
   std::fflush(stdout);
 }
 
-/// Calls until one fails: with SIGPIPE as it is by default, a store that is gone must not end this process.
+/// Calls until one fails. SIGPIPE has its default action, and a store that is gone must not end this process.
 std::string keep_calling(Store& store) {
   for (int i = 0;; ++i) {
     auto const key = fmt::format("rank {} call {}", store.rank(), i);

@@ -15,10 +15,10 @@
 
 namespace zeroth::comm {
 
-/// For what is to happen: nothing that works takes so long.
+/// A time limit that is never reached if everything works.
 inline constexpr std::chrono::seconds patience{120};
 
-/// What `call` returns, or "PeerError: ..." and its like.
+/// The result of `call`, or its exception as "PeerError: ...".
 template <class F>
 [[nodiscard]] std::string outcome_of(F const& call) {
   try {
@@ -53,13 +53,13 @@ template <class F>
   options.world = world;
   options.at.token = "the job of this test";
   options.join_timeout = std::chrono::minutes{2};
-  options.heartbeat_timeout = std::chrono::seconds{60};  // sanitizers on a busy machine
+  options.heartbeat_timeout = std::chrono::seconds{60};  // for sanitizers on a busy machine
   options.leave_timeout = std::chrono::seconds{60};
   return options;
 }
 
-/// Runs `body` with every rank's store on a thread of its own; what each returned or threw, [world]. `change` has the
-/// last word on each rank's options.
+/// Runs `body` with every rank's store on a thread of its own. Returns each result or exception, [world]. `change` may
+/// modify each rank's options.
 [[nodiscard]] inline std::vector<std::string> among_stores(
     int world, std::function<std::string(Store&)> const& body,
     std::function<void(StoreOptions&)> const& change = [](StoreOptions&) {}) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Ranks of the tcp transport as threads of the test, each with a session of its own.
+/// Ranks of the tcp transport as threads of the test, each with its own session.
 #pragma once
 #include <algorithm>
 #include <functional>
@@ -25,7 +25,7 @@ namespace zeroth::comm::conformance {
           .within_machine = within};
 }
 
-/// The sessions of `world` ranks, which have met. `change` may change the options of each.
+/// The sessions of `world` ranks, which have met. `change` may modify the options of each.
 [[nodiscard]] inline std::vector<std::shared_ptr<TcpSession>> tcp_sessions(
     int world, WithinMachine within, std::function<void(TcpOptions&)> const& change = [](TcpOptions&) {}) {
   testing::ReservedPort const port;
@@ -41,7 +41,7 @@ namespace zeroth::comm::conformance {
   return sessions;  // once all threads have ended
 }
 
-/// As run_ranks() of local ranks, over tcp. `body` may let the job fail.
+/// Like run_ranks() of local ranks, over tcp. `body` may fail the job.
 template <class Body>
 [[nodiscard]] std::vector<std::string> run_tcp_ranks(int world, WithinMachine within, Body const& body,
                                                      CommOptions const& options = {}, Platform const& platform = {}) {
@@ -58,7 +58,7 @@ template <class Body>
     }
   }
   auto const problems = run_ranks(std::move(communicators), body, platform);
-  // The rank that let the job fail knows by now; the others may learn it at any time.
+  // The rank that failed the job knows it by now; the others may learn it at any time.
   bool const failed = std::ranges::any_of(sessions, [](auto const& each) { return each->failure().has_value(); });
   std::vector<std::jthread> threads;  // rank 0's store waits for the others to leave
   for (auto& session : sessions) {

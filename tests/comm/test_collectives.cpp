@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A program's own collectives, beside its compute.
+/// A program's own collectives, concurrent with its compute.
 #include "zeroth/comm/collectives.hpp"
 
 #include <array>
@@ -36,7 +36,7 @@ TEST_CASE("what is started runs beside the caller, until it waits") {
     Collectives beside{job, "beside"};
     float value = static_cast<float>(job.rank() + 1);
     if (job.rank() > 0) {
-      started.wait();  // rank 0 has started alone, and went on
+      started.wait();  // rank 0 has started alone, and continued
     }
     auto sum = beside.start(sum_of(&value, 1), "value");
     if (job.rank() == 0) {
@@ -122,8 +122,7 @@ TEST_CASE("ranks that start different things are told which") {
     beside.start(most, "value").wait();
   });
   for (auto const& error : outcome) {
-    CHECK_THAT(message_of(error),
-               Contains("by maximum") && Contains("by minimum") && Contains("program of unit 'value'"));
+    CHECK_THAT(message_of(error), Contains("by maximum") && Contains("by minimum") && Contains("(value, 1 fp32"));
   }
 }
 

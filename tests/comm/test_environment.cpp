@@ -259,7 +259,7 @@ TEST_CASE("ranks on GPUs are refused where they cannot run, or would share a GPU
   CHECK_THAT(refused({Transport::nccl, 1}, true, 1),
              Contains("LaunchOptions::share_devices is set") && Contains("nccl, which takes one rank for each GPU"));
   CHECK(refused({Transport::nccl, 1}, false, 1).empty());
-  CHECK(refused({Transport::nccl, 1}, false, 0).empty());  // it tells the others
+  CHECK(refused({Transport::nccl, 1}, false, 0).empty());  // the rank tells the others
   CHECK(refused({Transport::local, 4}, true, 2).empty());
   CHECK(refused({Transport::local, 2}, false, 2).empty());
 }

@@ -98,7 +98,7 @@ TEST_CASE("the recorder's file is whole or absent") {
   recorder.write(path, "second");
   std::ifstream file{path};
   CHECK(nlohmann::json::parse(file)["reason"] == "second");
-  CHECK(std::distance(std::filesystem::directory_iterator{folder.path()}, {}) == 1);  // nothing beside it
+  CHECK(std::distance(std::filesystem::directory_iterator{folder.path()}, {}) == 1);  // no other file
 }
 
 TEST_CASE("a file that cannot be written is named, with the reason") {
@@ -127,7 +127,7 @@ TEST_CASE("what a rank did last, in words") {
   CHECK(describe_last(recorder).find("transaction 4") != std::string::npos);
   std::this_thread::sleep_for(std::chrono::milliseconds{1});
   recorder.note("wait", "forward", "block 4");
-  CHECK(describe_last(recorder).find("transaction 4") != std::string::npos);  // what a stream beside it did is not told
+  CHECK(describe_last(recorder).find("transaction 4") != std::string::npos);  // a finished operation is not reported
 }
 
 TEST_CASE("threads record at the same time") {
@@ -167,7 +167,7 @@ TEST_CASE("collectives in words") {
   CHECK(describe_ranks({4, 5, 6, 7}) == "ranks 4 to 7");
   CHECK(describe_ranks({1, 9, 17}) == "ranks 1, 9 and 17");
   CHECK(describe_ranks({0, 8, 16, 24, 32}) == "ranks 0, 8, 16, ..., 32");
-  CHECK(describe_rank("reduce", {0, 2, 1, 3}, 1, 4) == "rank 2");  // in an order of its own
+  CHECK(describe_rank("reduce", {0, 2, 1, 3}, 1, 4) == "rank 2");  // in its own order
   CHECK(describe_rank("gather-group", {4, 5, 6, 7}, 1, 8) == "rank 5 (of 'gather-group': ranks 4 to 7)");
   CHECK(describe({"", ""}, {Operation::send, nullptr, nullptr, 3, Dtype::byte, 1}, of_job) ==
         "send (3 byte, to rank 5)");

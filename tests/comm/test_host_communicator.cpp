@@ -54,7 +54,7 @@ Collective message(Operation operation, float& data, int peer) {
   return {operation, &data, &data, 1, Dtype::fp32, peer};
 }
 
-/// What rank 0 of three hears that waits for a message from rank 1, which does not send and leaves if `leaves`.
+/// The error of rank 0 of three, which waits for a message from rank 1. Rank 1 does not send, and leaves if `leaves`.
 std::string wait_in_vain(bool check, bool leaves, std::optional<JobFailure> const& verdict = {}) {
   BoardRanks ranks{3, verdict};
   return run_ranks(ranks.communicators(), [&](Rank& rank, std::unique_ptr<Communicator>& owner) {
@@ -108,7 +108,7 @@ TEST_CASE("who waits in a collective after a message waits for all ranks") {
 }
 
 }  // namespace
-/// Rank 0 sends three messages of 1, 2 and 3 elements to rank 1, which receives as many of each as `counts` says.
+/// Rank 0 sends three messages of 1, 2 and 3 elements to rank 1, which receives the number of elements in `counts`.
 std::vector<std::string> send_three(std::array<std::int64_t, 3> const& counts) {
   BoardRanks ranks{2};
   return run_ranks(ranks.communicators(), [&](Rank& rank) {

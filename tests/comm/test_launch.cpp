@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// launch() inside one process; what ends processes is in tests/faults.
+// launch() inside one process; tests/faults has the cases that end processes.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -134,7 +134,7 @@ TEST_CASE("a signal to a process that a rank forked ends that, and not the job")
           for (std::size_t each = 0; each < numbers.size(); ++each) {
             pid_t const child = ::fork();
             if (child == 0) {
-              while (for_ever) {  // not asleep: ThreadSanitizer runs handlers in a forked process at atomics alone
+              while (for_ever) {  // busy: in a forked process ThreadSanitizer runs handlers only at atomics
               }
             }
             ::kill(child, numbers[each]);

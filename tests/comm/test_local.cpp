@@ -10,7 +10,7 @@ namespace {
 TEST_CASE("the local communicator conforms") {
   int const world = GENERATE(from_range(testing::worlds({1, 2, 3, 4, 5, 7}, {1, 5})));
   auto const cases = conformance_cases();
-  // All cases on one communicator, as a program would: no case may leave anything behind.
+  // All cases on one communicator, as in a program: no case may leave anything behind.
   auto const problems = run_ranks(world, [&](Rank& rank) {
     std::string all;
     for (auto const& each : cases) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What only threads can show: ranks that leave, throw or are destroyed in the middle.
+/// Faults that only threads can show: ranks that leave, throw or are destroyed in the middle.
 #include <algorithm>
 #include <atomic>
 #include <stdexcept>
@@ -93,7 +93,7 @@ TEST_CASE("a rank that left is nothing to those who exchange messages with other
     }
     auto const stream = rank.device.make_stream("test", device::Overlap::on);
     float data = static_cast<float>(me);
-    if (me == 1) {  // so late that rank 0 has looked who left
+    if (me == 1) {  // late enough for rank 0 to check which ranks have left
       std::this_thread::sleep_for(std::chrono::milliseconds{250});
     }
     auto const operation = sends == (me == 0) ? Operation::send : Operation::receive;
@@ -117,7 +117,7 @@ TEST_CASE("a message whose sender gave up does not arrive") {
       Collective const send{Operation::send, &data, nullptr, 1, Dtype::fp32, 1};
       rank.communicator.submit(*stream, {"forward", "stage 2"}, {&send, 1});
     } else {
-      while (!gave_up) {  // the sender's memory is its own again
+      while (!gave_up) {  // the sender may use its memory again
         std::this_thread::yield();
       }
       Collective const receive{Operation::receive, nullptr, &data, 1, Dtype::fp32, 0};
@@ -162,10 +162,10 @@ TEST_CASE("a task that throws before a collective ends the others by an abort") 
     if (rank.communicator.rank() == 2) {
       device::as_cpu(*stream).post([] { throw std::runtime_error{"out of paper"}; });
     }
-    all_reduce(rank, *stream, data);  // passed over on rank 2
+    all_reduce(rank, *stream, data);  // skipped on rank 2
     auto const error = error_of(*stream);
     if (rank.communicator.rank() == 2) {
-      rank.communicator.abort("rank 2: " + error);  // as the launcher does with what a rank throws
+      rank.communicator.abort("rank 2: " + error);  // as the launcher does with a rank's exception
     }
     return error;
   });
@@ -178,8 +178,8 @@ TEST_CASE("a task that throws before a collective ends the others by an abort") 
   }
 }
 
-/// However an abort and the last arrival fall together, either all ranks ran the collective or none did; and when a
-/// rank has its error, nobody uses its memory any more.
+/// However an abort and the last arrival coincide, either all ranks ran the collective or none did. When a rank has its
+/// error, no other rank uses its memory any more.
 TEST_CASE("an abort in the middle of a collective") {
   constexpr int world = 3;
   for (int round = 0; round < 60; ++round) {
@@ -226,7 +226,7 @@ TEST_CASE("an abort reaches parts of the job that were split off") {
     }
     if (me == 2) {  // its partner does not come
       pair->all_reduce(*stream, {"backward", "block 7"}, &data, &data, 1, Dtype::fp32);
-    } else {  // the partner does, but in another pair somebody aborted
+    } else {  // the partner does, but a rank of another pair has aborted
       while (error_of(*stream) == "nothing was thrown") {
         pair->all_reduce(*stream, {"backward", "block 7"}, &data, &data, 1, Dtype::fp32);
       }
@@ -244,7 +244,7 @@ TEST_CASE("an abort reaches parts of the job that were split off") {
 TEST_CASE("a split that not all ranks come to runs out of time") {
   auto const results = run_ranks(3,
                                  [](Rank& rank) {
-                                   if (rank.communicator.rank() == 1) {  // is elsewhere
+                                   if (rank.communicator.rank() == 1) {  // is in another collective
                                      auto const stream = rank.device.make_stream("test", device::Overlap::on);
                                      float data = 1;
                                      all_reduce(rank, *stream, data);

@@ -17,7 +17,7 @@ TEST_CASE("local counts beyond 2^31") {
 TEST_CASE("tcp counts beyond 2^31") {
   auto const within = GENERATE(WithinMachine::memory, WithinMachine::network);
   auto cases = large_cases();
-  if (within == WithinMachine::network) {  // by which all blocks move as messages do: the longest ones are enough
+  if (within == WithinMachine::network) {  // all blocks then move like messages, so the longest case is enough
     std::erase_if(cases, [](Case const& each) { return each.name.find("receive") == std::string::npos; });
     REQUIRE(cases.size() == 1);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// No allocation once a program has shown what it does.
+/// No allocation once a program has run all of its operations.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr int world = 3;
 
-/// Runs on every rank; rank 0 counts what all of them allocate.
+/// Runs on every rank; rank 0 counts the allocations of all ranks.
 std::string run_steadily(Rank& rank, std::int64_t& allocated) {
   auto& communicator = rank.communicator;
   int const me = communicator.rank();
@@ -44,8 +44,7 @@ std::string run_steadily(Rank& rank, std::int64_t& allocated) {
     part->barrier(*other, {"step", ""});
   };
   step();
-  for (int late = 0; late < world;
-       ++late) {  // the others come as far ahead as they can: queues are then at their longest
+  for (int late = 0; late < world; ++late) {  // the others run as far ahead as they can: queues are then longest
     communicator.barrier(*one, {"late", ""});
     one->synchronize();
     other->synchronize();
@@ -83,7 +82,7 @@ TEST_CASE("a steady program allocates nothing in its communicators") {
     CHECK(problem == "");
   }
   CHECK(allocated == 0);
-  CHECK(test::allocation_count() > 0);  // the count does count
+  CHECK(test::allocation_count() > 0);  // the counter works
 }
 
 TEST_CASE("once the longest list has been seen, every transaction has room for it") {
@@ -92,7 +91,7 @@ TEST_CASE("once the longest list has been seen, every transaction has room for i
   std::vector<Collective> const longest(40, Collective{Operation::barrier, nullptr, nullptr, 0, Dtype::byte, 0});
   pool.recycle(pool.take({"step", ""}, longest, {}));
   std::vector<Transaction*> taken;
-  taken.reserve(8);  // as many as may well wait at a time
+  taken.reserve(8);  // as many as are ever queued at a time
   auto const before = test::allocation_count();
   for (int i = 0; i < 8; ++i) {
     taken.push_back(&pool.take({"step", ""}, longest, {}));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Run by mpirun, and by zeroth run over tcp. The launch runs its ranks on the calling thread, so assertions are allowed
-// in there.
+// there.
 #include <array>
 #include <cstdint>
 #include <vector>
@@ -53,7 +53,7 @@ TEST_CASE("staging that is too small is refused before anything is enqueued") {
           rank.communicator.all_reduce(*stream, {"step", ""}, data.data(), data.data(), 1200, Dtype::fp64),
           Catch::Contains("needs 9600 bytes of staging") && Catch::Contains("gave 16"));
     }
-    rank.communicator.barrier(*stream, {"test", ""});  // and the communicator is as before
+    rank.communicator.barrier(*stream, {"test", ""});  // and the communicator still works
   });
   CHECK(status == 0);
 }
@@ -61,7 +61,7 @@ TEST_CASE("staging that is too small is refused before anything is enqueued") {
 TEST_CASE("reductions in many chunks are exact") {
   int const status = launch_processes([](Rank& rank) {
     auto const stream = rank.device.make_stream("test", device::Overlap::on);
-    // 8 MiB of staging hold a part of this; the count leaves a tail that no slice takes.
+    // 8 MiB of staging hold a part of this; the count leaves a remainder that fits no slice.
     std::int64_t const count = (std::int64_t{5} << 20) + 3;
     int const world = rank.communicator.world();
     std::vector<std::int32_t> data(static_cast<std::size_t>(count));
@@ -87,7 +87,7 @@ TEST_CASE("a process launches several jobs one after another") {
       CHECK(job.communicator().transport() == testing::process_transport());
       CHECK(job.rank() == job.communicator().rank());
       CHECK(job.world() == job.communicator().world());
-      CHECK(job.local_rank() == job.rank());  // on one machine
+      CHECK(job.local_rank() == job.rank());  // all on one machine
     });
     CHECK(status == 0);
     CHECK(ran == 1);

@@ -9,7 +9,7 @@
 namespace zeroth::comm::conformance {
 namespace {
 
-/// One of the suite's cases, in a job of so many ranks.
+/// One of the suite's cases, in a job of `ranks` ranks.
 struct Run {
   Run(std::size_t number, int ranks) : world{ranks}, child{options(number)} {}
   [[nodiscard]] testing::Child::Options options(std::size_t number) const {

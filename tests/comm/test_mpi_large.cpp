@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Run by mpirun on two ranks: counts that MPI's int does not hold.
+// Run by mpirun on two ranks: counts that do not fit MPI's int.
 #include "comm/conformance.hpp"
 #include "support/catch.hpp"
 #include "zeroth/comm/job.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs that have initialised MPI themselves. Not in a process that has done so too: mpirun would take its own
-// environment for that of a rank.
+// Programs that have initialised MPI themselves. They are not started by a process that has done so too, because mpirun
+// would take its environment for that of a rank.
 #include "support/catch.hpp"
 #include "support/child.hpp"
 

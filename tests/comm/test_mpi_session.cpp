@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is about MPI itself: its errors and its 32-bit counts. Alone, as a world of one.
+// MPI's own errors and its 32-bit counts. Runs alone, as a world of one.
 #include "comm/mpi/mpi_session.hpp"
 
 #include "comm/mpi/mpi_call.hpp"
@@ -39,7 +39,7 @@ TEST_CASE("an extent is as long as it should be") {
     MPI_Count whole = 0;
     MPI_Type_get_extent_x(extent.type, &lower, &whole);
     CHECK(lower == 0);
-    CHECK(whole * extent.count == bytes);  // so that blocks lie one behind the other
+    CHECK(whole * extent.count == bytes);  // so that consecutive blocks are contiguous
     if (extent.type != MPI_BYTE) {
       MPI_Type_free(&extent.type);
     }
@@ -56,10 +56,10 @@ TEST_CASE("what ranks say when they leave a communicator is forgotten once all h
   leavers.leave(7, 3);
   CHECK(leavers.communicators() == 2);
   leavers.add(7, {1, 40});
-  leavers.add(7, {0, 40});  // after this rank has left, and nobody else will
+  leavers.add(7, {0, 40});  // after this rank has left; no other rank will
   CHECK(leavers.communicators() == 1);
   leavers.leave(8, 1);
-  leavers.leave(9, 0);  // alone in it
+  leavers.leave(9, 0);  // the only rank in it
   CHECK(leavers.communicators() == 0);
   CHECK(leavers.of(7).empty());
 }

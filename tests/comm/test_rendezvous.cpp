@@ -48,7 +48,7 @@ TEST_CASE("an id is made once and shared by all, and by those of a split") {
   auto const outcomes = among_ranks(4, [&made](Rendezvous& rendezvous) {
     auto const make = [&made] {
       int const number = ++made;
-      std::string id(128, '\0');  // as NCCL's
+      std::string id(128, '\0');  // as long as NCCL's
       std::iota(id.begin(), id.end(), static_cast<char>(number));
       return id;
     };
@@ -107,7 +107,7 @@ TEST_CASE("a rank that cannot take part says why to all") {
 
 TEST_CASE("who does not come is named to those who did") {
   auto const outcomes = among_ranks(3, meet, [](RendezvousOptions& options) {
-    if (options.rank == 1) {  // whose time ends the wait of both
+    if (options.rank == 1) {  // its timeout ends the wait of both
       options.join_timeout = std::chrono::milliseconds{1500};
     }
     if (options.rank == 2) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What launch() returns of a job that failed, and how often it begins again by itself.
+// The status that launch() returns for a failed job, and the number of restarts.
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -14,9 +14,9 @@
 #include "support/log.hpp"
 #include "zeroth/comm/exit_code.hpp"
 #include "zeroth/comm/job.hpp"
-#include "zeroth/comm/restart_budget.hpp"
 #include "zeroth/core/error.hpp"
 #include "zeroth/device/cpu.hpp"
+#include "zeroth/tool/comm/restart_budget.hpp"
 
 namespace zeroth {
 namespace {
@@ -28,14 +28,14 @@ void meet(Job& job) {
   job.communicator().barrier(device->compute(), {"test", ""});
 }
 
-/// Jobs whose flight records nobody wants, and how often ranks began.
+/// Runs jobs without flight records, and counts how often ranks began.
 class Jobs {
  public:
   int run(int restarts, std::function<void(Job&, int)> const& rank_main) {
     began_ = 0;
     return launch({.thread_ranks = world, .restarts = restarts}, [&](Job& job) {
       detail::JobState::of(job).set_flight_folder(folder_.path());
-      int const attempt = began_++ / world + 1;  // ranks of one attempt end before those of the next begin
+      int const attempt = began_++ / world + 1;  // all ranks of an attempt end before the next one begins
       rank_main(job, attempt);
     });
   }
@@ -46,7 +46,7 @@ class Jobs {
   std::atomic<int> began_{0};
 };
 
-/// The others wait for it, and end by PeerErrors.
+/// Rank 1 throws. The others wait for it, and end with PeerErrors.
 template <class E>
 void fail_on_rank_1(Job& job) {
   if (job.rank() == 1) {
@@ -91,7 +91,7 @@ TEST_CASE("the exit status tells a failure from what is wrong, by the first erro
     }
     meet(job);
   }) == ExitCode::failed);
-  CHECK(jobs.run(0, [](Job& job, int) {  // what another rank makes of a failure comes second
+  CHECK(jobs.run(0, [](Job& job, int) {  // an error that follows from another rank's failure comes second
     try {
       fail_on_rank_1<std::runtime_error>(job);
     } catch (PeerError const&) {
@@ -139,7 +139,7 @@ TEST_CASE("a job that fails again and again ends, and so does at once one that n
 
 TEST_CASE("restarts are ahead again where more is saved than ever before") {
   Jobs jobs;
-  std::vector<std::int64_t> const saved{-5, 7, 7};  // by the attempts; the third only what was there already
+  std::vector<std::int64_t> const saved{-5, 7, 7};  // saved steps by attempt; the third saves nothing new
   CHECK(jobs.run(1, [&saved](Job& job, int attempt) {
     if (job.rank() == 2) {
       auto const step = saved.at(static_cast<std::size_t>(attempt - 1));

@@ -20,7 +20,7 @@ TEST_CASE("mpi stages what it reduces, or one chunk of it") {
   CHECK(staging_bytes(Transport::mpi, 1, Dtype::fp32, 1'000'000) == 0);
   CHECK(staging_bytes(Transport::mpi, 4, Dtype::fp32, 0) == 0);
   CHECK(staging_bytes(Transport::mpi, 4, Dtype::fp32, 1000) == 4000);
-  CHECK(staging_bytes(Transport::mpi, 3, Dtype::fp64, 4) == 6 * 8);  // a block of 2 from each of the ranks
+  CHECK(staging_bytes(Transport::mpi, 3, Dtype::fp64, 4) == 6 * 8);  // a block of 2 from each rank
   CHECK(staging_bytes(Transport::mpi, 2, Dtype::fp32, mebibyte) == 4 * mebibyte);
   CHECK(staging_bytes(Transport::mpi, 2, Dtype::fp32, 100 * mebibyte) == 8 * mebibyte);
   CHECK(staging_bytes(Transport::mpi, 4, Dtype::byte, std::numeric_limits<std::int64_t>::max()) == 8 * mebibyte);

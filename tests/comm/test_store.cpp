@@ -33,7 +33,7 @@ TEST_CASE("a value that one rank sets is got by all, whoever comes first") {
       store.set("empty", "");
     }
     auto const got = store.get(name, patience) + store.get("empty", patience);
-    static_cast<void>(store.gather("all came", "", patience));  // rank 0's store waits only for those who have joined
+    static_cast<void>(store.gather("all came", "", patience));  // rank 0's store only waits for ranks that have joined
     return got;
   });
   for (auto const& outcome : outcomes) {
@@ -212,7 +212,7 @@ TEST_CASE("one rank cannot be twice in one gather") {
       ended.add();
     });
   }
-  ended.wait_for(1);  // whoever comes second
+  ended.wait_for(1);  // the second one
   CHECK(joined(rank0.gather("all", "0", patience)) == "0|1|");
   for (auto& thread : threads) {
     thread.join();
@@ -327,7 +327,7 @@ TEST_CASE("neither threads nor descriptors are left behind") {
       return store.get("never", patience);
     });
   }
-  auto const deadline = Clock::now() + patience;  // a thread that was joined may be seen for a moment more
+  auto const deadline = Clock::now() + patience;  // a joined thread may stay visible for a moment
   while (count_in("/proc/self/task") != threads && Clock::now() < deadline) {
     std::this_thread::sleep_for(milliseconds{10});
   }
@@ -346,7 +346,7 @@ TEST_CASE("a store that has nothing to do sleeps") {
     store.gather("all", "", patience);
     double const before = processor_seconds();
     std::this_thread::sleep_for(milliseconds{400});
-    bool const slept = processor_seconds() - before < 0.2;  // one thread that turns in circles takes twice that
+    bool const slept = processor_seconds() - before < 0.2;  // one thread that spins takes twice that
     store.gather("all", "", patience);
     return std::string{slept ? "slept" : "was busy"};
   });

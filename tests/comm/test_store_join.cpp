@@ -83,12 +83,12 @@ TEST_CASE("who takes the connection and says nothing does not take all the time"
   std::thread early{[&] {
     got = outcome_of([&] {
       auto options = rank_options(1, 2, port);
-      options.answer_timeout = milliseconds{2000};  // which rank 0 keeps easily
+      options.answer_timeout = milliseconds{2000};  // which rank 0 easily meets
       Store rank1{options};
       return joined(rank1.gather("all", "1", patience));
     });
   }};
-  REQUIRE(await_socket(*silent, POLLIN, Clock::now() + patience));  // it has dialled
+  REQUIRE(await_socket(*silent, POLLIN, Clock::now() + patience));  // it has connected
   auto const taken = accept_from(*silent, error);
   silent.reset();
   Store rank0{rank_options(0, 2, port)};

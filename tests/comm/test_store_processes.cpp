@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The store among processes that are killed, frozen, throw, or come late.
+// The store among processes that are killed, frozen, throw, or arrive late.
 #include <chrono>
 #include <csignal>
 #include <thread>
@@ -12,10 +12,10 @@
 namespace zeroth::comm {
 namespace {
 
-constexpr int calm_ms = 60'000;    // longer than any of these tests: what is told is told at once
-constexpr int hurried_ms = 2'000;  // for those who wait for silence
+constexpr int calm_ms = 60'000;    // longer than any of these tests: everything is reported at once
+constexpr int hurried_ms = 2'000;  // for tests that wait for a timeout
 
-/// Each does what its rank is told to.
+/// Processes that each perform the deed of their rank.
 class Processes : public testing::Children {
  public:
   Processes(int heartbeat_ms, std::vector<std::string> const& deeds, std::size_t world = 0)
@@ -40,7 +40,7 @@ class Processes : public testing::Children {
   }
   [[nodiscard]] std::string const& port() const noexcept { return port_; }
 
-  /// Ends after it was told what contains `words`.
+  /// Checks that the process ended with an error that contains `words`.
   void check_told(std::size_t rank, std::string const& words) { check_said(rank, words, 3); }
 
  private:
@@ -83,7 +83,7 @@ TEST_CASE("a rank that is frozen is named to all others, and told itself when it
   job.check_told(2, words);
   job.check_told(0, words);
   job[1].send(SIGCONT);
-  // Rank 0 has gone by now; it had been told before.
+  // Rank 0 has ended by now; it knew the reason before.
   job.check_told(1, words);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What rank 0's store concludes, with poll()'s answers given by hand.
+// The conclusions of rank 0's store, with poll()'s results given by hand.
 #include "comm/store/store_server.hpp"
 
 #include <sys/socket.h>
@@ -45,7 +45,7 @@ class ThreeRanks {
   void say_beat(int rank) { say(rank, Kind::beat, Body{}.number(0).take()); }
 
   void serve() { serve_at(Clock::now(), std::nullopt); }
-  /// After a poll() that ended at `now` and saw that `rank` alone has said something, though others may have since.
+  /// Serves a poll() that ended at `now` and only reported `rank`, though other ranks may have sent something since.
   void serve_at(Clock::time_point now, std::optional<int> rank) {
     std::vector<pollfd> entries;
     server_.watch(entries);
@@ -55,7 +55,7 @@ class ThreeRanks {
     }
     server_.serve(entries, now);
   }
-  /// Waits until what `ranks` have said can be read.
+  /// Waits until the messages of `ranks` can be read.
   void let_it_come(std::vector<std::size_t> const& ranks) {
     auto const has_come = [&] {
       std::vector<pollfd> entries;
@@ -71,7 +71,7 @@ class ThreeRanks {
     }
   }
 
-  /// The next message of `kind` to `rank`; none if another one comes.
+  /// The next message to `rank`, if it is of `kind`; otherwise nullopt.
   std::optional<Frame> hear(int rank, Kind kind) {
     auto& connection = of(rank);
     std::optional<Frame> frame;
@@ -142,7 +142,7 @@ TEST_CASE("ranks that take long to come are named once, while others wait") {
   CHECK_THAT(log.all(), Contains("rank 0 still waits for ranks 1 (has not joined) and 2 (has not joined)"));
 }
 
-TEST_CASE("strangers who say nothing are sent away, unlogged") {
+TEST_CASE("connections that say nothing are closed, unlogged") {
   testing::Log const log;
   int error = 0;
   auto listener = listen_at("127.0.0.1", 0, error);
@@ -167,11 +167,11 @@ TEST_CASE("strangers who say nothing are sent away, unlogged") {
       CHECK(await_socket(each, POLLIN, Clock::now()) == (after > seconds{5}));  // closed
     }
   }
-  CHECK(log.count("it did not finish its greeting") == 1);
+  CHECK(log.count("it did not finish its handshake") == 1);
   CHECK_THAT(log.all(), !Contains("ended"));
 }
 
-TEST_CASE("a rank that has introduced itself is let in, however many strangers come behind it") {
+TEST_CASE("a rank that has introduced itself is let in, however many connections come behind it") {
   int error = 0;
   auto listener = listen_at("127.0.0.1", 0, error);
   int const port = port_of(listener);
@@ -181,14 +181,14 @@ TEST_CASE("a rank that has introduced itself is let in, however many strangers c
   };
   auto rank = connect();
   rank.send(Kind::hello, 0, encode(Hello{.token = "token", .rank = 1, .world = 2, .host = "here"}));
-  std::vector<Connection> strangers;
-  for (std::size_t i = 0; i < most_idle_strangers + 10; ++i) {
-    strangers.push_back(connect());
+  std::vector<Connection> others;
+  for (std::size_t i = 0; i < most_pending_connections + 10; ++i) {
+    others.push_back(connect());
   }
   std::vector<pollfd> entries;
   server.watch(entries);
   REQUIRE(::poll(entries.data(), entries.size(), 1000) == 1);
-  server.serve(entries, Clock::now());  // takes all of them, before it has read any
+  server.serve(entries, Clock::now());  // accepts all of them, before it has read any
   std::optional<Frame> frame;
   while (!(frame = rank.next()) && await_socket(rank.socket(), POLLIN, Clock::now() + patience) && rank.receive()) {
   }

@@ -12,7 +12,7 @@ using Catch::Contains;
 using Calls = std::map<int, std::string>;
 using std::chrono::seconds;
 
-/// What each rank was told since the last time, as "answer a|b|" or "problem ...".
+/// The replies to each rank since the last call, as "answer a|b|" or "problem ...".
 Calls told(StoreTable& table) {
   Calls all;
   for (auto const& reply : table.replies) {

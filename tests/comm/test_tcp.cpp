@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks are threads, each with a session, sockets and a store of its own: what processes have, without the processes.
+// Ranks are threads, each with its own session, sockets and store: like processes, but within one.
 #include <fcntl.h>
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/tcp/memory_lanes.hpp"
+#include "comm/tcp/shared_queues.hpp"
 #include "comm/tcp_ranks.hpp"
 #include "device/page_memory.hpp"
 #include "support/catch.hpp"
@@ -39,7 +39,7 @@ TEST_CASE(
   auto const way = one_way();
   int const world = testing::sanitized ? GENERATE(1, 3) : GENERATE(1, 2, 3, 4);
   bool const check = world != 2;
-  // How bytes move is the same code for every case.
+  // The code that moves bytes is the same for every case.
   auto const cases = way == Way::memory ? conformance_cases() : testing::sampled(conformance_cases(), 3);
   auto const conform = [&](Rank& rank) {
     auto const known = rank.communicator.register_memory(rank.memory->first_piece());
@@ -81,7 +81,7 @@ TEST_CASE("faults end every rank over tcp, and name who is missing or did someth
 TEST_CASE("reductions in many chunks are exact over tcp") {
   auto const way = one_way();
   constexpr int world = 3;
-  // 8 MiB of staging hold a part of this; the count leaves a tail that no slice takes.
+  // 8 MiB of staging hold a part of this; the count leaves a remainder that fits no slice.
   constexpr std::int64_t count = (std::int64_t{3} << 20) + 2;
   auto const reduce = [&](Rank& rank) {
     auto const stream = rank.device.make_stream("test", device::Overlap::on);
@@ -107,7 +107,7 @@ TEST_CASE("reductions in many chunks are exact over tcp") {
 
 TEST_CASE("counts that differ are told where nothing is compared, whoever has more") {
   auto const way = one_way();
-  std::int64_t const of_rank_0 = GENERATE(20, 1000);  // bytes that lie in the queue, and bytes that do not
+  std::int64_t const of_rank_0 = GENERATE(20, 1000);  // data that fits into the queue, and data that does not
   auto const send = [&](Rank& rank) -> std::string {
     bool const sends = rank.communicator.rank() == 0;
     std::int64_t const count = sends ? of_rank_0 : of_rank_0 / 2;
@@ -124,7 +124,7 @@ TEST_CASE("counts that differ are told where nothing is compared, whoever has mo
   };
   auto const said = run_tcp_ranks(2, within_machine(way), send, {}, platform(way));
   CAPTURE(name_of(way), of_rank_0);
-  // The few bytes that lie in the queue have left the sender before the receiver looks at them.
+  // The data in the queue has left the sender before the receiver looks at it.
   CHECK_THAT(said[1], Catch::Contains(std::to_string(4 * of_rank_0)) &&
                           Catch::Contains(std::to_string(2 * of_rank_0)) && Catch::Contains("at the same counts?"));
   if (of_rank_0 == 1000) {
@@ -175,7 +175,7 @@ TEST_CASE("ranks beside rank 0 are where others reach rank 0, though its name is
   std::set<std::string> hosts;
   std::vector<std::shared_ptr<TcpSession>> sessions =
       tcp_sessions(world, WithinMachine::network, [&](TcpOptions& each) {
-        each.rendezvous.at.host = "127.1";  // a name that resolves so, and does not spell it
+        each.rendezvous.at.host = "127.1";  // a name that resolves to loopback, and is not spelled so
         each.detour = [&](int /*rank*/, Endpoint const& at) {
           std::scoped_lock const lock{mutex};
           hosts.insert(at.host);
@@ -189,49 +189,49 @@ TEST_CASE("ranks beside rank 0 are where others reach rank 0, though its name is
   }
 }
 
-/// Two ranks' lanes, in one process.
-struct TwoLanes {
-  MemoryLanes first{2, 0};
-  MemoryLanes second{first.file(), 2, 1};
+/// Two ranks' queues, in one process.
+struct TwoQueues {
+  SharedQueues first{2, 0};
+  SharedQueues second{first.file(), 2, 1};
   std::uint32_t number = 0;
 
-  /// Where the second rank finds what the first one shows; null if that has to come by the network.
+  /// The second rank's address of the data that the first one shows; null if it must come by the network.
   std::byte const* find(device::Memory const& memory) {
     auto const shown = first.show(1, Tag::blocks, memory.data(), 4096, 0);
     auto const at = second.borrow(0, Tag::blocks, number, 0, 4096, true, 0);
     REQUIRE(at);
-    REQUIRE(shown == (*at == nullptr ? MemoryLanes::Shown::by_network : MemoryLanes::Shown::here));
-    REQUIRE(second.let_go(0, Tag::blocks, number));
+    REQUIRE(shown == (*at == nullptr ? SharedQueues::Shown::by_network : SharedQueues::Shown::here));
+    REQUIRE(second.release(0, Tag::blocks, number));
     ++number;
     return *at;
   }
 };
 
 TEST_CASE("registered memory is read where it is, for as long as its owner says") {
-  TwoLanes lanes;
+  TwoQueues queues;
   device::Ledger ledger;
   device::PageMemory const memory{ledger, device::Category::slots, 8192, device::Pages::shared};
   memory.data()[5] = std::byte{7};
   auto const address = reinterpret_cast<std::uint64_t>(memory.data());
   auto const file = describe_file(memory.file());
 
-  CHECK(lanes.find(memory) == nullptr);  // nobody knows it yet
+  CHECK(queues.find(memory) == nullptr);  // not registered yet
 
-  auto const number = lanes.first.windows().begin(address, 8192);
-  lanes.second.windows().open(number, 0, file, address, 8192);
-  auto const* const here = lanes.find(memory);
+  auto const number = queues.first.windows().begin(address, 8192);
+  queues.second.windows().open(number, 0, file, address, 8192);
+  auto const* const here = queues.find(memory);
   REQUIRE((here != nullptr && here != memory.data()));
   CHECK(here[5] == std::byte{7});
 
   // The other side is the first to end the registration.
-  lanes.second.windows().end(number);
-  auto const* const again = lanes.find(memory);
+  queues.second.windows().end(number);
+  auto const* const again = queues.find(memory);
   REQUIRE(again != nullptr);
   CHECK(again[5] == std::byte{7});
 
   // Its owner has ended it, and may have other memory there now.
-  lanes.first.windows().end(number);
-  CHECK(lanes.find(memory) == nullptr);
+  queues.first.windows().end(number);
+  CHECK(queues.find(memory) == nullptr);
 }
 
 TEST_CASE("what is in the place of another rank's memory is neither read nor written") {
@@ -239,12 +239,12 @@ TEST_CASE("what is in the place of another rank's memory is neither read nor wri
   device::PageMemory const memory{ledger, device::Category::slots, 8192, device::Pages::shared};
   device::PageMemory const foreign{ledger, device::Category::slots, 8192, device::Pages::shared};
   auto file = describe_file(memory.file());
-  CHECK_THROWS_AS(open_shared(file, 8193, O_RDONLY), SystemError);  // reading would end in SIGBUS
+  CHECK_THROWS_AS(open_shared(file, 8193, O_RDONLY), SystemError);  // reading would raise SIGBUS
   file.descriptor = foreign.file();
   PeerWindows windows;
   CHECK_THROWS_WITH(windows.open(1, 0, file, 4096, 8192),
                     Catch::Contains("is not the memory that another rank shares"));
-  CHECK_THROWS_WITH((MemoryLanes{file, 2, 1}), Catch::Contains("is not the memory that another rank shares"));
+  CHECK_THROWS_WITH((SharedQueues{file, 2, 1}), Catch::Contains("is not the memory that another rank shares"));
   for (std::int64_t i = 0; i < foreign.bytes(); ++i) {
     REQUIRE(foreign.data()[i] == std::byte{});
   }
@@ -253,16 +253,16 @@ TEST_CASE("what is in the place of another rank's memory is neither read nor wri
 }
 
 TEST_CASE("who withdraws its memory is not waited for, and what was borrowed of it does not count") {
-  TwoLanes lanes;
+  TwoQueues queues;
   device::Ledger ledger;
   device::PageMemory const memory{ledger, device::Category::slots, 4096, device::Pages::shared};
   auto const address = reinterpret_cast<std::uint64_t>(memory.data());
-  auto const number = lanes.first.windows().begin(address, 4096);
-  lanes.second.windows().open(number, 0, describe_file(memory.file()), address, 4096);
-  REQUIRE(lanes.first.show(1, Tag::blocks, memory.data(), 4096, 0) == MemoryLanes::Shown::here);
-  REQUIRE(lanes.second.borrow(0, Tag::blocks, 0, 0, 4096, true, 0));
-  lanes.first.withdraw();
-  CHECK_FALSE(lanes.second.let_go(0, Tag::blocks, 0));
+  auto const number = queues.first.windows().begin(address, 4096);
+  queues.second.windows().open(number, 0, describe_file(memory.file()), address, 4096);
+  REQUIRE(queues.first.show(1, Tag::blocks, memory.data(), 4096, 0) == SharedQueues::Shown::here);
+  REQUIRE(queues.second.borrow(0, Tag::blocks, 0, 0, 4096, true, 0));
+  queues.first.withdraw();
+  CHECK_FALSE(queues.second.release(0, Tag::blocks, 0));
 }
 
 }  // namespace

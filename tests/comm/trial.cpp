@@ -9,10 +9,10 @@
 namespace zeroth::comm::conformance {
 namespace {
 
-constexpr std::int64_t filler_count = 9;  // odd, so that buffers lie at any multiple of their element's bytes
+constexpr std::int64_t filler_count = 9;  // odd, so that buffers start at any multiple of their element's size
 constexpr std::byte filler{0x5a};
 
-/// Collective's table, in place: `count` is not known yet.
+/// The table of Collective, in place; `count` is not set yet.
 Trial::Layout shape_of(Probe const& probe, int rank, int world) {
   std::int64_t const count = probe.count;
   std::int64_t const all = world * count;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// One collective on one rank: its memory, and what must be in it afterwards.
+/// One collective on one rank: its memory, and the expected result.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -21,16 +21,16 @@ struct Probe {
   int root = 0;
 };
 
-/// Input and output lie in one block with filler before, between and behind. Everything in the block has an expected
-/// value: a byte that is written where none should be is found as well as one that is wrong.
+/// Input and output are in one block, with filler before, between and after them. Everything in the block has an
+/// expected value, so a stray write is detected as well as a wrong value.
 class Trial {
  public:
   Trial(Workspace& workspace, Probe const& probe, int rank, int world, Source const& source = small_numbers);
   [[nodiscard]] Collective const& collective() const noexcept { return collective_; }
-  /// Once the stream has passed: the first element that is not as it should be, in words; empty if all are.
+  /// Call once the stream has passed. A description of the first wrong element; empty if all are right.
   [[nodiscard]] std::string problem() const;
 
-  /// Elements: of input and output, where each begins in the block, and of the block.
+  /// In elements: the sizes of input and output, their offsets in the block, and the size of the block.
   struct Layout {
     std::int64_t inputs = 0, outputs = 0;
     std::int64_t input_at = 0, output_at = 0;
@@ -38,7 +38,7 @@ class Trial {
   };
 
  private:
-  /// Of the block before the collective; what it is to be afterwards is kept.
+  /// The content of the block before the collective. Also stores the expected content after it.
   [[nodiscard]] std::vector<std::byte> contents(Source const& source);
   [[nodiscard]] Bits expected(std::int64_t index, Source const& source) const;
   void put(std::vector<std::byte>& block, std::int64_t at, Bits bits) const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the tests of stage files share.
+/// Helpers for the tests of stage files.
 #pragma once
 #include <fmt/format.h>
 
@@ -22,7 +22,7 @@ inline Settings settings_of(std::string const& members, int world = 1, std::int6
 }
 inline nlohmann::json printed(Config const& config) { return nlohmann::json::parse(config.to_json()); }
 
-/// What ConfigError says below its first line, "<text>: 2 problems"; empty if nothing is thrown.
+/// The text of the ConfigError below its first line, "<text>: 2 problems"; empty if nothing is thrown.
 inline std::string problems_of(std::string const& text, std::optional<int> world = {}) {
   try {
     auto const config = Config::from_json(text);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// libFuzzer's entry: any exception that leaves it is a finding.
+/// libFuzzer's entry point: any exception that leaves it is a finding.
 #include <cstddef>
 #include <cstdint>
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What must hold for any text whatever.
+/// Checks what must hold for any text.
 #pragma once
 #include <string_view>
 
@@ -7,8 +7,8 @@ namespace zeroth::testing {
 
 enum class Outcome { refused, accepted };
 
-/// Reads `text` as a stage file and uses what comes of it. Only ConfigError may come out of the library, and nothing
-/// comes out of here but std::logic_error, with what did not hold.
+/// Reads `text` as a stage file and uses the result. The library may only throw ConfigError, and this function only
+/// std::logic_error, with the failed check.
 Outcome fuzz_one(std::string_view text);
 
 }  // namespace zeroth::testing

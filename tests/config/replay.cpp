@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What an engine of one rank makes of given gradients, for scripts/compare_deepspeed.py. Of each line of the input, a
-/// JSON object, one line of output:
+/// Runs an engine of one rank with given gradients, for scripts/compare_deepspeed.py. Each line of the input is a JSON
+/// object, and gives one line of output:
 ///
-///   {"config": STAGE FILE, "world": 4}                    its batch sizes
+///   {"config": STAGE FILE, "world": 4}
 ///   {"config": STAGE FILE, "start": [...], "gradients": [[...], ...]}
 ///
-/// of which the second is the rate and the loss scale of every step, and the weights at the end. In place of a gradient
-/// null is one that is not finite. {"refused": TEXT} if the file is refused, {"ended": TEXT} beside the steps before if
-/// training cannot go on.
+/// The first prints the batch sizes, and the second the rate and the loss scale of every step, and the weights at the
+/// end. A gradient of null stands for one that is not finite. Prints {"refused": TEXT} if the file is rejected, and
+/// {"ended": TEXT} with the steps so far if training cannot continue.
 #include <iostream>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -83,7 +83,7 @@ Json answer(zeroth::Job& job, Json const& asked) {
 int main() {
   for (std::string line; std::getline(std::cin, line);) {
     bool answered = false;
-    int const status = zeroth::launch({.thread_ranks = 1}, [&](zeroth::Job& job) {  // each its own: an error ends it
+    int const status = zeroth::launch({.thread_ranks = 1}, [&](zeroth::Job& job) {  // per line: an error ends it
       std::cout << answer(job, Json::parse(line)).dump() << '\n';
       answered = true;
     });

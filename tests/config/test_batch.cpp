@@ -23,7 +23,7 @@ TEST_CASE("Any two batch sizes, or one of the first two, give the others") {
   bool const with_micro = GENERATE(true, false);
   bool const with_steps = GENERATE(true, false);
   int const world = GENERATE(1, 2, 3, 5, 64, 1024);
-  // Accumulation that cannot be inferred is 1; otherwise any.
+  // Accumulation is 1 if it cannot be inferred; otherwise any number.
   bool const steps_known = with_steps || (with_train && with_micro);
   std::int64_t const micro = 6;
   std::int64_t const steps = steps_known ? 7 : 1;
@@ -33,7 +33,7 @@ TEST_CASE("Any two batch sizes, or one of the first two, give the others") {
                  with_steps ? std::optional{steps} : std::nullopt);
   INFO(text << " for " << world);
   if (!with_train && !with_micro) {
-    CHECK(Config::from_json(text).open().size() == 1);  // one of the two
+    CHECK(Config::from_json(text).open().size() == 1);  // one of the two is open
     return;
   }
   auto const batch = Config::from_json(text).settings(world, 1).batch;
@@ -43,7 +43,7 @@ TEST_CASE("Any two batch sizes, or one of the first two, give the others") {
 }
 
 TEST_CASE("What DeepSpeed's inference makes of batch sizes is what comes out, or an error where its assertion fails") {
-  // DeepSpeed divides with truncation, then asserts the product: the same files pass, with the same values.
+  // DeepSpeed divides with truncation, then asserts the product. It accepts the same files, with the same values.
   auto const deepspeed = [](std::int64_t train, std::int64_t micro, std::int64_t steps,
                             std::int64_t world) -> std::optional<BatchSettings> {
     if (train != 0 && micro != 0 && steps == 0) {

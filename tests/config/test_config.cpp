@@ -144,7 +144,7 @@ TEST_CASE("A number is what it means, however it is written") {
   CHECK(bucket("0") == 0);
   CHECK(bucket("-0.0") == 0);
   CHECK(bucket("9223372036854775807") == std::numeric_limits<std::int64_t>::max());
-  CHECK(bucket(R"("500")") == 500);  // as DeepSpeed takes it, in zero_optimization alone
+  CHECK(bucket(R"("500")") == 500);  // as in DeepSpeed, only in zero_optimization
   CHECK(bucket(R"("5.0")") == 5);
   CHECK(settings_of(R"("zero_optimization": {"stage": "2"})").stage == 2);
   CHECK(bucket("9007199254740993") == 9007199254740993);  // not a double

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// deepspeed_keys.jsonl is what scripts/deepspeed_keys.py reads from an installed DeepSpeed 0.19.8.
+/// scripts/deepspeed_keys.py reads deepspeed_keys.jsonl from an installed DeepSpeed 0.19.8.
 #include <algorithm>
 #include <fstream>
 #include <set>
@@ -35,7 +35,7 @@ Json nested(std::string const& path, Json value) {
   return object;
 }
 
-/// A file in which the key may stand: its type beside an optimizer's or a scheduler's parameter.
+/// A file that may have the key: a parameter of an optimizer or a scheduler needs its type.
 Json file_for(std::string const& path, Json const& value) {
   auto file = nested(path, value);
   if (!path.starts_with("train_batch_size")) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// An empty file means what it means to DeepSpeed 0.19, and to 0.18, which had MiCS, but for the differences that are
+/// An empty file means the same as in DeepSpeed 0.19, and in 0.18, which had MiCS, except for the differences that are
 /// listed here and in docs/config.md.
 #include <map>
 #include <set>
@@ -12,8 +12,8 @@ namespace zeroth {
 namespace {
 
 /// DeepSpeed's defaults, from its sources: runtime/config.py, constants.py, zero/config.py, precision_config.py,
-/// lr_schedules.py, ops/adam; and PyTorch's, of the optimizers that it takes from there. Null where it computes the
-/// value, where it depends on the optimizer or on another key, or where there is none.
+/// lr_schedules.py, ops/adam; and PyTorch's, for the optimizers that it takes from there. Null if DeepSpeed computes
+/// the value, if it depends on the optimizer or on another key, or if there is none.
 char const* const deepspeed = R"({
   "train_batch_size": null, "train_micro_batch_size_per_gpu": null, "gradient_accumulation_steps": null,
   "steps_per_print": null, "wall_clock_breakdown": false, "memory_breakdown": false, "dump_state": false,

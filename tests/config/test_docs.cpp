@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// docs/config.md says what the tables of keys say.
+/// docs/config.md matches the tables of keys.
 #include <fstream>
 #include <iterator>
 
@@ -13,13 +13,13 @@ namespace {
 
 std::string code(std::string_view text) { return text.empty() ? std::string{} : fmt::format("`{}`", text); }
 
-/// " Of SGD and RMSprop.", or nothing.
+/// " (For SGD, RMSprop.)", or nothing.
 std::string of_types(std::string_view types) {
   std::string text;
   for (char const letter : types) {
     text += letter == ' ' ? ", " : std::string{letter};
   }
-  return text.empty() ? text : fmt::format(" (Of {}.)", text);
+  return text.empty() ? text : fmt::format(" (For {}.)", text);
 }
 
 std::string table_of_keys() {
@@ -34,7 +34,7 @@ std::string table_of_keys() {
 
 std::string table_of_foreign_keys() {
   std::string table =
-      "| key | takes | asks for nothing if it is | else | why, or what instead |\n|---|---|---|---|---|\n";
+      "| key | type | requests nothing if it is | otherwise | reason, or alternative |\n|---|---|---|---|---|\n";
   for (auto const& key : config::foreign_rows()) {
     std::string paths{key.path};
     for (std::size_t at = 0; (at = paths.find(' ', at)) != std::string::npos; at += 4) {

@@ -35,7 +35,8 @@ TEST_CASE("Every file of configs/ loads for one to four ranks") {
                                         "zero3_bf16_masters.json",
                                         "zero3_any_ranks.json",
                                         "zero2_accumulation.json",
-                                        "pipeline.json"};
+                                        "pipeline.json",
+                                        "3d.json"};
   CHECK(std::ranges::includes(names, needed));
 }
 

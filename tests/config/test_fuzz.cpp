@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Thousands of damaged stage files, the same in every run: each is accepted or refused, and nothing else happens.
+/// Thousands of damaged stage files, the same in every run: each is accepted or rejected, without any other effect.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -39,7 +39,7 @@ std::vector<std::string> seeds() {
   return texts;
 }
 
-/// Pieces that mean something: a text made of them gets further than one of random bytes.
+/// Meaningful pieces: a text made of them gets further than one of random bytes.
 constexpr char const* pieces[] = {"{",
                                   "}",
                                   "[",
@@ -104,7 +104,7 @@ void damage(std::string& text, std::vector<std::string> const& others, Random& r
   }
 }
 
-/// A digit in place of a digit, or another name in quotes: most such files are still JSON.
+/// Replaces a digit by a digit, or a quoted name by another one: most such files are still JSON.
 void change_values(std::string& text, Random& random) {
   constexpr char const* values[] = {"true", "null", "\"auto\"", "0",  "3",     "2.5",
                                     "-1",   "1e3",  "\"fp16\"", "{}", "[1, 2]"};
@@ -140,7 +140,7 @@ TEST_CASE("A damaged file is accepted or refused") {
       FAIL(error.what());
     }
   }
-  // Both ways were taken, often.
+  // Both outcomes were frequent.
   CHECK(refused > 2000);
   CHECK(accepted > 300);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Texts that were made to hurt: deep, endless, full of keys, with characters that a terminal obeys.
+/// Malicious texts: deep, endless, full of keys, or with control characters for terminals.
 #include <fmt/format.h>
 #include <sys/stat.h>
 
@@ -13,7 +13,7 @@
 #include "support/folder.hpp"
 #include "support/sanitized.hpp"
 #include "support/thrown.hpp"
-#include "zeroth/config/document.hpp"
+#include "zeroth/tool/config/document.hpp"
 
 namespace zeroth {
 namespace {
@@ -29,7 +29,7 @@ std::string repeated(std::string const& piece, int times) {
   return text;
 }
 
-/// `count` keys that nobody knows, each on a line.
+/// `count` unknown keys, each on a line.
 std::string keys(int count) {
   std::string text = "{";
   for (int i = 0; i < count; ++i) {

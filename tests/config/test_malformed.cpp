@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Malformed files, and all that is said about each: malformed.txt.
+/// Malformed files, and all of their error messages: malformed.txt.
 #include <algorithm>
 #include <fstream>
 #include <string>
@@ -99,7 +99,8 @@ TEST_CASE("A mistake in JSON is said with its line and column") {
 }
 
 TEST_CASE("A mistake brings no further complaint about what depends on it") {
-  // A missing accumulation would make the dtypes contradict; a wrong stage decides when gradients are reduced.
+  // An absent accumulation would make the dtypes contradict each other; a wrong stage decides when gradients are
+  // reduced.
   CHECK(problems_of(testing::file_with(R"("gradient_accumulation_steps": "two", "bf16": {"enabled": true},
       "data_types": {"grad_accum_dtype": "fp16"})")) ==
         "  gradient_accumulation_steps (line 1): \"two\" is a string; allowed: an integer from 1 to 2147483647");
@@ -119,7 +120,7 @@ TEST_CASE("A message repeats of a file only what a terminal can show") {
   CHECK(message.find('\0') == std::string::npos);
   CHECK(message.find("\"\\x1b[2J\" (line 1)") != std::string::npos);
   CHECK(message.find(std::string(61, 'x')) == std::string::npos);
-  // Bytes 60 and 61 are one character: it is left out as a whole.
+  // Bytes 60 and 61 are one character: it is omitted as a whole.
   auto const dots = std::string(59, '.');
   CHECK(problems_of(testing::file_with(R"("fp16": ")" + dots + "\u00e9\u00e9\"")) ==
         "  fp16 (line 1): \"" + dots + "...\" is a string; allowed: an object");

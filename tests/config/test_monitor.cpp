@@ -22,7 +22,7 @@ std::string text_of(std::filesystem::path const& file) {
   return {std::istreambuf_iterator<char>{stream}, {}};
 }
 
-/// The messages of an event file whose lengths and checksums hold.
+/// The messages of an event file, with checked lengths and checksums.
 std::vector<std::string> messages_of(std::string const& file) {
   auto const word = [&](std::size_t at, auto value) {
     REQUIRE(at + sizeof value <= file.size());
@@ -57,12 +57,12 @@ TEST_CASE("An event file begins with its version and has a message for each step
     monitor->write({});
     std::filesystem::directory_iterator const files{folder / "run"};
     CHECK(files->path().filename().string().starts_with("events.out.tfevents."));
-    auto const messages = messages_of(text_of(files->path()));  // there while the run goes on
+    auto const messages = messages_of(text_of(files->path()));  // readable during the run
     REQUIRE(messages.size() == 2);
     CHECK(
         messages[0].ends_with("\x1a\x0d"
                               "brain.Event:2"));
-    // step 300 as a varint; then 2 values, each its tag and four bytes.
+    // step 300 as a varint; then 2 values, each with its tag and four bytes.
     std::string const summary =
         std::string{
             "\x2a\x26"
@@ -75,7 +75,7 @@ TEST_CASE("An event file begins with its version and has a message for each step
     CHECK(messages[1].substr(9) == "\x10\xac\x02" + summary);
   }
   auto const second = tensorboard_monitor(settings);
-  CHECK(std::distance(std::filesystem::directory_iterator{folder / "run"}, {}) == 2);  // of its own
+  CHECK(std::distance(std::filesystem::directory_iterator{folder / "run"}, {}) == 2);  // a file of its own
 }
 
 TEST_CASE("Comma-separated values have a file for each name, and a run that goes on adds to it") {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Which name was meant.
+/// Guesses of the name that was meant.
 #include "config/foreign_keys.hpp"
 #include "config/keys.hpp"
 #include "config/names.hpp"
 #include "support/catch.hpp"
-#include "zeroth/config/nearest.hpp"
+#include "zeroth/tool/config/nearest.hpp"
 
 namespace zeroth::config {
 namespace {

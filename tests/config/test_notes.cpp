@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a DeepSpeed file says that is without effect here, and what neither DeepSpeed nor Zeroth knows.
+/// Notes about a DeepSpeed file: keys without effect here, and keys that neither DeepSpeed nor Zeroth knows.
 #include <string>
 #include <vector>
 
@@ -50,7 +50,7 @@ TEST_CASE("A zeroth.strict that is no boolean is a mistake of the file") {
     CAPTURE(wrong);
     auto const problems = problems_of(testing::file_with(R"("nobody": 1, "zeroth": {"strict": )" + wrong + "}"));
     CHECK(problems.find("zeroth.strict (line 1): ") != std::string::npos);
-    CHECK(problems.find("nobody") == std::string::npos);  // whether that is one is not known
+    CHECK(problems.find("nobody") == std::string::npos);  // whether that is an error is unknown
   }
 }
 
@@ -90,11 +90,14 @@ TEST_CASE("With zeroth.strict no optimizer is assumed, so that a program may sti
   auto const text = testing::file_with(R"("zeroth": {"strict": true})");
   CHECK(problems_of(text, 1).find("  optimizer.type: ") == 0);
   CHECK(problems_of(text, 1).find("or bring a rule: none is assumed where zeroth.strict is true") != std::string::npos);
-  Beside beside;
-  beside.given = R"({"optimizer": {"type": "SGD"}})";
-  CHECK(Config::from_json(text, beside).open().empty());
+  ConfigInputs inputs;
+  inputs.given = R"({"optimizer": {"type": "SGD"}})";
+  CHECK(Config::from_json(text, inputs).open().empty());
   CHECK(
-      strict.with(optim::Own{.called = "rule", .kept = {}, .update = [](optim::OwnElements const&) {}}).open().empty());
+      strict
+          .with(optim::CustomRule{.type = "rule", .kept_states = {}, .update = [](optim::CustomRuleElements const&) {}})
+          .open()
+          .empty());
 }
 
 TEST_CASE("An unknown key is ignored where DeepSpeed ignores it, unless it is nearly a known one") {
@@ -108,7 +111,7 @@ TEST_CASE("An unknown key is ignored where DeepSpeed ignores it, unless it is ne
       Texts{"optimizer.eps: unknown key, with value 1e-8; ignored, as DeepSpeed does; optimizer.params.eps is known"});
   CHECK(problems_of(testing::file_with(R"("gradient_cliping": 1)")).find("did you mean gradient_clipping") !=
         std::string::npos);
-  CHECK_FALSE(problems_of(testing::file_with(R"("zero_optimization": {"nobody": 1})")).empty());  // DeepSpeed's, too
+  CHECK_FALSE(problems_of(testing::file_with(R"("zero_optimization": {"nobody": 1})")).empty());  // as in DeepSpeed
   CHECK_FALSE(problems_of(testing::file_with(R"("zeroth": {"nobody": 1})")).empty());
 }
 
@@ -120,7 +123,7 @@ TEST_CASE("Comments are comments") {
 
 TEST_CASE("Trailing commas are read, other Hjson is named") {
   auto const settings = Config::from_json(R"({
-    "train_batch_size": 8, // a comma, and a brace in a comment: ,}
+    "train_batch_size": 8,  // a comma, and a brace in a comment: ,}
     "optimizer": {"type": "AdamW", "params": {"lr": 0.5, "betas": [0.5, 0.5, /* , ] */ ], }, },
     "_": "a \" ,} in a string",
   })")
@@ -200,7 +203,7 @@ TEST_CASE("The table of DeepSpeed's other keys holds together") {
     INFO(key.path);
     bool const explains = key.verdict != config::Verdict::removed;
     CHECK((!explains || !key.why.empty()));
-    CHECK(config::find_foreign_key(key.path) == &key);  // once
+    CHECK(config::find_foreign_key(key.path) == &key);  // only once
   }
 }
 

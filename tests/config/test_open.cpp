@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a file leaves to the program, and who may say it.
+/// Values that a file leaves to the program, and who may give them.
 #include <fmt/format.h>
 
 #include <array>
@@ -8,14 +8,14 @@
 
 #include "config/config_support.hpp"
 #include "support/catch.hpp"
-#include "zeroth/config/assignments.hpp"
+#include "zeroth/tool/config/assignments.hpp"
 
 namespace zeroth {
 namespace {
 
 using Json = nlohmann::json;
 
-/// As Hugging Face's examples are: everything that the Trainer knows is "auto".
+/// Like Hugging Face's examples: everything that the Trainer knows is "auto".
 char const* const all_auto = R"({
   "train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto",
   "gradient_clipping": "auto",
@@ -41,14 +41,14 @@ std::vector<std::string> open_paths(Config const& config) {
 }
 
 Config given(std::string const& file, std::string const& text) {
-  Beside beside;
-  beside.given = text;
-  return Config::from_json(file, beside);
+  ConfigInputs inputs;
+  inputs.given = text;
+  return Config::from_json(file, inputs);
 }
 Config stated(std::string const& file, std::string const& text) {
-  Beside beside;
-  beside.stated = text;
-  return Config::from_json(file, beside);
+  ConfigInputs inputs;
+  inputs.stated = text;
+  return Config::from_json(file, inputs);
 }
 std::string refusal(std::string const& file, std::string const& text) {
   try {
@@ -164,7 +164,7 @@ TEST_CASE("Of two 16-bit dtypes one that is enabled answers for the other") {
   CHECK(dtype(R"("fp16": {"enabled": "auto"})", R"({"bf16": {"enabled": true}})") == Dtype::bf16);
   CHECK(dtype(R"("fp16": {"enabled": "auto"}, "bf16": {"enabled": "auto"})", R"({"fp16": {"enabled": true}})") ==
         Dtype::fp16);
-  CHECK(dtype(R"("fp16": {"enabled": false})", R"({"bf16": {"enabled": true}})") == Dtype::fp32);  // nothing was asked
+  CHECK(dtype(R"("fp16": {"enabled": false})", R"({"bf16": {"enabled": true}})") == Dtype::fp32);  // neither is "auto"
   CHECK(open(R"("fp16": {"enabled": false}, "bf16": {"enabled": "auto"})") == std::vector<std::string>{"bf16.enabled"});
 }
 
@@ -179,10 +179,10 @@ TEST_CASE("An optimizer that the file does not have is the program's") {
 }
 
 TEST_CASE("What is given must be right, and is named where it is not") {
-  Beside beside;
-  beside.given = R"({"optimizer": {"params": {"lrr": 1}}})";
-  beside.given_by = "values.json";
-  CHECK_THROWS_WITH(Config::from_json(all_auto, beside), Catch::StartsWith("values.json: 1 problem\n"));
+  ConfigInputs inputs;
+  inputs.given = R"({"optimizer": {"params": {"lrr": 1}}})";
+  inputs.given_by = "values.json";
+  CHECK_THROWS_WITH(Config::from_json(all_auto, inputs), Catch::StartsWith("values.json: 1 problem\n"));
   CHECK_THROWS_AS(given(all_auto, "[1]"), ConfigError);
   CHECK_THROWS_AS(given(all_auto, R"({"optimizer": {"params": {"lr": -1}}})"), ConfigError);
 }
@@ -205,10 +205,10 @@ TEST_CASE("Assignments take the place of what the file says, before it is judged
                                              "zero_optimization.stage=3"};
   auto const changes = config::changes_from(assignments);
   CHECK(Json::parse(changes)["zero_optimization"]["stage"] == 3);
-  Beside beside;
-  beside.changes = changes;
+  ConfigInputs inputs;
+  inputs.changes = changes;
   auto const config = Config::from_json(
-      testing::file_with(R"("zero_optimization": {"stage": 1, "zero_hpz_partition_size": 8})"), beside);
+      testing::file_with(R"("zero_optimization": {"stage": 1, "zero_hpz_partition_size": 8})"), inputs);
   CHECK(config.settings(1, 1).stage == 3);
   CHECK(testing::printed(config)["zero_optimization.stage"]["origin"] == "set");
   for (std::string const wrong : {"stage", "=1", "a..b=1", ".a=1", ""}) {

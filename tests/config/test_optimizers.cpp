@@ -87,18 +87,18 @@ TEST_CASE("A rule of the program's own takes the place of optimizer.type") {
   CHECK_THROWS_WITH(lion.with(testing::own_momentum()),
                     Contains(R"(optimizer.type (line 1): "Lion", but the program brings a rule of its own, )"
                              R"("own momentum"; leave the optimizer out)"));
-  auto const refused = [&](optim::Own const& rule, char const* why) {
+  auto const refused = [&](optim::CustomRule const& rule, char const* why) {
     CHECK_THROWS_WITH(file.with(rule), Contains(why));
   };
   auto rule = testing::own_momentum();
-  rule.kept.resize(3);
+  rule.kept_states.resize(3);
   refused(rule, "keeps 3 states; allowed: up to 2");
-  rule.kept = {{"buffer", std::numeric_limits<float>::infinity()}};
+  rule.kept_states = {{"buffer", std::numeric_limits<float>::infinity()}};
   refused(rule, R"(starts its state "buffer" from inf)");
   rule.update = {};
-  rule.kept.clear();
+  rule.kept_states.clear();
   refused(rule, "has no function");
-  rule.called.clear();
+  rule.type.clear();
   refused(rule, "has no name");
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Config::with: what if the file said something else?
+/// Config::with(): copies of a file with changes.
 #include "config/config_support.hpp"
 #include "support/catch.hpp"
 #include "support/thrown.hpp"
@@ -21,7 +21,7 @@ TEST_CASE("A change takes the place of what the file says, and what follows from
   CHECK(settings.reduce_gradients == ReduceGradients::every_micro_step);  // this too
   CHECK(settings.precision.compute == Dtype::bf16);
   CHECK(printed(changed)["zero_optimization.stage"]["origin"] == "set");
-  CHECK(config.settings(2, 100).stage == 1);  // the first is as it was
+  CHECK(config.settings(2, 100).stage == 1);  // the first is unchanged
 }
 
 TEST_CASE("A change may bring sections and values that the file lacks, and be laid over a change") {

@@ -31,12 +31,12 @@ TEST_CASE("Dtypes follow their rules") {
   std::vector<Row> const table = {
       {every, "fp32 fp32 fp32 fp32"},
       {last, "fp32 fp32 fp32 fp32"},
-      // One reduction per step: its result is kept as it came.
+      // One reduction per step: its result keeps its dtype.
       {bf16 + every, "bf16 bf16 bf16 bf16"},
       {bf16 + last, "bf16 bf16 bf16 bf16"},
       {bf16 + last + twice, "bf16 bf16 bf16 bf16"},
       {fp16 + last + twice, "fp16 fp16 fp16 fp16"},
-      // Several: they are added up in fp32.
+      // Several reductions: they are accumulated in fp32.
       {bf16 + every + twice, "bf16 bf16 bf16 fp32"},
       {fp16 + every + twice, "fp16 fp16 fp16 fp32"},
       // Gradients in fp32.
@@ -49,15 +49,16 @@ TEST_CASE("Dtypes follow their rules") {
       {every + twice + R"(, "communication_data_type": "fp16")", "fp32 fp32 fp16 fp32"},
       {last + twice + R"(, "communication_data_type": "bf16")", "fp32 fp32 bf16 bf16"},
       {fp16 + last_wide + twice + R"(, "communication_data_type": "fp16")", "fp16 fp32 fp16 fp16"},
-      // Another dtype to add up in.
+      // Another dtype for accumulation.
       {bf16 + every + twice + R"(, "data_types": {"grad_accum_dtype": "bf16"})", "bf16 bf16 bf16 bf16"},
       {bf16 + every + R"(, "data_types": {"grad_accum_dtype": "fp32"})", "bf16 bf16 bf16 fp32"},
       {bf16 + last + R"(, "data_types": {"grad_accum_dtype": "fp32"})", "bf16 bf16 bf16 fp32"},
       {bf16 + last + twice + R"(, "data_types": {"grad_accum_dtype": "bf16"})", "bf16 bf16 bf16 bf16"},
       {bf16 + last_wide + twice + R"(, "data_types": {"grad_accum_dtype": "fp32"})", "bf16 fp32 fp32 fp32"},
-      // Micro-steps add up in fp32 on the rank, and travel once, in 16 bits.
+      // Micro-steps accumulate in fp32 on the rank, and are reduced once, in 16 bits.
       {bf16 + last + twice + R"(, "data_types": {"grad_accum_dtype": "fp32"})", "bf16 bf16 bf16 fp32"},
-      // Micro-steps add up in bf16 on the rank, as asked; the one reduction is in fp32, and kept so.
+      // Micro-steps accumulate in bf16 on the rank, as requested; the one reduction is in fp32, and its result stays
+      // so.
       {bf16 + last + twice + R"(, "communication_data_type": "fp32", "data_types": {"grad_accum_dtype": "bf16"})",
        "bf16 bf16 fp32 fp32"},
   };
@@ -78,12 +79,12 @@ TEST_CASE("Gradients of 16 bits are summed up in fp32 on the rank where a file s
   CHECK_FALSE(sums(bf16 + last_wide + twice + wide));
   CHECK_FALSE(sums(last + twice + wide));
   CHECK_FALSE(sums(bf16 + last + twice));
-  CHECK_FALSE(sums(bf16 + last + twice + R"(, "communication_data_type": "fp32")"));  // as before: backward adds
+  CHECK_FALSE(sums(bf16 + last + twice + R"(, "communication_data_type": "fp32")"));  // as before: backward accumulates
   auto const config = Config::from_json(
       R"({"train_batch_size": 8, "train_micro_batch_size_per_gpu": 2, "bf16": {"enabled": true},
           "data_types": {"grad_accum_dtype": "fp32"}})");
   CHECK_FALSE(config.settings(4, 1).sums_micro_steps);
-  CHECK(config.settings(2, 1).sums_micro_steps);  // the world makes two micro-steps
+  CHECK(config.settings(2, 1).sums_micro_steps);  // this world needs two micro-steps
 }
 
 TEST_CASE("Settings know whether the file says when gradients are reduced") {
@@ -123,7 +124,7 @@ TEST_CASE("bf16 masters make all gradients bf16, and moments may follow") {
         "bf16 bf16 bf16 bf16; bf16 fp32");
   CHECK(settings_of(with("") + every).update.rounding_seed == 0);
   CHECK(settings_of(R"("zeroth": {"stochastic_rounding_seed": 1234567890123})").update.rounding_seed == 1234567890123);
-  for (int stage = 0; stage <= 3; ++stage) {  // DeepSpeed refuses 0
+  for (int stage = 0; stage <= 3; ++stage) {  // DeepSpeed rejects 0
     auto const file = with("") + fmt::format(R"("zero_optimization": {{"stage": {}}})", stage);
     CHECK(settings_of(file).precision.master == Dtype::bf16);
   }

@@ -61,7 +61,7 @@ TEST_CASE("What is printed as JSON reads back as the same settings") {
     for (int const world : {1, 2, 4}) {
       CHECK(as_tuple(again.settings(world, 1000)) == as_tuple(config.settings(world, 1000)));
     }
-    // From then on everything that has a value has it from the file.
+    // From now on the file is the source of every value that is set.
     auto const values = testing::printed(again);  // items() refers to it
     for (auto const& [path, entry] : values.items()) {
       INFO(path);

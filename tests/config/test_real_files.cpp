@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Files that people have written for DeepSpeed, and what becomes of each: stage_files.jsonl. A line has where the file
-/// is from, its keys and values, what DeepSpeed 0.19.8 makes of it ("loads", "refuses", or "late error" in what it
-/// builds from it), on how many ranks its numbers agree, and paths: of what is without effect here or unknown, and of
-/// what is refused. Values that a file leaves open are those of `given_values`.
+/// Files that people have written for DeepSpeed, and the expected result of each: stage_files.jsonl. A line has the
+/// source of the file, its keys and values, DeepSpeed 0.19.8's result ("loads", "refuses", or "late error" in what it
+/// builds from the file), the number of ranks at which its numbers agree, and two lists of paths: keys without effect
+/// here or unknown, and rejected keys. Values that a file leaves open are those of `given_values`.
 #include <algorithm>
 #include <fstream>
 #include <set>
@@ -15,7 +15,7 @@
 namespace zeroth {
 namespace {
 
-using Line = nlohmann::ordered_json;  // notes come in the order of the file
+using Line = nlohmann::ordered_json;  // notes are in the order of the file
 using Paths = std::vector<std::string>;
 
 constexpr char const* given_values = R"({
@@ -44,9 +44,9 @@ Paths paths_of(std::string const& message) {
   return paths;
 }
 
-Paths refusal_of(std::string const& text, Beside const& beside, int ranks) {
+Paths refusal_of(std::string const& text, ConfigInputs const& inputs, int ranks) {
   try {
-    static_cast<void>(Config::from_json(text, beside).settings(ranks, 1000));
+    static_cast<void>(Config::from_json(text, inputs).settings(ranks, 1000));
     return {};
   } catch (ConfigError const& error) {
     return paths_of(error.what());
@@ -63,19 +63,19 @@ TEST_CASE("Files from public repositories start, or are refused where DeepSpeed 
     repositories.insert(file["repo"].get<std::string>());
     bool const is_live = file["deepspeed"] == "loads";
     live += is_live ? 1 : 0;
-    Beside beside;
-    beside.given = given_values;
+    ConfigInputs inputs;
+    inputs.given = given_values;
     auto const text = file["config"].dump();
     auto const ranks = file["ranks"].get<int>();
-    auto const refused = refusal_of(text, beside, ranks);
+    auto const refused = refusal_of(text, inputs, ranks);
     CHECK(refused == file["refused"].get<Paths>());
     CHECK(refused.empty() == is_live);
     if (refused.empty()) {
       ++starting;
       Paths notes;
-      auto const config = Config::from_json(text, beside);
+      auto const config = Config::from_json(text, inputs);
       for (auto const& note : config.notes()) {
-        if (note.kind != config::NoteKind::assumed) {  // as DeepSpeed does, too
+        if (note.kind != config::NoteKind::assumed) {  // DeepSpeed assumes the same
           notes.push_back(note.path);
         }
       }
@@ -83,7 +83,7 @@ TEST_CASE("Files from public repositories start, or are refused where DeepSpeed 
     }
     Paths open;
     if (refused.empty()) {
-      auto const config = Config::from_json(text);  // without anything given
+      auto const config = Config::from_json(text);  // without given values
       for (auto const& value : config.open()) {
         open.push_back(value.path);
       }

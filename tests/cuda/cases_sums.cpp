@@ -159,7 +159,7 @@ TEST_CASE("rank_sum to no output reads and writes nothing") {
 }
 
 auto fields_of(optim::StepSums const& sums) {
-  return std::tuple{sums.sum_of_squares.value(), sums.loss.value(), sums.weight.value(), sums.stop, sums.history};
+  return std::tuple{sums.sum_of_squares.value(), sums.loss.value(), sums.weight.value(), sums.stop, sums.call_hash};
 }
 
 TEST_CASE("collect adds up block sums as the CPU does") {

@@ -32,7 +32,7 @@ struct Machine {
   Kernels& kernels = device->kernels();
 };
 
-/// Block by block, as the header of the loops says: 32 lanes in order, then halves onto halves.
+/// Computes block sums as the header of the loops describes: 32 lanes in order, then halves onto halves.
 template <class T>
 std::vector<float> block_sums_of(std::vector<T> const& values, std::int64_t begin, std::int64_t count) {
   std::vector<float> sums;
@@ -164,7 +164,7 @@ TEMPLATE_TEST_CASE("reduce_epilogue stores or adds, rounds once, and sums square
     machine.kernels.reduce_epilogue(*machine.stream, args);
     INFO(testing::name_of(isa));
     CHECK(testing::first_difference(got, expected) == -1);
-    CHECK(got_sums.back() == -1);  // no block more than there are
+    CHECK(got_sums.back() == -1);  // no writes after the last block
     got_sums.pop_back();
     CHECK(testing::first_difference(got_sums, expected_sums) == -1);
 
@@ -194,7 +194,7 @@ TEST_CASE("reduce_epilogue in place reads sums and writes nothing") {
 }
 
 TEST_CASE("zeros behind the elements do not change the last block's sum") {
-  // What lets stages pad slices differently and still agree.
+  // This lets stages pad slices differently and still agree.
   auto values = random_floats(1500, Numbers::ordinary, 6);
   auto padded = values;
   padded.resize(2048, 0.0F);
@@ -356,7 +356,7 @@ TEST_CASE("an update by the host writes all parameters, by any number of threads
       args.scalars = &scalars;
       shares.push_back(args);
     }
-    HostTeam team{threads};
+    UpdateThreads team{threads};
     HostUpdate const update{shares, &team};
     Machine machine{Overlap::on};
     machine.kernels.update_on_host(*machine.stream, update);

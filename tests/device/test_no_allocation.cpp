@@ -36,7 +36,7 @@ TEST_CASE("recording, waiting, posting and every kernel allocate nothing") {
   auto& kernels = device->kernels();
 
   std::int64_t const before = allocation_count();
-  for (int step = 0; step < 300; ++step) {  // beyond the length of the queue
+  for (int step = 0; step < 300; ++step) {  // more than the queue holds
     stream->wait(*back);
     kernels.fill(*stream, floats, 4 * count, 0x3c);
     kernels.copy(*stream, floats + count, floats, 4 * count);

@@ -54,7 +54,7 @@ struct Type<std::uint8_t> {
   static constexpr Dtype dtype = Dtype::byte;
 };
 
-/// In rank order; 16-bit types in fp32, rounded once; integers modulo their range.
+/// Adds in rank order: 16-bit types in fp32, rounded once; integers modulo their range.
 template <class T>
 T sum_in_order(std::vector<std::vector<T>> const& inputs, std::size_t i) {
   if constexpr (Element<T>) {
@@ -87,7 +87,7 @@ bool same(T a, T b) {
   }
 }
 
-/// Elements that end where memory ends: to touch the one behind is a SIGSEGV.
+/// Elements that end at the end of mapped memory: an access after them raises SIGSEGV.
 template <class T>
 class AtTheEnd {
  public:
@@ -125,7 +125,7 @@ TEMPLATE_TEST_CASE("nothing is read or written behind the last element", "", flo
       for (int ranks = 1; ranks <= static_cast<int>(most_ranks); ++ranks) {
         rank_fold(Reduce::sum, outputs.data(), 2, inputs.data(), ranks, Type<T>::dtype, 0,
                   static_cast<std::int64_t>(count));
-        CHECK(same(static_cast<T const*>(outputs[1])[count - 1], T{}));  // of zeros
+        CHECK(same(static_cast<T const*>(outputs[1])[count - 1], T{}));  // a sum of zeros
       }
     }
   }
@@ -146,7 +146,7 @@ TEMPLATE_TEST_CASE("the sum is in rank order, the same bits on every instruction
     int wrong = 0;
     for (std::int64_t const count : {0, 1, 2, 15, 17, 1023, 1024, 1025, 2999}) {
       for (std::int64_t const first : {0, 1}) {
-        // Apart: two outputs. In place: every input is an output too, as in a fused all-reduce.
+        // Out of place: two outputs. In place: every input is an output too, as in a fused all-reduce.
         for (bool const in_place : {false, true}) {
           auto sources = inputs;
           std::vector<std::vector<T>> apart(2, std::vector<T>(length, T{}));
@@ -187,7 +187,7 @@ TEST_CASE("the order of additions is that of the ranks") {
 }
 
 TEST_CASE("16-bit types are rounded once") {
-  // 2048 + 1 is 2048 in fp16, and so is that plus 1; but 2048 + 1 + 1 is 2050.
+  // 2048 + 1 is 2048 in fp16, and adding 1 again gives 2048, too; but 2048 + 1 + 1 is 2050.
   std::vector<fp16> const a{from_float<fp16>(2048)}, one{from_float<fp16>(1)};
   void const* const inputs[] = {a.data(), one.data(), one.data()};
   fp16 sum{};

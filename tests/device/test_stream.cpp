@@ -21,7 +21,7 @@ namespace {
 
 using Catch::Contains;
 
-/// A task that stays until it is let go.
+/// A task that runs until the gate is opened.
 struct Gate {
   Counter entered, opened;
   void hold(Stream& stream) {
@@ -83,7 +83,7 @@ TEST_CASE("the compute stream is the calling thread") {
 
 TEST_CASE("a timeline may end while a stream has spans to add to it") {
   auto const device = make_cpu_device();
-  Gate gate;  // ends after the stream
+  Gate gate;  // must outlive the stream
   auto const stream = device->make_stream("late", Overlap::on);
   std::weak_ptr<SpanLog> log;
   {
@@ -95,7 +95,7 @@ TEST_CASE("a timeline may end while a stream has spans to add to it") {
     stream->end_span();
     device->set_timeline(nullptr);
   }
-  CHECK(!log.expired());  // the span that the stream has not come to holds it
+  CHECK(!log.expired());  // the span that the stream has not reached holds it
   gate.open();
   stream->synchronize();
   CHECK(log.expired());
@@ -154,8 +154,8 @@ TEST_CASE("an event that moves to another stream leaves the waits for its old po
   as_cpu(*waiter).post([&order] { order = 1; });
   fast->record(*event);
   event->synchronize();
-  CHECK(event->done());  // of the fast stream's point
-  CHECK(order == 0);     // the slow one has not been passed
+  CHECK(event->done());  // recorded on the fast stream
+  CHECK(order == 0);     // the slow stream has not passed its point
   gate.open();
   waiter->synchronize();
   CHECK(order == 1);
@@ -197,7 +197,7 @@ TEST_CASE("time is counted where a stream waits") {
   auto const device = make_cpu_device();
   auto const stream = device->make_stream("slow", Overlap::on), other = device->make_stream("other", Overlap::on);
   auto const event = device->make_event();
-  // Until both have waited: on a busy machine the event may have passed before they come to it.
+  // Repeat until both have waited: on a busy machine they may reach the event after it has passed.
   for (std::chrono::milliseconds slow{40}; slow < std::chrono::seconds{5}; slow *= 2) {
     as_cpu(*stream).post([slow] { std::this_thread::sleep_for(slow); });
     stream->record(*event);

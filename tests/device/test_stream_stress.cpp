@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Meant for ThreadSanitizer: many streams, random dependencies, and memory that only events protect.
+/// For ThreadSanitizer: many streams, random dependencies, and memory that only events protect.
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -14,8 +14,8 @@
 namespace zeroth::device {
 namespace {
 
-/// A cell is touched by one stream after another; an event recorded behind each touch orders the next. Returns what the
-/// cells hold and what they must hold.
+/// One stream after another accesses a cell; an event recorded after each access orders the next one. Returns the
+/// values of the cells and the expected values.
 std::pair<std::vector<std::uint64_t>, std::vector<std::uint64_t>> random_dependencies(std::uint32_t seed, int tasks) {
   constexpr std::size_t streams = 4, cells = 5;
   auto const device = make_cpu_device();
@@ -72,7 +72,7 @@ TEST_CASE("devices of several ranks work side by side") {
 }
 
 TEST_CASE("ranks hand memory to each other through events") {
-  // Each rank's thread writes its cell on its own stream; the other rank's stream reads it behind the event.
+  // Each rank's thread writes its cell on its own stream; the other rank's stream reads it after the event.
   constexpr int rounds = 600;
   struct Rank {
     std::unique_ptr<Device> device = make_cpu_device();
@@ -91,7 +91,7 @@ TEST_CASE("ranks hand memory to each other through events") {
       mine.stream->wait(*other.written);
       as_cpu(*mine.stream).post([&mine, &other] { mine.sum += other.cell; });
     }
-    for (std::size_t i = 0; i < 2; ++i) {  // nobody writes before the other has read
+    for (std::size_t i = 0; i < 2; ++i) {  // no rank writes before the other has read
       ranks[i].stream->record(*ranks[i].written);
     }
     for (std::size_t i = 0; i < 2; ++i) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Small random models of nested units, trained by ranks each of which leaves out other units and holds other guards
-/// open: what they train to is the same at every stage and over every transport.
+/// Small random models of nested units. Ranks skip different units and hold different guards open, but training gives
+/// the same result at every stage and over every transport.
 #pragma once
 #include <bit>
 #include <cstddef>
@@ -26,7 +26,7 @@ class RandomNest {
         inner = add(0, true, random);
       }
       add(inner > 0 && chance(70) ? inner : 0, false, random);
-      inner = inner > 0 && nodes_.back().outer == 0 ? 0 : inner;  // the inner one's children are next to each other
+      inner = inner > 0 && nodes_.back().outer == 0 ? 0 : inner;  // children of the inner unit are consecutive
     }
     for (std::size_t tie = 0; tie < 2; ++tie) {
       auto const owner = random() % nodes_.size();
@@ -38,15 +38,15 @@ class RandomNest {
     }
   }
 
-  /// Bits of the reports and of the weights that are left. With `holds` guards of units that do not stay open are held
-  /// until the next unit's has begun.
+  /// Returns the bits of the reports and of the final weights. With `holds`, guards of units that do not stay open are
+  /// held until the next unit's guard is open.
   [[nodiscard]] std::vector<std::uint32_t> train(Job& job, Config const& config, bool holds) {
     Engine<float> engine{job, model_, config};
     std::vector<std::uint32_t> bits;
     int micros = 0;
     auto const reports = testing::train(engine, 4, [&](auto& micro, int step) {
       std::mt19937 random{seed_ * 7919 + static_cast<unsigned>(job.rank() * 131 + micros++)};
-      // One step without skips, so that what is left gathered has settled.
+      // The first step has no skips, so that the set of gathered units has settled.
       pass(micro, step == 0 ? 0 : random() % 100, random, holds);
     });
     for (auto const& report : reports) {
@@ -64,7 +64,7 @@ class RandomNest {
     return bits;
   }
 
-  /// The reports of `steps` steps in which no rank skips anything.
+  /// Returns the reports of `steps` steps without skips.
   [[nodiscard]] std::vector<StepReport> reports(Job& job, Config const& config, int steps) const {
     Engine<float> engine{job, model_, config};
     return testing::train(engine, steps, [&](auto& micro, int) {
@@ -129,7 +129,7 @@ class RandomNest {
   void forward(Micro& micro, std::vector<Use> const& uses, bool holds) const {
     std::vector<std::optional<Forward<float>>> guards(nodes_.size());
     for (std::size_t n = 0; n < nodes_.size(); ++n) {
-      for (std::size_t other = 0; other < n; ++other) {  // what does not hold this one ends
+      for (std::size_t other = 0; other < n; ++other) {  // ends the guards that need not stay open around this unit
         bool const around = nodes_[other].stays_open && (other == 0 || nodes_[n].outer == static_cast<int>(other));
         bool const held = holds && other + 1 == n && uses[n] != Use::none;
         if (!around && !held) {
@@ -169,7 +169,7 @@ class RandomNest {
     };
     begin(0);
     for (auto n = nodes_.size(); n-- > 1;) {
-      if (nodes_[n].stays_open) {  // its children are behind it, and over
+      if (nodes_[n].stays_open) {  // its children come after it in the order, and are done
         if (n + 1 < nodes_.size()) {
           end(n + 1);
         }
@@ -198,7 +198,7 @@ class RandomNest {
   std::vector<Node> nodes_;
 };
 
-/// With few slots, and two units gathered at once where `holds`.
+/// Few slots; with `holds`, two units are gathered at once.
 [[nodiscard]] inline Config nest_config(unsigned seed, int stage, bool holds) {
   auto const prefetch = holds ? (seed % 3 == 0 ? 600 : 1) : seed % 2;
   return Config::from_json(fmt::format(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The synthetic model's training again: in fp64, in one process, without shards, buckets or anything of the library
-/// but the initial values.
+/// An independent training of the synthetic model: in fp64, in one process, without shards or buckets. It shares only
+/// the initial values with the library.
 #pragma once
 #include <cmath>
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Training of the small model for tests of what it reports.
+/// Trains the small model for tests of its reports.
 #pragma once
 #include <functional>
 #include <vector>
@@ -16,7 +16,7 @@ struct Seen {
 
 using Body = std::function<Seen(Job&, Engine<float>&, SmallModel const&)>;
 
-/// Runs `body` on every rank, and gives what each of them saw.
+/// Runs `body` on every rank, and returns what each of them observed.
 inline std::vector<Seen> run(int world, Config const& config, Body const& body) {
   std::vector<Seen> seen(static_cast<std::size_t>(world));
   auto const outcome = run_job(world, [&](Job& job) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Safetensors files taken apart and put together by hand, apart from the library's reader and writer.
+/// Reads and writes safetensors files by hand, independent of the library's reader and writer.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -45,7 +45,7 @@ struct SafetensorsFile {
     std::memcpy(all.data(), &header_bytes, sizeof header_bytes);
     return all + text + data;
   }
-  /// Appends a tensor of `values`, as they are in memory.
+  /// Appends a tensor of `values` in their memory layout.
   template <class T>
   void add(std::string const& name, std::string const& dtype, std::vector<std::int64_t> const& shape,
            std::vector<T> const& values) {

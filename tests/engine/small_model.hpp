@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A model of three units and a loop over it: what tests of the engine's calls train, and do wrong.
+/// A model of three units and a training loop, used and misused by tests of the engine's calls.
 #pragma once
 #include <fmt/format.h>
 
@@ -16,7 +16,7 @@
 namespace zeroth::testing {
 
 struct SmallModel {
-  /// Of `count` trainable elements a unit.
+  /// `count`: trainable elements per unit.
   explicit SmallModel(std::int64_t count = 300, std::uint64_t seed = 3) : model{seed}, frozen{add(count)} {}
 
   Model model;
@@ -38,9 +38,9 @@ struct SmallModel {
 struct SmallFile {
   int accumulation = 2;
   int micro_batch = 2;
-  std::string zero = {};    ///< More keys of zero_optimization, each with a comma before it.
-  std::string zeroth = {};  ///< More keys of the zeroth section, each with a comma before it.
-  std::string more = {};    ///< More sections, each with a comma before it.
+  std::string zero = {};    ///< More keys of zero_optimization, each with a leading comma.
+  std::string zeroth = {};  ///< More keys of the zeroth section, each with a leading comma.
+  std::string more = {};    ///< More sections, each with a leading comma.
 };
 inline Config small_config(int stage, SmallFile const& file = {}) {
   return Config::from_json(fmt::format(
@@ -98,7 +98,7 @@ void all_micro_steps(Engine<T, G>& engine, SmallModel const& small) {
   }
 }
 
-/// `steps` steps, with each micro-step as `each(micro, step)` makes it; the reports of all of them.
+/// Trains `steps` steps with micro-steps by `each(micro, step)`, and returns all reports.
 template <Element T, GradientOf<T> G, class F>
 std::vector<StepReport> train(Engine<T, G>& engine, int steps, F const& each) {
   std::vector<StepReport> reports;
@@ -116,13 +116,13 @@ std::vector<StepReport> train(Engine<T, G>& engine, int steps, F const& each) {
   return reports;
 }
 
-/// `steps` steps as they should be.
+/// Trains `steps` normal steps.
 template <Element T, GradientOf<T> G>
 std::vector<StepReport> train(Engine<T, G>& engine, SmallModel const& small, int steps) {
   return train(engine, steps, [&](auto& micro, int) { micro_step(micro, small); });
 }
 
-/// Every unit's weights, as an evaluation pass reads them.
+/// Every unit's weights, read through guards in an evaluation pass.
 template <Element T, GradientOf<T> G>
 std::vector<float> read_weights(Engine<T, G>& engine, SmallModel const& small) {
   std::vector<float> values;
@@ -139,14 +139,14 @@ std::vector<float> read_weights(Engine<T, G>& engine, SmallModel const& small) {
   return values;
 }
 
-/// On any thread: Catch's assertions belong to the main one.
+/// For any thread: Catch's assertions work on the main thread only.
 inline void expect(bool good, char const* what) {
   if (!good) {
     throw std::runtime_error{what};
   }
 }
 
-/// Is it an E, or something derived from E?
+/// Whether it is an E, or derived from E.
 template <class E>
 [[nodiscard]] bool holds(std::exception_ptr const& error) {
   try {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// In the steady state a step allocates nothing: on no thread, at no stage, in neither the library nor below it.
+/// A steady-state step allocates nothing: on no thread, at no stage, neither in the library nor below it.
 #include <algorithm>
 #include <atomic>
 #include <barrier>
@@ -18,7 +18,7 @@
 #include "support/sanitized.hpp"
 
 #ifdef ZEROTH_SANITIZED
-constexpr bool counts_malloc = false;  // they have a malloc of their own
+constexpr bool counts_malloc = false;  // sanitizers replace malloc
 namespace {
 std::int64_t malloc_count() noexcept { return 0; }
 }  // namespace
@@ -28,7 +28,7 @@ namespace {
 std::atomic<std::int64_t> mallocs{0};
 std::int64_t malloc_count() noexcept { return mallocs.load(std::memory_order_relaxed); }
 }  // namespace
-// What C code asks for; glibc leaves its own functions under these names.
+// The allocation functions of C code; glibc keeps its own under these names.
 extern "C" {
 void* __libc_malloc(std::size_t);               // NOLINT
 void* __libc_calloc(std::size_t, std::size_t);  // NOLINT
@@ -59,7 +59,7 @@ struct Case {
   bool evaluates = false;
 };
 
-/// Allocations of all threads in steps 4 to 8, and, as a control, in steps 4 to 8 when the loop itself allocates.
+/// Number of allocations of all threads in steps 4 to 8, and as a control the number if the loop itself allocates.
 struct Counted {
   std::int64_t lean = -1, control = -1;
 };
@@ -78,13 +78,13 @@ void one_step(Engine<T, G>& engine, SmallModel const& small, bool evaluates) {
   static_cast<void>(engine.step());
 }
 
-/// `take` takes one.
+/// `take` runs one step.
 template <class F>
 std::int64_t steps_4_to_8(std::barrier<>& together, bool allocates, F const& take) {
   for (int step = 1; step <= 3; ++step) {
     take();
   }
-  // The gather and reduce threads may still be at work; what they do belongs to the steady state as well.
+  // The gather and reduce threads may still be running; their work belongs to the steady state too.
   together.arrive_and_wait();
   auto const before = count_now();
   together.arrive_and_wait();
@@ -101,7 +101,7 @@ std::int64_t steps_4_to_8(std::barrier<>& together, bool allocates, F const& tak
   return after - before;
 }
 
-/// `steps(job, together, allocates)` runs on each rank.
+/// Runs `steps(job, together, allocates)` on each rank.
 template <class F>
 Counted count_on(int world, F const& steps) {
   Counted counted;
@@ -133,7 +133,7 @@ Counted count(int world, Case const& c) {
   });
 }
 
-/// Four units in a row, without math.
+/// A chain of four units without math.
 struct Row {
   static constexpr std::int64_t width = 300;
   Model model{1};
@@ -146,7 +146,7 @@ struct Row {
   }
 };
 
-/// Every guard, gradient and message of a step, and of an evaluation.
+/// Uses every guard, gradient and message of a step, and of an evaluation.
 void one_step(Engine<float>& engine, Row const& row) {
   auto const fill = [](auto const& memory, std::int64_t count) { std::fill_n(memory.data(), count, 0.5F); };
   for (auto work : engine.schedule()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Training with bf16 masters: updates that rounding to nearest would lose arrive on average, and the same at every
-/// stage and world size.
+/// Training with bf16 masters: updates that rounding to nearest would lose are applied on average, and identically at
+/// every stage and world size.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -32,7 +32,7 @@ Config config_of(File const& file) {
       file.stage, file.masters, file.moments, rate, file.seed));
 }
 
-/// Two units, so that parameters do not begin where shards do. Weights start at 1.
+/// Two units, so that parameters do not begin at shard boundaries. Weights start at 1.
 struct Weights {
   Model model;
   std::vector<Unit> units;
@@ -46,7 +46,8 @@ struct Weights {
   }
 };
 
-/// The weights after `steps` steps in which every gradient is 1: AdamW takes the rate off every weight in each.
+/// The weights after `steps` steps in which every gradient is 1, so that AdamW subtracts the rate from every weight in
+/// each.
 std::vector<float> descend(int world, File const& file, int steps) {
   std::vector<float> result;
   auto const outcome = run_job(world, [&](Job& job) {
@@ -95,26 +96,26 @@ double mean(std::vector<float> const& values) {
 TEST_CASE("updates far below a step of bf16 move the weights on average") {
   constexpr int steps = 100;
   constexpr double expected = 1 - steps * static_cast<double>(rate);
-  // To nearest no weight would ever move: its neighbour is 2^-8 away.
+  // With rounding to nearest no weight would ever change: the next value is 2^-8 away.
   REQUIRE(to_float(from_float<bf16>(1 - rate)) == 1);
   bool const moments = GENERATE(false, true);
   INFO((moments ? "bf16" : "fp32") << " moments");
   auto const weights = descend(2, {.stage = 3, .moments = moments}, steps);
   // One weight's deviation is about 2^-8 sqrt(steps * rate / 2^-8), and they are independent: 5 sigma of the mean.
   CHECK(mean(weights) == Approx(expected).epsilon(0).margin(5 * 0.0063 / 70));
-  // Some went often, some never: neighbours share no luck.
+  // Neighbouring elements are rounded independently: some changed often, some never.
   std::int64_t alike = 0;
   for (std::size_t i = 1; i < weights.size(); ++i) {
     alike += weights[i] == weights[i - 1] ? 1 : 0;
   }
-  CHECK(alike < count / 4);  // by chance 0.18 of them, as counts are nearly Poisson's with a mean of 2.56
+  CHECK(alike < count / 4);  // the expected fraction is 0.18, since the counts are nearly Poisson with a mean of 2.56
 }
 
 TEST_CASE("what is rounded how depends on seed, update and element, not on stage and world") {
   bool const moments = GENERATE(false, true);
   auto const expected = descend(1, {.stage = 0, .moments = moments}, 20);
   for (int stage = 0; stage <= 3; ++stage) {
-    for (int const world : {1, 2, 4}) {  // a sum of so many ones, over as many, is one again
+    for (int const world : {1, 2, 4}) {  // the mean of ones is one at any of these world sizes
       INFO(fmt::format("stage {}, {} ranks", stage, world));
       CHECK((descend(world, {.stage = stage, .moments = moments}, 20) == expected));
     }
@@ -127,7 +128,7 @@ TEST_CASE("what is rounded how depends on seed, update and element, not on stage
 
 TEST_CASE("fp32 masters take no part in it") {
   auto const weights = descend(2, {.stage = 1, .masters = false}, 30);
-  // All weights are the same number, rounded to nearest from the master: 0.997 is nearest to 1 - 2^-8.
+  // All weights are equal, rounded to nearest from the master: 1 - 2^-8 is nearest to 0.997.
   CHECK((weights == std::vector<float>(count, 1 - 0x1p-8F)));
   CHECK((descend(2, {.stage = 1, .masters = false, .seed = 7}, 30) == weights));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Wrong use, at every stage: the rank that does it gets an error that names the unit and both states, and the other
-/// ranks are ended, not left waiting.
+/// Misuse, at every stage: the rank gets an error that names the unit and both states, and the other ranks are aborted
+/// instead of waiting forever.
 #include <cmath>
 #include <optional>
 #include <stdexcept>
@@ -18,7 +18,7 @@ struct Scene {
   SmallModel& small;
 };
 
-/// All ranks do it where it begins with something that the other ranks would have to join.
+/// All ranks do it if it begins with something that the other ranks have to join.
 enum class By { one, all };
 
 struct Misuse {
@@ -28,7 +28,7 @@ struct Misuse {
   By by = By::one;
 };
 
-/// The first micro-step of a step, with `act` in it.
+/// Runs `act` in the first micro-step of a step.
 template <class F>
 void in_micro_step(Scene const& s, F const& act) {
   for (auto micro : s.engine.micro_steps()) {
@@ -447,7 +447,7 @@ TEST_CASE("wrong use is an error that names the unit and both states, at every s
             CHECK_THAT(message_of(error), Catch::Contains(misuse.says));
             CHECK_THAT(message_of(error), Catch::StartsWith(fmt::format("[rank {}/{}] ", rank, world)));
             CHECK((misuse.by == By::all || rank == world - 1));
-          } else {  // ended by another rank's error, perhaps before its own
+          } else {  // aborted by another rank's error, perhaps before its own
             CHECK(holds<PeerError>(error));
           }
         }

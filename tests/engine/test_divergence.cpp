@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Ranks that do different things: every rank ends with an error that says what, at every stage.
+/// Ranks that diverge: every rank ends with an error that describes the difference, at every stage.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -12,7 +12,7 @@
 
 #include "comm/launch/job_state.hpp"
 #include "core/hash.hpp"
-#include "engine/history.hpp"
+#include "engine/call_log.hpp"
 #include "engine/small_model.hpp"
 #include "shard/transaction_log.hpp"
 #include "support/catch.hpp"
@@ -22,7 +22,7 @@ namespace {
 
 using Catch::Contains;
 
-/// Runs `rank_main` on every rank with an engine of its own.
+/// Runs `rank_main` on every rank with its own engine.
 Outcome with_engines(int world, int stage,
                      std::function<void(Job&, Engine<float>&, SmallModel const&)> const& rank_main,
                      SmallFile const& file = {}) {
@@ -36,7 +36,7 @@ Outcome with_engines(int world, int stage,
 
 bool all_are_peer_errors(Outcome const& outcome) { return std::ranges::all_of(outcome, holds<PeerError>); }
 
-/// A micro-step whose forward takes the first two units in the order of rank.
+/// A micro-step that runs forward of the first two units in an order that depends on the rank.
 void swapped_micro_step(MicroStep<float, float>& micro, SmallModel const& small, bool swap) {
   for (std::size_t const u : {swap ? 1U : 0U, swap ? 0U : 1U, 2U}) {
     auto const p = micro.forward(small.units[u]);
@@ -375,7 +375,7 @@ TEST_CASE("an overflow at the smallest loss scale ends training on all ranks, in
           for (auto u = small.units.size(); u-- > 0;) {
             auto const p = micro.backward(small.units[u]);
             if (step == 3 && u == 0 && job.rank() == 0) {
-              // Rank 1 has long found the overflow in its report when this rank's last reduction begins.
+              // By the time this rank's last reduction begins, rank 1 has long found the overflow in its report.
               std::this_thread::sleep_for(std::chrono::milliseconds{50});
             }
             contribute(p, small.weights[u], 0, job.rank() == 1 && u == 1 ? HUGE_VALF : seed);
@@ -406,7 +406,7 @@ TEST_CASE("an engine that failed stays failed, and says why") {
   auto const outcome = with_engines(1, 0, [&](Job&, Engine<float>& engine, SmallModel const& small) {
     for (auto micro : engine.micro_steps()) {
       forward(micro, small);
-      break;  // no loss, no backward
+      break;  // leaves out the loss and backward
     }
     auto const attempt = [&](auto const& call) {
       try {
@@ -447,10 +447,10 @@ TEST_CASE("ranks whose transactions differ, though their calls do not, are told 
       }
       last_of(job.rank(), [&](std::uint32_t unit, std::int64_t count) { add(logs[1], "gather", unit, count); });
       add(logs[0], "publish", 0, 128);
-      engine::History history;
-      history.add(engine::Verb::begin_micro_step);
-      history.note_transactions(mix(logs[0].hash(), logs[1].hash()));
-      hashes[static_cast<std::size_t>(job.rank())] = history.hash();
+      engine::CallLog call_log;
+      call_log.add(engine::Verb::begin_micro_step);
+      call_log.note_transactions(mix(logs[0].hash(), logs[1].hash()));
+      hashes[static_cast<std::size_t>(job.rank())] = call_log.hash();
       engine::compare_transactions(logs, 7, layout, {&ranks, device.get(), &device->compute()});
     });
     CHECK(hashes[0] == hashes[1]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Engines that end while an exception passes by.
+/// Engines destroyed by an exception.
 #include <exception>
 
 #include "engine/small_model.hpp"
@@ -12,7 +12,7 @@ using Catch::Contains;
 
 struct EarlyStop : std::exception {};
 
-/// All ranks leave an inner engine by an exception, and catch it; then they train on with an outer one.
+/// All ranks leave an inner engine by an exception, catch it, and train on with an outer one.
 Outcome leave_inner_engine(int stage, bool finishes) {
   return run_job(2, [&](Job& job) {
     SmallModel const small;
@@ -61,7 +61,7 @@ TEST_CASE("an engine of a part of the job that ends by an error is named by its 
       }
       train(engine, small, 2);
     });
-    REQUIRE(outcome[2]);  // which is rank 0 of its part, where rank 3 is rank 1
+    REQUIRE(outcome[2]);  // it is rank 0 of its part, and rank 3 is rank 1
     CHECK_THAT(message_of(outcome[2]), Contains("the engine of rank 3 ended by an error"));
   }
 }

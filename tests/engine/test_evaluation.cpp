@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Evaluations: what they report, and how they may be left.
+/// Evaluations: their results, and how to leave them early.
 #include <string>
 #include <vector>
 
@@ -11,7 +11,7 @@ namespace {
 
 using Catch::Contains;
 
-/// Evaluates with the same loss on all ranks; leaves by `break` after `leave_after` passes, if that is not negative:
+/// Evaluates with the same loss on all ranks. If `leave_after` is not negative, leaves by `break` after so many passes:
 /// at the end of the last pass, or at the start of the next one.
 Evaluation<float> evaluate(Engine<float>& engine, SmallModel const& small, int passes, float loss, int leave_after = -1,
                            bool at_the_start = false) {

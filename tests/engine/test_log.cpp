@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What an engine tells a user who did not ask: defaults that depend on the stage, sums in 16 bits, gradients that are
-/// not finite. Once, and by one rank.
+/// An engine's unrequested messages: defaults that depend on the stage, sums in 16 bits, gradients that are not finite.
+/// Each comes once, from one rank.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ Config with_skip(int stage, char const* skip, char const* more = "") {
                       {.accumulation = 1, .zeroth = fmt::format(R"(, "skip_nonfinite": {})", skip), .more = more});
 }
 
-/// Two ranks; in the second of four steps a gradient of rank 1 is NaN.
+/// Trains two ranks; in the second of four steps a gradient of rank 1 is NaN.
 std::vector<Seen> train_with_nan(Config const& config) {
   return run(2, config, [](Job& job, Engine<float>& engine, SmallModel const& small) {
     Seen seen;
@@ -37,7 +37,7 @@ std::vector<Seen> train_with_nan(Config const& config) {
   });
 }
 
-/// One rank, one step: four elements of 1e19, each of which has a square that fp32 holds.
+/// Trains one step on one rank with four elements of 1e19, each of which has a square that fp32 can represent.
 Seen train_too_large(Config const& config) {
   return run(1, config,
              [](Job&, Engine<float>& engine, SmallModel const& small) {
@@ -90,7 +90,7 @@ TEST_CASE("in fp32 an update with NaN goes through: the report says so each time
     for (auto const& seen : train_with_nan(with_skip(stage, R"("auto")"))) {
       REQUIRE(seen.reports.size() == 4);
       for (std::size_t step = 0; step < 4; ++step) {
-        CHECK(seen.reports[step].nonfinite == (step >= 1));  // NaN stays in the weights, and gradients have some of it
+        CHECK(seen.reports[step].nonfinite == (step >= 1));  // the weights stay NaN, and gradients get some of it
         CHECK_FALSE(seen.reports[step].skipped);
       }
       CHECK_FALSE(finite(seen.weights));

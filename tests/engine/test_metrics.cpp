@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Metrics beside the loss: their means, and what is refused.
+/// Metrics besides the loss: their means, and their errors.
 #include <cmath>
 #include <string>
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace zeroth::testing {
 
-// Ranks on hosts add them up whether or not there is staging: a plan has none for them.
+// Host communicators sum them with or without staging memory: a plan has none for them.
 static_assert(sizeof(optim::StepSums) <= comm::HostCollectives::small_bytes);
 
 using Catch::Contains;
@@ -29,7 +29,7 @@ TEST_CASE("a metric is its sum over its weight, over ranks and micro-steps, step
       };
       for (int step = 1; step <= 2; ++step) {
         for (auto micro : engine.micro_steps()) {
-          if (job.rank() > 0) {  // one rank has none
+          if (job.rank() > 0) {  // one rank reports none
             micro.report_metric(right, 1, step);
             micro.report_metric(right, job.rank() - 1);
           }
@@ -42,7 +42,7 @@ TEST_CASE("a metric is its sum over its weight, over ranks and micro-steps, step
       return Seen{};
     });
     INFO("stage " << stage);
-    // Of two micro-steps each: rank 1 gives 1 / step + 0 / 1, rank 2 gives 1 / step + 1 / 1.
+    // Two micro-steps each: rank 1 gives 1 / step + 0 / 1, rank 2 gives 1 / step + 1 / 1.
     CHECK(accuracy == std::vector<double>{3.0 / 4, 3.0 / 6});
     CHECK(tokens == std::vector<double>{1000, 2000});
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Guards of several units at once: what a root of nested modules, and units whose uses nobody declared, train to is
-/// what the same math trains to one unit after the other.
+/// Open guards of several units at once: nested modules, and units without declared uses, train the same as the same
+/// math one unit after the other.
 #include <bit>
 #include <cmath>
 #include <optional>
@@ -13,7 +13,7 @@
 namespace zeroth::testing {
 namespace {
 
-/// A root, tied to by its last child, and three children.
+/// A root, with a tie to its last child, and three children.
 struct Nest {
   Model model{5};
   Unit root;
@@ -35,7 +35,7 @@ struct Nest {
 
 enum class Walk { nested, in_turn };
 
-/// As train(), and the weights that are left.
+/// The bits of a training run, final weights included.
 struct Run {
   std::vector<std::uint32_t> bits;
   bool planned = false;
@@ -180,7 +180,7 @@ TEST_CASE("uses that are not declared are counted in forward") {
             }
             float const seed = micro.report_loss(loss_of(micro.first_sample()));
             for (int use = 0; use < 3; ++use) {
-              { auto const recomputed = micro.forward(cell); }  // counts no more
+              { auto const recomputed = micro.forward(cell); }  // a forward after the loss does not count as a use
               auto const p = micro.backward(cell);
               contribute(p, w, micro.first_sample() + use, seed);
             }
@@ -249,7 +249,7 @@ TEST_CASE("a unit that backward did not reach is skipped after all others, and i
         std::vector<std::uint32_t> bits;
         auto const outcome = run_job(world, [&](Job& job) {
           SmallModel const small;
-          // Slots that hold one unit at a time: a turn for nothing would gather.
+          // With slots for only one unit at a time, an unneeded turn would gather.
           Engine<float> engine{job, small.model,
                                small_config(stage, {.zero = R"(, "stage3_prefetch_bucket_size": 0)",
                                                     .zeroth = R"(, "gradient_slots": 3)"})};

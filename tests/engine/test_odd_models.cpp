@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Models at the edges: next to nothing, nothing to train, nothing at all; and ones that are all reuse.
+/// Extreme models: tiny ones, ones without trainable or any parameters, and ones that only reuse units.
 #include <bit>
 #include <string>
 #include <vector>
@@ -69,8 +69,8 @@ Result train(Job& job, OddModel const& odd, Config const& config) {
   return result;
 }
 
-/// Trains at every stage and gives rank 0's result of the last one; all stages and ranks must agree, and run as
-/// planned.
+/// Trains at every stage and returns rank 0's result of the last one. All stages and ranks must agree, and match the
+/// plan.
 Result train_everywhere(int world, OddModel const& odd) {
   Result first;
   for (int stage = 0; stage <= 3; ++stage) {
@@ -199,7 +199,7 @@ TEST_CASE("a unit whose gradient nobody asks for has none, and decays") {
   });
   REQUIRE(messages_of(outcome) == "");
   REQUIRE(decayed.size() == 1);
-  CHECK(decayed[0] == Approx(1 - 0.01 * 0.1));  // lr times weight decay, and a gradient of zero
+  CHECK(decayed[0] == Approx(1 - 0.01 * 0.1));  // lr times weight decay, with a gradient of zero
 }
 
 TEST_CASE("more ranks than elements in any unit, and poisoned memory, change nothing") {

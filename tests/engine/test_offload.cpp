@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// States on a disk: what is taken of it, and what is said where it fails, on every rank.
+/// States on a disk: the space that they use, and the errors on every rank if the disk fails.
 #include <fmt/format.h>
 #include <sys/resource.h>
 
@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "engine/room.hpp"
+#include "engine/capacity.hpp"
 #include "engine/small_model.hpp"
 #include "parity/tiers.hpp"
 #include "support/catch.hpp"
@@ -31,7 +31,7 @@ Config offloaded(int stage, std::filesystem::path const& folder, int timeout_ms 
       .with(fmt::format(R"({{"zeroth": {{"timeout_ms": {}}}}})", timeout_ms));
 }
 
-/// What each rank of two was told, while `between(rank, step)` came before each step.
+/// Trains two ranks, and calls `between(rank, step)` before each step. Returns the errors of each rank.
 template <class F>
 Outcome trained(Config const& config, F const& between) {
   return run_job(2, [&](Job& job) {
@@ -69,7 +69,7 @@ TEST_CASE("what is on the disk is what was planned, without a name, and gone wit
       Engine<bf16> engine{job, small.model, config};
       train(engine, small, 3);
       expect(folder.contents().empty(), "a file has a name");
-      // Where the file system keeps what it needs for a file, beside it.
+      // The file system's own data about the file also counts.
       expect(engine.bytes_on_disk() >= planned.disk.bytes, "less is taken");
       expect(engine.bytes_on_disk() <= planned.disk.bytes + (1 << 16), "more is taken");
       expect(engine.peak() == planned.bytes, "other memory is taken");
@@ -99,7 +99,7 @@ TEST_CASE("a report has the time that updates waited for the disk") {
   FailPoints::slow_down(std::chrono::milliseconds{20});
   auto const in_line = run(on_disks[4]);
   FailPoints::slow_down(std::chrono::milliseconds{0});
-  CHECK(in_line >= 4 * 20);  // each write is waited for, and there is one in every step
+  CHECK(in_line >= 4 * 20);  // each write is waited for, and every step has one
 }
 
 TEST_CASE("a read that fails ends all ranks, with file, bytes, state, unit and reason") {
@@ -130,14 +130,14 @@ TEST_CASE("a write that fails ends all ranks, whichever it is") {
   Folder const folder;
   for (int const number : {1, 2, 7, 20}) {
     for (int const error : {EIO, ENOSPC}) {
-      FailPoints::arm(folder.path(), number + 4, error);  // the first calls make the files: open, fallocate of two
+      FailPoints::arm(folder.path(), number + 4, error);  // the first calls create the files: open and fallocate of two
       auto const outcome = trained(offloaded(3, folder.path()), [](int, int) {});
       INFO(fmt::format("call {}: {}\n{}", number, FailPoints::failed(), messages_of(outcome)));
       FailPoints::disarm();
       REQUIRE(outcome[0]);
       REQUIRE(outcome[1]);
       CHECK((holds<SystemError>(outcome[0]) || holds<SystemError>(outcome[1])));
-      CHECK((holds<PeerError>(outcome[0]) || holds<PeerError>(outcome[1])));  // which is told of the other one
+      CHECK((holds<PeerError>(outcome[0]) || holds<PeerError>(outcome[1])));  // the other rank gets that error
       auto const all = messages_of(outcome);
       CHECK_THAT(all, Contains(error == EIO ? "Input/output error" : "No space left on device"));
       CHECK(folder.contents().empty());
@@ -217,7 +217,7 @@ TEST_CASE("a disk that does not answer ends all ranks at the timeout") {
 TEST_CASE("transfers that no thread has begun give up with those that hang") {
   DiskEnds const ends;
   Folder const folder;
-  constexpr OnDisk one_request{1, 2048, true, true, 4, 4096, 1};  // others wait behind the one that hangs
+  constexpr OnDisk one_request{1, 2048, true, true, 4, 4096, 1};  // other transfers wait for the hanging one
   auto const outcome = run_job(2, [&](Job& job) {
     SmallModel const small{20'000};
     Engine<bf16> engine{job, small.model, offloaded(1, folder.path(), 1000, one_request)};
@@ -255,7 +255,7 @@ TEST_CASE("all states of a tile are on their way at once") {
     train(engine, small, 1);
   });
   CHECK(messages_of(outcome) == "");
-  CHECK(held == 3);  // the master, and two of the optimizer's
+  CHECK(held == 3);  // the master, and two states of the optimizer
 }
 
 TEST_CASE("ranks that wait for a disk that hangs end with the job, long before the timeout") {
@@ -267,7 +267,7 @@ TEST_CASE("ranks that wait for a disk that hangs end with the job, long before t
     Engine<bf16> engine{job, small.model, offloaded(1, folder.path(), 600'000, disk)};
     train(engine, small, 1);
     all_micro_steps(engine, small);
-    std::jthread another;  // as a rank that fails elsewhere
+    std::jthread another;  // aborts like a rank that fails elsewhere
     if (job.rank() == 0) {
       FailPoints::odd_disk({.folder = folder.path(), .holds = true});
       another = std::jthread{[&] {
@@ -364,7 +364,7 @@ TEST_CASE("reads and writes that move less than they are asked to change nothing
   auto const whole = train_on(folder, 0);
   CHECK(train_on(folder, 4096) == whole);
   CHECK(train_on(folder, 512) == whole);
-  CHECK(train_on(folder, 100) == whole);  // then the rest is no whole block
+  CHECK(train_on(folder, 100) == whole);  // the rest is not a whole block
 }
 
 namespace {
@@ -372,15 +372,15 @@ namespace {
 constexpr auto unlimited = std::numeric_limits<std::uint64_t>::max();
 
 /// For ranks that each hold `plan`.
-std::string shortage_of(shard::MemoryPlan const& plan, Settings const& settings, std::vector<engine::RankRoom> ranks,
-                        bool in_one_process) {
+std::string shortage_of(shard::MemoryPlan const& plan, Settings const& settings,
+                        std::vector<engine::RankCapacity> ranks, bool in_one_process) {
   for (auto& rank : ranks) {
     rank.needs = engine::needs_of(plan, settings);
   }
   return engine::shortage(plan, settings, ranks, in_one_process);
 }
 
-std::string shortage(std::vector<engine::RankRoom> const& ranks, bool in_one_process, OffloadDevice device,
+std::string shortage(std::vector<engine::RankCapacity> const& ranks, bool in_one_process, OffloadDevice device,
                      std::int64_t buffer_bytes = 0) {
   shard::MemoryPlan plan;
   plan.bytes.optimizer = 60 << 20;
@@ -398,35 +398,35 @@ std::string shortage(std::vector<engine::RankRoom> const& ranks, bool in_one_pro
 
 TEST_CASE("what there is not enough of is said before anything is allocated") {
   auto const mib = [](std::uint64_t count) { return count << 20U; };
-  engine::Room const all{unlimited, unlimited, unlimited};
-  using engine::RankRoom;
+  engine::Capacity const all{unlimited, unlimited, unlimited};
+  using engine::RankCapacity;
   CHECK(shortage({{1, all}, {1, all}}, false, OffloadDevice::nvme).empty());
-  // Two ranks on one machine, one on another.
-  std::vector<RankRoom> ranks{{1, {mib(200), unlimited, unlimited}},
-                              {1, {mib(200), unlimited, unlimited}},
-                              {2, {mib(100), unlimited, unlimited}}};
+  // Two ranks share one machine; a third one has another.
+  std::vector<RankCapacity> ranks{{1, {mib(200), unlimited, unlimited}},
+                                  {1, {mib(200), unlimited, unlimited}},
+                                  {2, {mib(100), unlimited, unlimited}}};
   CHECK(shortage(ranks, false, OffloadDevice::none).empty());
-  ranks[1].room.memory_of_machine -= 1;
+  ranks[1].capacity.memory_of_machine -= 1;
   CHECK_THAT(
       shortage(ranks, false, OffloadDevice::none),
       Contains("100.0 MiB of memory for each of 2 ranks on the machine of rank 1, and 200.0 MiB are left there") &&
           Contains("offload_optimizer with device \"nvme\" takes 60.0 MiB of each rank's to a disk"));
-  // A limit of a process is each rank's, or that of all together.
-  std::vector<RankRoom> const limited{{1, {unlimited, mib(150), unlimited}}, {1, {unlimited, mib(150), unlimited}}};
+  // A process limit applies to each rank, or to all of them if they are threads.
+  std::vector<RankCapacity> const limited{{1, {unlimited, mib(150), unlimited}}, {1, {unlimited, mib(150), unlimited}}};
   CHECK(shortage(limited, false, OffloadDevice::none).empty());
   CHECK_THAT(shortage(limited, true, OffloadDevice::none), Contains("by the limits of the process of all (ulimit -v"));
-  std::vector<RankRoom> exact{{1, {unlimited, mib(200), unlimited}}, {1, {unlimited, mib(200), unlimited}}};
+  std::vector<RankCapacity> exact{{1, {unlimited, mib(200), unlimited}}, {1, {unlimited, mib(200), unlimited}}};
   CHECK(shortage(exact, true, OffloadDevice::none).empty());
-  exact[1].room.memory_of_process -= 1;
+  exact[1].capacity.memory_of_process -= 1;
   CHECK_THAT(shortage(exact, true, OffloadDevice::none), Contains("by the limits of the process of all (ulimit -v"));
-  // Disks are a machine's.
-  std::vector<RankRoom> const full{{1, {unlimited, unlimited, mib(399)}}, {1, {unlimited, unlimited, mib(399)}}};
+  // Disk space is per machine.
+  std::vector<RankCapacity> const full{{1, {unlimited, unlimited, mib(399)}}, {1, {unlimited, unlimited, mib(399)}}};
   CHECK_THAT(shortage(full, false, OffloadDevice::nvme), Contains("200.0 MiB on the disk of /nvme") &&
                                                              Contains("for each of 2 ranks") &&
                                                              Contains("399.0 MiB are free"));
   CHECK(shortage(full, false, OffloadDevice::none).empty());
-  // What saves will hold counts.
-  std::vector<RankRoom> const tight{{1, {mib(111), unlimited, unlimited}}};
+  // The buffers of saves count.
+  std::vector<RankCapacity> const tight{{1, {mib(111), unlimited, unlimited}}};
   CHECK(shortage(tight, false, OffloadDevice::none, 8 << 20).empty());
   CHECK_THAT(shortage(tight, false, OffloadDevice::none, 12 << 20),
              Contains("112.0 MiB of memory, 12.0 MiB of it for saves (zeroth.checkpoint.buffer_bytes), for each of 1 "
@@ -440,43 +440,43 @@ TEST_CASE("ranks of all stages of a pipeline that share a machine count, each wi
   Settings settings;
   settings.stage = 3;
   auto const rank = [&](std::uint64_t machine, std::uint64_t memory, std::uint64_t needed) {
-    return engine::RankRoom{machine, {memory, unlimited, unlimited, unlimited}, {mib(needed), 0, 0}};
+    return engine::RankCapacity{machine, {memory, unlimited, unlimited, unlimited}, {mib(needed), 0, 0}};
   };
-  // Ranks 0 and 2 share a machine, and 1 and 3.
+  // Ranks 0 and 2 share a machine, as do 1 and 3.
   std::vector ranks{rank(1, mib(300), 100), rank(2, mib(250), 100), rank(1, mib(300), 150), rank(2, mib(250), 150)};
   CHECK(engine::shortage(plan, settings, ranks, false).empty());
-  ranks[3].room.memory_of_machine -= 1;
+  ranks[3].capacity.memory_of_machine -= 1;
   CHECK_THAT(engine::shortage(plan, settings, ranks, false),
              Contains("the plans of 2 ranks on the machine of rank 3, of several stages of a pipeline, ask for 250.0 "
                       "MiB of memory together, and 250.0 MiB are left there"));
-  ranks[3].room = {mib(250), mib(499), unlimited, unlimited};
+  ranks[3].capacity = {mib(250), mib(499), unlimited, unlimited};
   CHECK(engine::shortage(plan, settings, ranks, false).empty());
   CHECK_THAT(engine::shortage(plan, settings, ranks, true),
              Contains("and 499.0 MiB are left by the limits of the process of all"));
   std::vector disks{rank(1, unlimited, 0), rank(1, unlimited, 0)};
   disks[0].needs.disk = mib(10);
   disks[1].needs.disk = mib(30);
-  disks[0].room.disk = disks[1].room.disk = mib(40);
+  disks[0].capacity.disk = disks[1].capacity.disk = mib(40);
   CHECK(engine::shortage(plan, settings, disks, false).empty());
-  disks[1].room.disk -= 1;
+  disks[1].capacity.disk -= 1;
   CHECK_THAT(engine::shortage(plan, settings, disks, false), Contains("ask for 40.0 MiB on the disk of"));
   for (auto const& each : ranks) {
-    CHECK(engine::RankRoom::of(each.numbers()).numbers() == each.numbers());
+    CHECK(engine::RankCapacity::of(each.numbers()).numbers() == each.numbers());
   }
 }
 
 TEST_CASE("beside a GPU the host's memory has to hold what is offloaded, and no more") {
   auto const mib = [](std::uint64_t count) { return count << 20U; };
   shard::MemoryPlan plan;
-  plan.bytes.parameters = 4000LL << 20;  // of the GPU
+  plan.bytes.parameters = 4000LL << 20;  // in the GPU's memory
   plan.disk.tier = shard::Tier::host;
   plan.disk.bytes = 100 << 20;
   Settings settings;
   settings.stage = 2;
   settings.offload.optimizer = OffloadDevice::cpu;
-  std::vector<engine::RankRoom> ranks{{1, {mib(200), unlimited, 0}}, {1, {mib(200), unlimited, 0}}};
+  std::vector<engine::RankCapacity> ranks{{1, {mib(200), unlimited, 0}}, {1, {mib(200), unlimited, 0}}};
   CHECK(shortage_of(plan, settings, ranks, false).empty());
-  ranks[1].room.memory_of_machine -= 1;
+  ranks[1].capacity.memory_of_machine -= 1;
   CHECK_THAT(shortage_of(plan, settings, ranks, false),
              Contains("the plan asks for 100.0 MiB of pinned memory of the host for each of 2 ranks on the machine of "
                       "rank 1, and 200.0 MiB are left there") &&
@@ -494,7 +494,7 @@ TEST_CASE("two files on one disk need room for both") {
   settings.offload.folder = "/states";
   settings.offload.parameter_folder = "/parameters";
   auto const shortage = [&](std::uint64_t disk, std::uint64_t parameters_disk, bool one_disk) {
-    std::vector<engine::RankRoom> const ranks{{1, {unlimited, unlimited, disk, parameters_disk, one_disk}}};
+    std::vector<engine::RankCapacity> const ranks{{1, {unlimited, unlimited, disk, parameters_disk, one_disk}}};
     return shortage_of(plan, settings, ranks, false);
   };
   CHECK(shortage(mib(200), mib(100), false).empty());
@@ -507,13 +507,13 @@ TEST_CASE("two files on one disk need room for both") {
   CHECK_THAT(shortage(mib(199), mib(100), false), Contains("200.0 MiB on the disk of /states"));
   CHECK_THAT(shortage(mib(200), mib(99), false),
              Contains("100.0 MiB on the disk of /parameters") && Contains("a higher max_in_cpu takes less"));
-  CHECK(engine::room("/", "/").one_disk);
-  CHECK_FALSE(engine::room("/", "/proc").one_disk);
-  CHECK_FALSE(engine::room({}, {}).one_disk);
+  CHECK(engine::measure_capacity("/", "/").one_disk);
+  CHECK_FALSE(engine::measure_capacity("/", "/proc").one_disk);
+  CHECK_FALSE(engine::measure_capacity({}, {}).one_disk);
 }
 
 TEST_CASE("what is left is known") {
-  auto const left = engine::room("/");
+  auto const left = engine::measure_capacity("/");
   CHECK(left.memory_of_machine > 0);
   CHECK(left.memory_of_machine < unlimited);
   CHECK(left.disk < unlimited);
@@ -522,7 +522,7 @@ TEST_CASE("what is left is known") {
   struct rlimit lower = before;
   lower.rlim_cur = std::uint64_t{1} << 40U;
   REQUIRE(::setrlimit(RLIMIT_AS, &lower) == 0);
-  auto const limited = engine::room({});
+  auto const limited = engine::measure_capacity({});
   REQUIRE(::setrlimit(RLIMIT_AS, &before) == 0);
   CHECK(limited.memory_of_process < std::uint64_t{1} << 40U);
   CHECK(limited.memory_of_process > 0);

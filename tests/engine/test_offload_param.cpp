@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Parameters on a disk: what is taken of it and of memory, what is read and written, how they come back into use by
-/// every verb of an engine, and what is said where the disk fails, on every rank.
+/// Parameters on a disk: their disk space and memory, their reads and writes, their return into use by every call of an
+/// engine, and the errors on every rank if the disk fails.
 #include <fmt/format.h>
 
 #include <cerrno>
@@ -27,7 +27,7 @@ namespace {
 using Catch::Contains;
 
 constexpr char const* bf16_file = R"(, "bf16": {"enabled": true})";
-constexpr std::int64_t wide = 20'000;  // elements of a unit: several pieces of 2048 on two ranks
+constexpr std::int64_t wide = 20'000;  // elements per unit: several pieces of 2048 on two ranks
 
 struct DiskOfParametersEnds {
   DiskOfParametersEnds() = default;
@@ -44,7 +44,7 @@ Config with_parameters(std::filesystem::path const& folder, ParametersOnDisk con
   return parameters_on_disk(small_config(3, file), disk, folder);
 }
 
-/// What each rank was told, while `between(rank, step)` came before each step.
+/// Trains, and calls `between(rank, step)` before each step. Returns the errors of each rank.
 template <class F>
 Outcome train_bf16(Config const& config, F const& between, int world = 2) {
   return run_job(world, [&](Job& job) {
@@ -75,7 +75,7 @@ std::vector<float> weights_after(Config const& config, std::int64_t count, int s
   return weights;
 }
 
-/// All that is planned of a disk is what is taken of it, read and written.
+/// Checks that disk space, reads and writes equal the plan.
 template <Element T>
 void check_plan(Config const& config, std::filesystem::path const& folder, int world = 2) {
   SmallModel const small{wide};
@@ -98,7 +98,7 @@ void check_plan(Config const& config, std::filesystem::path const& folder, int w
     }
   });
   REQUIRE(messages_of(outcome) == "");
-  for (std::size_t step = 1; step < reports.size(); ++step) {  // the first one also begins with something
+  for (std::size_t step = 1; step < reports.size(); ++step) {  // the first step has additional reads
     INFO(fmt::format("step {}\n{}", step + 1, explain_plan(planned)));
     CHECK(reports[step].disk_read_bytes == read);
     CHECK(reports[step].disk_written_bytes == written);
@@ -137,7 +137,8 @@ TEST_CASE("reads of nested models with frozen and tied units are those that were
       }
     });
     REQUIRE(messages_of(outcome) == "");
-    for (std::size_t step = 2; step < reports.size(); ++step) {  // what is frozen settles in the first steps
+    for (std::size_t step = 2; step < reports.size(); ++step) {  // the first steps settle which frozen units stay
+                                                                 // gathered
       INFO(fmt::format("model {}, step {}", seed, step + 1));
       CHECK(reports[step].disk_read_bytes == planned);
     }
@@ -199,9 +200,9 @@ TEST_CASE("in groups, too, where replicas hand each other what goes to the disk"
   };
   auto const [hpz, mics] = std::pair{of(R"(, "zero_hpz_partition_size": 2)"), of(R"(, "mics_shard_size": 2)")};
   constexpr std::int64_t slice = 3 * 4096;    // 5000 elements of 2 bytes, in whole blocks
-  CHECK(hpz.written_bytes == 3 * 2 * slice);  // of this rank, and of its replica
+  CHECK(hpz.written_bytes == 3 * 2 * slice);  // of this rank and of its replica
   CHECK(mics.written_bytes == 3 * 5 * 4096);
-  CHECK(hpz.buffers == mics.buffers + 2);  // two tiles in memory, of two slices each
+  CHECK(hpz.buffers == mics.buffers + 2);  // two tiles in memory, with two slices each
 }
 
 TEST_CASE("a disk that fails in one group ends all, where replicas hand each other what goes there") {
@@ -267,7 +268,7 @@ TEST_CASE("max_in_cpu keeps what forward uses first in memory, and takes no file
   auto const in_memory = plan(small.model, small_config(3, {.more = bf16_file}), 2);
   CHECK(planned(0).bytes.parameters == 0);
   CHECK(planned(0).parameters_disk.units == 3);
-  CHECK(planned(wide).parameters_disk.units == 2);  // of each unit a rank has half
+  CHECK(planned(wide).parameters_disk.units == 2);  // a rank has half of each unit
   CHECK(planned(wide).bytes.parameters > 0);
   CHECK(planned(1 << 20).parameters_disk.bytes == 0);
   CHECK(planned(1 << 20).bytes == in_memory.bytes);
@@ -376,7 +377,7 @@ TEST_CASE("a report has the time that gathers waited for the disk, and no commun
     }
   });
   REQUIRE(messages_of(outcome) == "");
-  CHECK(io >= 4 * 3 * 20);  // in line, each write of each unit is waited for
+  CHECK(io >= 4 * 3 * 20);  // each write of each unit is waited for
 }
 
 TEST_CASE("a read of parameters that fails ends all ranks, with file, bytes, unit and reason") {
@@ -407,7 +408,7 @@ TEST_CASE("a write of parameters that fails ends all ranks, whichever it is") {
   Folder const folder;
   for (int const number : {1, 3, 9}) {
     for (int const error : {EIO, ENOSPC}) {
-      FailPoints::arm(folder.path(), number + 4, error);  // the first calls make the files: open, fallocate of two
+      FailPoints::arm(folder.path(), number + 4, error);  // the first calls create the files: open and fallocate of two
       auto const outcome =
           train_bf16(with_parameters(folder.path(), parameters_on_disks[1], {.more = bf16_file}), [](int, int) {});
       INFO(fmt::format("call {}: {}\n{}", number, FailPoints::failed(), messages_of(outcome)));

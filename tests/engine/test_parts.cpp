@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Engines of a part of a job, whose ranks have other numbers there: messages name those of the job.
+/// Engines on a part of a job, in which ranks have other numbers: messages use the numbers of the job.
 #include <functional>
 #include <string>
 #include <vector>
@@ -13,8 +13,8 @@ namespace {
 
 using Catch::Contains;
 
-/// What the last of four ranks is told when it trains with the one before it, in a part whose rank 0 it is. `body` is
-/// given the rank of the job.
+/// The error of the last of four ranks when it and the rank before it run `body` on a part of the job, in which it is
+/// rank 0. `body` gets the rank in the job.
 std::string told_in_part(std::function<void(Job&, int)> const& body) {
   auto const outcome = run_job(4, [&](Job& job) {
     auto const rank = job.rank();
@@ -26,7 +26,7 @@ std::string told_in_part(std::function<void(Job&, int)> const& body) {
   return message_of(outcome[3]);
 }
 
-/// The same with an engine.
+/// Like told_in_part(), with an engine.
 std::string told_engine(int stage, std::function<void(Engine<float>&, SmallModel const&, int)> const& body) {
   return told_in_part([&](Job& part, int rank) {
     SmallModel const small;

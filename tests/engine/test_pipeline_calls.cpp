@@ -2,12 +2,13 @@
 /// What engines on a mesh answer between steps, and which questions they refuse.
 #include <fmt/format.h>
 
-#include <functional>
+#include <algorithm>
 #include <map>
 #include <numeric>
 #include <string>
 #include <vector>
 
+#include "engine/pipeline_jobs.hpp"
 #include "engine/safetensors_reader.hpp"
 #include "parity/pipeline_calls.hpp"
 #include "support/catch.hpp"
@@ -20,38 +21,13 @@ namespace zeroth::testing {
 namespace {
 
 using Catch::Contains;
-using Body = std::function<void(Engine<float>&, Chain const&, Mesh&)>;
-
-Config config_of_two() {
-  return Config::from_json(
-      R"({"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 3, "optimizer": {"type": "AdamW"},
-          "zero_optimization": {"stage": 3}, "zeroth": {"mesh": {"pipeline": 2}, "timeout_ms": 60000}})");
-}
-
-/// What `world` ranks of two stages throw, with a line for each.
-std::string told_by_two(int world, Body const& body) {
-  auto const config = config_of_two();
-  return messages_of(run_job(world, [&](Job& job) {
-    Chain const chain;
-    Mesh mesh{job, config};
-    Engine<float> engine{mesh, chain.model, config};
-    body(engine, chain, mesh);
-  }));
-}
-
-/// For the threads of ranks, where Catch's own assertions race.
-void expect_part(std::string const& message, std::string_view part) {
-  if (message.find(part) == std::string::npos) {
-    throw Error{fmt::format("\"{}\" was expected, and said was \"{}\"", part, message)};
-  }
-}
 
 }  // namespace
 
 TEST_CASE("an evaluation's passes are of the units of a stage, and its loss and metrics of all") {
   std::vector<float> losses(4);
   std::vector<double> means(4);
-  CHECK(told_by_two(4, [&](Engine<float>& engine, Chain const&, Mesh& mesh) {
+  CHECK(told(4, config_of(2), [&](Engine<float>& engine, Chain const&, Mesh& mesh) {
           auto const rank = static_cast<std::size_t>(mesh.whole().rank());
           auto const ranks = engine.add_metric("ranks");
           auto const evaluation = engine.evaluation(3);
@@ -84,7 +60,7 @@ TEST_CASE("an evaluation's passes are of the units of a stage, and its loss and 
 
 TEST_CASE("a trace has the messages of each channel on a track of its own") {
   std::vector<std::vector<Span>> spans(2);
-  CHECK(told_by_two(2, [&](Engine<float>& engine, Chain const& chain, Mesh& mesh) {
+  CHECK(told(2, config_of(2), [&](Engine<float>& engine, Chain const& chain, Mesh& mesh) {
           Timeline timeline;
           engine.trace(&timeline);
           run_actions(engine, chain, {}, 1, true);
@@ -108,7 +84,7 @@ TEST_CASE("a trace has the messages of each channel on a track of its own") {
 }
 
 TEST_CASE("an evaluation while a step's messages are under way is refused, and so is a pass of it") {
-  CHECK(told_by_two(2, [](Engine<float>& engine, Chain const& chain, Mesh&) {
+  CHECK(told(2, config_of(2), [](Engine<float>& engine, Chain const& chain, Mesh&) {
           constexpr auto* said = "after 1 actions of step 1, of which messages between the stages of the pipeline are";
           auto const left = engine.evaluation(1);
           for (auto work : engine.schedule()) {
@@ -120,15 +96,15 @@ TEST_CASE("an evaluation while a step's messages are under way is refused, and s
             }
             break;
           }
-          expect_part(thrown<ContractError>([&] { static_cast<void>(engine.evaluation(1)); }), "evaluation() ");
-          expect_part(thrown<ContractError>([&] { static_cast<void>(engine.evaluation(1)); }), said);
-          expect_part(thrown<ContractError>([&] { static_cast<void>(*left.begin()); }), said);
+          expect_said(thrown<ContractError>([&] { static_cast<void>(engine.evaluation(1)); }), {"evaluation() "});
+          expect_said(thrown<ContractError>([&] { static_cast<void>(engine.evaluation(1)); }), {said});
+          expect_said(thrown<ContractError>([&] { static_cast<void>(*left.begin()); }), {said});
         }) == "");
 }
 
 TEST_CASE("a pass that sends nothing, or tells its loss in another stage, ends the job with its name") {
   auto const passes = [](auto const& body) {
-    return told_by_two(2, [&](Engine<float>& engine, Chain const& chain, Mesh&) {
+    return told(2, config_of(2), [&](Engine<float>& engine, Chain const& chain, Mesh&) {
       auto const evaluation = engine.evaluation(2);
       for (auto pass : evaluation) {
         if (pass.first()) {
@@ -154,49 +130,49 @@ TEST_CASE("a pass that sends nothing, or tells its loss in another stage, ends t
 TEST_CASE("a rank that fails in an evaluation ends the ranks of all stages, wherever they wait") {
   for (int const failing : {0, 1, 2, 3}) {
     INFO("rank " << failing);
-    CHECK_THAT(told_by_two(4,
-                           [&](Engine<float>& engine, Chain const& chain, Mesh& mesh) {
-                             for (int step = 1; step <= 2; ++step) {
-                               run_actions(engine, chain, {}, step, false);
-                               engine.step();
-                               for (auto pass : engine.evaluation(3)) {
-                                 if (step == 2 && mesh.whole().rank() == failing) {
-                                   throw Error{"out of luck"};
-                                 }
-                                 auto const rows = go_forward(pass, chain, engine.micro_batch());
-                                 pass.last() ? pass.report_loss(1) : put(rows, pass.output());
-                               }
-                             }
-                             engine.finish();
-                           }),
+    CHECK_THAT(told(4, config_of(2),
+                    [&](Engine<float>& engine, Chain const& chain, Mesh& mesh) {
+                      for (int step = 1; step <= 2; ++step) {
+                        run_actions(engine, chain, {}, step, false);
+                        engine.step();
+                        for (auto pass : engine.evaluation(3)) {
+                          if (step == 2 && mesh.whole().rank() == failing) {
+                            throw Error{"out of luck"};
+                          }
+                          auto const rows = go_forward(pass, chain, engine.micro_batch());
+                          pass.last() ? pass.report_loss(1) : put(rows, pass.output());
+                        }
+                      }
+                      engine.finish();
+                    }),
                Contains("out of luck"));
   }
 }
 
 TEST_CASE("norms are of parameters that are trained, and the same on the ranks of all stages") {
-  CHECK(told_by_two(2, [](Engine<float>& engine, Chain const& chain, Mesh&) {
-          expect_part(thrown<ContractError>([&] { static_cast<void>(engine.gradient_norm()); }),
-                      "gradient_norm() after");
+  CHECK(told(2, config_of(2), [](Engine<float>& engine, Chain const& chain, Mesh&) {
+          expect_said(thrown<ContractError>([&] { static_cast<void>(engine.gradient_norm()); }),
+                      {"gradient_norm() after"});
           run_actions(engine, chain, {}, 1, false);
-          expect_part(thrown<ContractError>([&] { static_cast<void>(engine.gradient_norm(*chain.layers[1].bias)); }),
-                      "gradient_norm(param) of \"layer1.b\", which is frozen");
+          expect_said(thrown<ContractError>([&] { static_cast<void>(engine.gradient_norm(*chain.layers[1].bias)); }),
+                      {"gradient_norm(param) of \"layer1.b\", which is frozen"});
           Chain const other;
-          expect_part(thrown<ContractError>([&] { static_cast<void>(engine.gradient_norm(*other.layers[0].bias)); }),
-                      "gradient_norm(param): the parameter belongs to another model");
+          expect_said(thrown<ContractError>([&] { static_cast<void>(engine.gradient_norm(*other.layers[0].bias)); }),
+                      {"gradient_norm(param): the parameter belongs to another model"});
         }) == "");
-  CHECK_THAT(told_by_two(2,
-                         [](Engine<float>& engine, Chain const& chain, Mesh& mesh) {
-                           run_actions(engine, chain, {}, 1, false);
-                           auto const& layer = chain.layers[mesh.place().stage == 0 ? 2 : 4];
-                           static_cast<void>(engine.gradient_norm(*layer.weight));
-                         }),
+  CHECK_THAT(told(2, config_of(2),
+                  [](Engine<float>& engine, Chain const& chain, Mesh& mesh) {
+                    run_actions(engine, chain, {}, 1, false);
+                    auto const& layer = chain.layers[mesh.place().stage == 0 ? 2 : 4];
+                    static_cast<void>(engine.gradient_norm(*layer.weight));
+                  }),
              Contains("gradient_norm(param): rank 0 asked for \"layer2.w\", rank 1 for \"layer4.w\""));
 }
 
 TEST_CASE("weights of a stage that are more than what is sent at a time come into one file, and out of it") {
   constexpr std::int64_t count = 150'001;
   Folder const folder;
-  auto const config = config_of_two();
+  auto const config = config_of(2);
   std::vector<std::vector<float>> read(6);
   CHECK(messages_of(run_job(6, [&](Job& job) {
           Model model{3};
@@ -229,7 +205,7 @@ TEST_CASE("weights of a stage that are more than what is sent at a time come int
 TEST_CASE("a file of weights that one stage alone cannot use is the same error in all, and changes nothing") {
   Folder const folder;
   std::vector<std::string> loads(4), saves(4);
-  CHECK(told_by_two(4, [&](Engine<float>& engine, Chain const& chain, Mesh& mesh) {
+  CHECK(told(4, config_of(2), [&](Engine<float>& engine, Chain const& chain, Mesh& mesh) {
           auto const rank = static_cast<std::size_t>(mesh.whole().rank());
           engine.save_weights(folder / "weights");
           auto const mine = rank == 2 ? folder / "none" : folder / "weights";
@@ -247,7 +223,7 @@ TEST_CASE("a file of weights that one stage alone cannot use is the same error i
   Model other;
   static_cast<void>(other.param(other.unit("a"), "a", {7}, Normal{1}));
   static_cast<void>(other.param(other.unit("b", {.input_per_sample = 1}), "b", {2}, Normal{1}));
-  auto const config = config_of_two();
+  auto const config = config_of(2);
   CHECK_THAT(messages_of(run_job(2,
                                  [&](Job& job) {
                                    Mesh mesh{job, config};
@@ -260,7 +236,7 @@ TEST_CASE("a file of weights that one stage alone cannot use is the same error i
 
 TEST_CASE("a stop that one rank of one stage asks for comes to the ranks of all") {
   std::vector<std::vector<bool>> stops(4);
-  CHECK(told_by_two(4, [&](Engine<float>& engine, Chain const& chain, Mesh& mesh) {
+  CHECK(told(4, config_of(2), [&](Engine<float>& engine, Chain const& chain, Mesh& mesh) {
           auto const rank = static_cast<std::size_t>(mesh.whole().rank());
           for (int step = 1; step <= 3; ++step) {
             if (step == 2 && rank == 3) {
@@ -276,7 +252,7 @@ TEST_CASE("a stop that one rank of one stage asks for comes to the ranks of all"
 
 TEST_CASE("a stage whose units have no parameters takes part in files") {
   Folder const folder;
-  auto const config = config_of_two();
+  auto const config = config_of(2);
   std::vector<float> read(4);
   for (bool const restores : {false, true}) {
     CHECK(messages_of(run_job(4, [&](Job& job) {
@@ -305,6 +281,80 @@ TEST_CASE("a stage whose units have no parameters takes part in files") {
   for (int place = 0; place < 4; ++place) {
     CHECK(reader.damage(place, true).empty());
   }
+}
+
+TEST_CASE("values that a program writes are read on the ranks of all stages, and train on") {
+  auto const config = config_of(2);
+  std::vector<std::vector<float>> read(4);
+  CHECK(messages_of(run_job(4, [&](Job& job) {
+          Chain const chain;
+          Mesh mesh{job, config};
+          Engine<float> engine{mesh, chain.model, config};
+          auto& mine = read[static_cast<std::size_t>(job.rank())];
+          for (auto const* const param : {&*chain.layers.front().bias, &*chain.layers.back().bias}) {  // of both stages
+            std::vector<float> values(static_cast<std::size_t>(param->shape()[0]));
+            std::iota(values.begin(), values.end(), 1.0F);
+            engine.write(*param, values);
+            std::ranges::fill(values, 0.0F);
+            engine.read(*param, values);
+            mine.insert(mine.end(), values.begin(), values.end());
+          }
+          std::vector<float> wrong(3);
+          expect_said(thrown<ContractError>([&] { engine.write(*chain.layers.front().bias, wrong); }),
+                      {"write() of parameter \"layer0.b\" with 3 values: it has 20"});
+          run_actions(engine, chain, {}, 1, false);
+          engine.step();
+          engine.finish();
+        })) == "");
+  std::vector<float> expected(20 + 12);
+  std::iota(expected.begin(), expected.begin() + 20, 1.0F);
+  std::iota(expected.begin() + 20, expected.end(), 1.0F);
+  for (auto const& mine : read) {
+    CHECK(mine == expected);
+  }
+}
+
+TEST_CASE("metrics, weights and stops of a pipeline are those of all stages") {
+  auto const config = config_of(2);
+  std::vector<StepReport> reports(4);
+  std::vector<double> means(4);
+  CHECK(messages_of(run_job(4, [&](Job& job) {
+          Chain const chain;
+          Mesh mesh{job, config};
+          Engine<float> engine{mesh, chain.model, config};
+          auto const ranks = engine.add_metric("ranks");
+          for (auto work : engine.schedule()) {
+            work.report_metric(ranks, job.rank());
+            if (work.phase() == Phase::forward) {
+              for (auto const unit : work.units()) {
+                auto const p = work.forward(unit);
+              }
+              if (work.last()) {
+                static_cast<void>(work.report_loss(static_cast<float>(work.micro_step()),
+                                                   {.weight = work.micro_step() == 0 ? 0.0F : 1.0F}));
+              } else {
+                static_cast<void>(work.output());
+              }
+            } else {
+              auto const units = work.units();
+              for (auto at = units.rbegin(); at != units.rend(); ++at) {
+                auto const p = work.backward(*at);
+              }
+              if (!work.first()) {
+                static_cast<void>(work.input_gradient());
+              }
+            }
+          }
+          engine.step();
+          auto const place = static_cast<std::size_t>(job.rank());
+          reports[place] = *engine.finish();
+          means[place] = reports[place].metrics[ranks];
+        })) == "");
+  for (auto const& report : reports) {
+    CHECK(report.loss == 1.5F);  // of micro-steps 1 and 2
+    CHECK_FALSE(report.stop);
+  }
+  CHECK(means == std::vector{1.5, 1.5, 1.5, 1.5});
 }
 
 }  // namespace zeroth::testing

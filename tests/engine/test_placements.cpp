@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Calls of an engine do the same wherever its states and parameters are: cut among groups of ranks, on a disk, or
-/// both.
+/// Calls of an engine behave the same wherever states and parameters are: sharded within groups, on a disk, or both.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -21,14 +20,15 @@ namespace {
 
 constexpr int world = 4;
 
-/// A stage file, and where it puts states.
+/// A stage file, and the traffic that its placements cause.
 struct Case {
   std::string name;
   Config config;
   int stage;
-  int published;  ///< Times in a step, to replicas: parameters are cut among fewer ranks than what updates them.
-  int read;       ///< Of a rank's disks in a step: tiles of states, and pieces of parameters to gather.
-  int written;    ///< Tiles of both.
+  int published;  ///< Publications to replicas per step, needed if parameters are sharded over fewer ranks than their
+                  ///< updates.
+  int read;       ///< Reads of a rank's disks per step: tiles of states, and pieces of parameters to gather.
+  int written;    ///< Writes of a rank's disks per step.
 };
 
 Config config_of(int stage) {
@@ -36,7 +36,7 @@ Config config_of(int stage) {
       stage, {.zeroth = R"(, "reduce_gradients": "every_micro_step")", .more = R"(, "bf16": {"enabled": true})"});
 }
 
-/// All whole, in memory: what the others are compared with.
+/// All states whole and in memory: the base of comparisons.
 Config whole() { return config_of(0); }
 
 std::vector<Case> cases(std::filesystem::path const& folder) {
@@ -54,7 +54,7 @@ std::vector<Case> cases(std::filesystem::path const& folder) {
   }
   for (auto const& grouping : {Grouping{3, Cut::nothing}, Grouping{3, Cut::parameters}, Grouping{3, Cut::states}}) {
     auto const config = parameters_on_disk(in_groups(config_of(3), grouping, 2), parameters_on_disks[0], folder);
-    bool const hpz = grouping.cut == Cut::parameters;  // by tiles, and in two slices each
+    bool const hpz = grouping.cut == Cut::parameters;  // published by tiles; each tile has two slices
     int const read = (hpz ? 2 : 1) * 3 + 1;
     auto const name = grouping.name(2) + ", parameters on a disk";
     all.push_back({name, config, 3, hpz ? 3 : 0, read, 3});
@@ -63,7 +63,7 @@ std::vector<Case> cases(std::filesystem::path const& folder) {
   return all;
 }
 
-/// On each rank of a job.
+/// Runs `rank_main` on each rank of a job.
 template <class F>
 void on_ranks(Config const& config, F const& rank_main) {
   auto const outcome = run_job(world, [&](Job& job) {
@@ -79,7 +79,7 @@ std::string text_of(std::filesystem::path const& file) {
   return {std::istreambuf_iterator<char>{in}, {}};
 }
 
-/// What an engine saves after two steps; and once it has loaded a file and trained on.
+/// The weights that an engine saves after two steps, and those after it has loaded a file and trained on.
 std::pair<std::string, std::string> saved(Config const& config, std::filesystem::path const& from,
                                           Folder const& folder) {
   on_ranks(config, [&](Job&, auto& engine, auto& small) {
@@ -92,8 +92,8 @@ std::pair<std::string, std::string> saved(Config const& config, std::filesystem:
   return {text_of(folder / "trained"), text_of(folder / "loaded")};
 }
 
-/// All masters, and the frozen parameter, as the ranks read them: before, and after one of each was written and the
-/// engine has trained on.
+/// All masters and the frozen parameter as read by the ranks: before, and after one of each was written and the engine
+/// trained on.
 std::vector<float> read_and_written(Config const& config) {
   std::vector<std::vector<float>> by_rank(world);
   on_ranks(config, [&](Job& job, auto& engine, auto& small) {
@@ -120,7 +120,7 @@ std::vector<float> read_and_written(Config const& config) {
     read_all();
     train(engine, small, 2);
     read_all();
-    auto const seen = read_weights(engine, small);  // by guards
+    auto const seen = read_weights(engine, small);  // read through guards
     all.insert(all.end(), seen.begin(), seen.end());
   });
   for (auto const& values : by_rank) {
@@ -129,10 +129,10 @@ std::vector<float> read_and_written(Config const& config) {
   return by_rank.front();
 }
 
-/// How many spans of a kind a stream had in one step of a rank.
+/// Number of spans of each kind in a stream, in one step of a rank.
 using SpanCounts = std::map<std::string, int>;
 
-/// Of rank 1, and what it reads in the end.
+/// The span counts of rank 1, and the weights that it reads at the end.
 std::pair<SpanCounts, std::vector<float>> traced(Config const& config, bool traces) {
   std::pair<SpanCounts, std::vector<float>> result;
   on_ranks(config, [&](Job& job, auto& engine, auto& small) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The plan: known without a job, what the engine then holds, and told in words.
+/// The plan: available without a job, equal to what the engine holds, and described in words.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -26,7 +26,7 @@ char const* const precisions[] = {"",
                                   R"(, "bf16": {"enabled": true}, "communication_data_type": "fp32",
                                        "data_types": {"grad_accum_dtype": "fp32"})"};
 
-/// A plan of the synthetic model and what two engines of it held in the end.
+/// A plan of the synthetic model, and the memory of two engines at the end.
 struct Held {
   MemoryBytes plan;
   std::vector<MemoryBytes> planned, peak;
@@ -107,7 +107,7 @@ TEST_CASE("a plan of a model that no machine holds is arithmetic too") {
 }
 
 TEST_CASE("gradient_slots may be any number: there are no more slots than units that need them") {
-  SyntheticModel const synthetic;  // which has a tied parameter
+  SyntheticModel const synthetic;  // it has a tied parameter
   for (int const stage : {2, 3}) {
     auto const config = [&](char const* slots) {
       return small_config(stage, {.accumulation = 1, .zeroth = fmt::format(R"(, "gradient_slots": {})", slots)});
@@ -122,7 +122,7 @@ TEST_CASE("gradient_slots may be any number: there are no more slots than units 
 }
 
 TEST_CASE("what reductions are converted in is as large as the largest bucket, by elements or by units") {
-  constexpr std::int64_t unit_count = 1280;  // no padding at two ranks
+  constexpr std::int64_t unit_count = 1280;  // a size without padding on two ranks
   Model model;
   for (int u = 0; u < 6; ++u) {
     static_cast<void>(model.param(model.unit(fmt::format("u{}", u)), fmt::format("w{}", u), {unit_count}, Constant{0}));
@@ -147,7 +147,7 @@ TEST_CASE("what reductions are converted in is as large as the largest bucket, b
     CHECK(conversion_count(stage, 6, 3072) == 3072);
     CHECK(conversion_count(stage, 6, 1) == unit_count);
   }
-  CHECK(conversion_count(1, 2, 1'000'000) == 6 * unit_count);  // whole gradients have no slots
+  CHECK(conversion_count(1, 2, 1'000'000) == 6 * unit_count);  // gradients that stay whole have no slots
   CHECK(conversion_count(1, 2, 3072) == 3072);
 }
 
@@ -197,7 +197,7 @@ TEST_CASE("a plan counts persistent parameters, which are held whole and take no
   CHECK(some.persistent.count == 50);
   CHECK(all.persistent.parameters == 4);
   CHECK(all.persistent.count == 950);
-  // 50 elements are one slice of 128, on three ranks 384; 300 are 384 too.
+  // 50 elements are one slice of 128, and 384 on three ranks; 300 elements are 384 too.
   CHECK(some.bytes.parameters == none.bytes.parameters + 4 * 2 * 128);
   CHECK(all.bytes.parameters == 4 * 4 * 384);
   CHECK(all.persistent.bytes == all.bytes.parameters);
@@ -317,7 +317,8 @@ TEST_CASE("the plan tells where stages would round differently, and where many m
 }
 
 TEST_CASE("the plan begins with what it is a plan of") {
-  SmallModel const small;  // 3 * 300 trainable, 50 frozen: with padding 3 * 384 and 128 on one rank, 384 on three
+  SmallModel const small;  // 3 * 300 trainable and 50 frozen elements: with padding 3 * 384 and 128 on one rank, 384 on
+                           // three
   auto const words = [&](int stage, int world) { return explain_plan(plan(small.model, small_config(stage), world)); };
   CHECK_THAT(words(0, 1), StartsWith("stage 0, 1 rank, 950 parameters (1280 with padding) in 3 flat units\n"));
   CHECK_THAT(words(3, 3), StartsWith("stage 3, 3 ranks, 950 parameters (1536 with padding) in 3 flat units\n"));
@@ -333,7 +334,7 @@ TEST_CASE("the plan tells which sizes of tiles and buffers would take little mem
     auto const all = plan(model, config, 1).notes;
     return fmt::format("{}", fmt::join(all, "\n"));
   };
-  // The largest power of two of which 8 times as many as there are tiles or buffers are no more than all elements.
+  // The largest power of two such that 8 times the total size of tiles or buffers is at most the number of elements.
   CHECK_THAT(notes("offload_optimizer", ""),
              Contains("a zero_optimization.sub_group_size of 1048576 makes them smaller"));
   CHECK_THAT(notes("offload_param", R"(, "max_in_cpu": 0)"),
@@ -341,7 +342,7 @@ TEST_CASE("the plan tells which sizes of tiles and buffers would take little mem
 }
 
 TEST_CASE("the plan tells where stage3_max_live_parameters leaves no prefetch, and what would be enough") {
-  SmallModel const small;  // of 384, 384 + 128 and 384 elements on one rank
+  SmallModel const small;  // 384, 384 + 128 and 384 elements on one rank
   auto const words = [&](int stage, char const* zero) {
     return explain_plan(plan(small.model, small_config(stage, {.zero = zero}), 1));
   };
@@ -365,7 +366,7 @@ TEST_CASE("a plan for a batch that the world contradicts is refused") {
 }
 
 TEST_CASE("a plan has the numbers that its words and the tool's tables are made of") {
-  SmallModel const small;  // of 384, 384 + 128 and 384 elements, the first tied into the last
+  SmallModel const small;  // 384, 384 + 128 and 384 elements; the first is tied into the last
   for (int stage = 0; stage <= 3; ++stage) {
     auto const p = plan(small.model, small_config(stage), 3);
     INFO(explain_plan(p));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// With zeroth.poison, what is kept beyond its guard is NaN at every stage, and training is what it is without.
+/// With zeroth.poison, memory kept beyond its guard is NaN at every stage, and training is unchanged.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -21,7 +21,7 @@ bool none_nan(T const* values, std::int64_t count) {
   return std::none_of(values, values + count, [](T value) { return std::isnan(to_float(value)); });
 }
 
-/// What is not as it should be, in words.
+/// Collects failed expectations as text.
 class Complaints {
  public:
   void expect(bool condition, std::string const& what) { text_ += condition ? "" : what + "\n"; }
@@ -31,7 +31,7 @@ class Complaints {
   std::string text_;
 };
 
-/// Reads the first unit's parameters beyond their guard, and while later guards are open.
+/// Reads the first unit's parameters after their guard has ended, and while later guards are open.
 template <Element T>
 void keep_parameters(Pass<T>& pass, SmallModel const& small, std::string const& where, Complaints& complaints) {
   std::vector<std::vector<T const*>> kept;
@@ -78,7 +78,7 @@ void keep_gradients(MicroStep<T, G>& micro, SmallModel const& small, float seed,
   }
 }
 
-/// Trains two steps, and complains of what is kept and can still be read.
+/// Trains two steps, and reports memory that is still readable after its guard.
 template <Element T, GradientOf<T> G>
 std::string keep_everything(Job& job, Config const& config) {
   Complaints complaints;
@@ -143,7 +143,7 @@ TEST_CASE("poison changes no bit of training, and its copies are in the plan") {
       CHECK(weights(config(poison)) == weights(config("")));
       auto const with = plan(small.model, config(poison), 3).bytes;
       auto const without = plan(small.model, config(""), 3).bytes;
-      // Three units of 300 elements in slices of 128, and 50 frozen ones likewise: each is 384 with padding.
+      // Three units of 300 elements in slices of 128, and 50 frozen ones: each is 384 with padding.
       CHECK(with.scratch - without.scratch == (4 + 3) * 384 * 4);
       CHECK(with.total() - without.total() == with.scratch - without.scratch);
       CHECK_THAT(explain_plan(plan(small.model, config(poison), 3)), Catch::Contains("poison: guards hand out copies"));

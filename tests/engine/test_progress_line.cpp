@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is shown while a training goes on: one line that is written over on a terminal, a line per step anywhere else.
+// The progress display during training: one line that is redrawn on a terminal, one line per step anywhere else.
 #include <poll.h>
 #include <pty.h>
 #include <sys/ioctl.h>
@@ -16,9 +16,9 @@
 #include "engine/progress_text.hpp"
 #include "support/catch.hpp"
 #include "zeroth/core/log.hpp"
-#include "zeroth/core/standard_streams.hpp"
-#include "zeroth/core/terminal.hpp"
 #include "zeroth/engine/progress_line.hpp"
+#include "zeroth/tool/core/standard_streams.hpp"
+#include "zeroth/tool/core/terminal.hpp"
 
 namespace zeroth::testing {
 namespace {
@@ -38,8 +38,7 @@ StepReport report_of(std::int64_t step) {
 constexpr ProgressOptions options_of_all{
     .steps = 20, .tokens_per_step = 1024, .flops_per_step = 1e12, .peak_flops_per_s = 4e12};
 
-/// Standard output and standard error are `target` until this ends, and this program's variables say nothing of a
-/// terminal.
+/// While it lives, standard output and standard error are `target`, and the environment does not describe a terminal.
 class Redirected {
  public:
   explicit Redirected(int target) {
@@ -66,7 +65,7 @@ class Redirected {
   std::pair<int, int> kept_[2] = {{STDOUT_FILENO, -1}, {STDERR_FILENO, -1}};
 };
 
-/// A terminal, which reads what is written to it as long as this lives.
+/// A terminal. It reads everything written to it while it lives.
 class PseudoTerminal {
  public:
   explicit PseudoTerminal(int columns) {
@@ -88,7 +87,7 @@ class PseudoTerminal {
     size.ws_col = static_cast<unsigned short>(columns);
     ::ioctl(theirs_, TIOCSWINSZ, &size);
   }
-  /// Until `part` has come `times` times, or for a minute in which nothing comes.
+  /// Waits until `part` has occurred `times` times, or for a minute without output.
   void await(std::string const& part, int times = 1) {
     auto const count = [&] {
       int found = 0;
@@ -100,7 +99,7 @@ class PseudoTerminal {
     while (count() < times && read_some(60'000)) {
     }
   }
-  /// All that was written. The terminal's own line discipline has added a \r to each \n.
+  /// Everything written. The terminal's line discipline has put a \r before each \n.
   [[nodiscard]] std::string const& text() {
     while (read_some(0)) {
     }
@@ -135,7 +134,7 @@ std::string text_on(PseudoTerminal& terminal) {
   return terminal.text();
 }
 
-/// Of the lines that were written over each other.
+/// The lines that were drawn over each other.
 std::vector<std::string> drawn_lines(std::string const& text) {
   std::string const over = "\r\x1b[K";
   std::vector<std::string> lines;
@@ -238,7 +237,7 @@ TEST_CASE("where several processes may write to a terminal, or it can do nothing
   for (auto const& [name, value] : variables) {
     ::unsetenv(name);
   }
-  CHECK_THAT(text, Contains(" left\r\nstep 2/20") && !Contains("\x1b"));  // \r is the line discipline's
+  CHECK_THAT(text, Contains(" left\r\nstep 2/20") && !Contains("\x1b"));  // the line discipline adds \r
 }
 
 TEST_CASE("a terminal has colours but for NO_COLOR, and is none where it is dumb") {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Which call is legal when, without a job, a device or memory.
+/// Which calls are legal, tested without a job, a device or memory.
 #include <stdexcept>
 #include <vector>
 
@@ -18,7 +18,7 @@ using engine::Protocol;
 using stage::PassKind;
 using stage::Phase;
 
-/// Of the small model: 2 micro-steps a step.
+/// The protocol of the small model, with 2 micro-steps per step.
 struct Rules {
   SmallModel small;
   shard::Layout layout{small.model.description(), 2};
@@ -30,7 +30,7 @@ struct Rules {
     return protocol.opened(protocol.begin_turn(phase, small.units[unit].id()));
   }
   stage::Turn turn(Phase phase, std::size_t unit) { return *protocol.closed(open(phase, unit)); }
-  /// Units whose skipped turns come before `position`, forward ones as they are, backward ones negative less 1.
+  /// The units of skipped turns before `position`: u for forward, -1 - u for backward.
   std::vector<int> skipped(std::int64_t position) {
     std::vector<int> turns;
     while (auto const at = protocol.next_skipped(position)) {
@@ -61,7 +61,7 @@ TEST_CASE("guards may overlap in any order, but for two of a unit in one phase, 
   CHECK(rules.protocol.state() == "the forward guard of unit \"block1\" is open");
   CHECK_THAT(thrown<ContractError>([&] { rules.open(Phase::forward, 0); }),
              Contains("forward of unit \"block0\" while the forward guard of this unit is open"));
-  auto const third = rules.open(Phase::backward, 0);  // recomputation has both
+  auto const third = rules.open(Phase::backward, 0);  // recomputation opens both
   CHECK(rules.protocol.closed(first)->unit == 0_unit);
   CHECK(!rules.protocol.closed(first));
   CHECK(rules.protocol.closed(third)->phase == Phase::backward);
@@ -134,7 +134,7 @@ TEST_CASE("uses are those of forward before anything went back, and the last one
     static_cast<void>(rules.turn(Phase::forward, 1));
   }
   CHECK(!rules.turn(Phase::backward, 1).last);
-  static_cast<void>(rules.turn(Phase::forward, 1));  // recomputed
+  static_cast<void>(rules.turn(Phase::forward, 1));  // recomputation
   CHECK(rules.turn(Phase::backward, 1).last);
   CHECK_THAT(
       thrown<ContractError>([&] { rules.open(Phase::backward, 1); }),

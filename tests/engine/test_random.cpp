@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What passes draw follows the seed, the step and the sample: whoever has the sample, in whatever pass.
+/// The random numbers of passes depend on the seed, the step and the sample, regardless of the rank and the pass that
+/// have the sample.
 #include <fmt/format.h>
 
 #include <cstdint>
@@ -24,10 +25,10 @@ using Catch::Contains;
 constexpr int micro_batch = 2, micro_steps = 12, steps = 3;
 constexpr std::uint32_t use = 5;
 
-/// How often each was drawn.
+/// Counts how often each number was drawn.
 class Drawn {
  public:
-  /// Both samples of a micro-batch. From any thread.
+  /// Draws for both samples of a micro-batch. May be called from any thread.
   template <class Pass>
   void add(Pass const& pass) {
     std::scoped_lock const lock{mutex_};
@@ -42,7 +43,7 @@ class Drawn {
     std::int64_t step, sample;
     friend auto operator<=>(Place const&, Place const&) = default;
   };
-  /// Empty if uses were mixed up.
+  /// Empty if numbers of different uses were mixed up.
   [[nodiscard]] std::map<Place, int> all() const { return good_ ? drawn_ : std::map<Place, int>{}; }
 
  private:
@@ -51,7 +52,7 @@ class Drawn {
   bool good_ = true;
 };
 
-/// `times` of each sample, of steps from `first` on.
+/// `times` for each sample, in steps from `first` to `end` - 1.
 std::map<Drawn::Place, int> expected(std::uint64_t seed, std::int64_t first, std::int64_t end, int times) {
   std::map<Drawn::Place, int> all;
   for (std::int64_t step = first; step < end; ++step) {
@@ -101,7 +102,7 @@ TEST_CASE("a micro-step that runs twice draws the same twice") {
           train(engine, steps, [&](auto& micro, int) { draw(micro, small, drawn); });
         })) == "");
   auto all = expected(3, 0, steps, 2);
-  for (std::int64_t sample = 0; sample < 2 * micro_batch; ++sample) {  // of step 2's first micro-step
+  for (std::int64_t sample = 0; sample < 2 * micro_batch; ++sample) {  // samples of step 2's first micro-step
     all[{3, 1, micro_steps * micro_batch + sample}] = 4;
   }
   CHECK(drawn.all() == all);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A call that was refused before anything was enqueued has done nothing: who catches the error trains on as if it had
-/// never happened.
+/// A call that was rejected before anything was enqueued has no effect: a program that catches the error trains on as
+/// if the call had not been made.
 #include <bit>
 #include <cmath>
 #include <functional>
@@ -18,7 +18,7 @@ struct Result {
   std::vector<float> weights;
 };
 
-/// Calls that fail, in every place of the loop. Returns how many did.
+/// Makes calls that fail, at every place of the loop. Returns the number of failures.
 template <class F>
 int refused(F const& call) {
   try {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Training against an independent one in fp64.
+/// Compares training with an independent implementation in fp64.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -83,10 +83,10 @@ TEST_CASE("one step from the same state is the fp64 reference's, to rounding") {
     auto const expected = reference.step();
     CHECK(static_cast<double>(trained.reports[0].loss) == Approx(expected.loss).epsilon(1e-6));
     CHECK(static_cast<double>(trained.reports[0].grad_norm) == Approx(expected.grad_norm).epsilon(1e-6));
-    // Adam's first update is lr * g / (|g| + 1e-8). Where |g| is not tiny its error is rounding of the parameter, at
-    // most 2^-24 of a value below 4; where it is, the quotient is uncertain by the error of g over 1e-8.
+    // Adam's first update is lr * g / (|g| + 1e-8). If |g| is not tiny, its error is the rounding of the parameter, at
+    // most 2^-24 of a value below 4. If |g| is tiny, the quotient is uncertain by the error of g over 1e-8.
     CHECK(largest_difference(trained.parameters, reference.parameters()) < 4e-6);
-    // The update itself is a thousand times that: 0.01, 0.02 for the parameter with twice the rate.
+    // The update itself is a thousand times larger: 0.01, or 0.02 for the parameter with twice the rate.
     CHECK(largest_difference(trained.parameters, reference_for(c).parameters()) > 0.009);
   });
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Micro-steps that run twice: nothing changes, and one flipped bit is found and named.
+/// Micro-steps that run twice: results do not change, and one flipped bit is detected and named.
 #include <fmt/format.h>
 
 #include <bit>
@@ -20,7 +20,7 @@ std::string keys(int every, char const* reduce) {
   return fmt::format(R"(, "replay_every": {}, "reduce_gradients": "{}")", every, reduce);
 }
 
-/// What every rank sees of three steps.
+/// The bits that every rank sees in three steps.
 std::vector<std::uint32_t> bits_of_training(Config const& config) {
   std::vector<std::uint32_t> bits;
   auto const outcome = run_job(2, [&](Job& job) {

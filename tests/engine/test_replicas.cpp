@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Ranks whose copies of one model have come apart: all of them are told, and which unit of which rank it is.
+/// Ranks whose copies of one model have diverged: all ranks are told the unit and the rank.
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -17,7 +17,7 @@ namespace {
 
 using Catch::Contains;
 
-/// A model whose second unit starts as `value` says on rank `job.rank()`.
+/// Builds a model whose second unit starts with `value` on rank `job.rank()`.
 Outcome built_with(int world, int stage, std::function<float(int rank, std::int64_t element)> const& value,
                    SmallFile const& file = {}) {
   return run_job(world, [&](Job& job) {
@@ -29,7 +29,7 @@ Outcome built_with(int world, int stage, std::function<float(int rank, std::int6
   });
 }
 
-/// Every rank ends by the same error.
+/// Checks that every rank ends with the same error.
 void check_all(Outcome const& outcome, std::string const& says) {
   for (auto const& error : outcome) {
     CHECK(holds<PeerError>(error));
@@ -37,15 +37,15 @@ void check_all(Outcome const& outcome, std::string const& says) {
   }
 }
 
-/// Trains `steps` steps of one micro-step on three ranks. In the last but one, the last rank writes to a parameter, or
-/// to a frozen one where every update brings the others from their owners.
+/// Trains `steps` steps of one micro-step on three ranks. In the last but one, the last rank writes to a parameter. If
+/// every update overwrites parameters with those of their owners, it writes to a frozen one.
 Outcome train_with_a_write(int stage, std::string const& zeroth, int steps) {
   return run_job(3, [&](Job& job) {
     SmallModel const small;
     Engine<float> engine{job, small.model, small_config(stage, {.accumulation = 1, .zeroth = zeroth})};
     static_cast<void>(train(engine, steps, [&](auto& micro, int step) {
       micro_step(micro, small);
-      auto const p = micro.forward(small.units[1]);  // after the loss: before it, it would be a further use
+      auto const p = micro.forward(small.units[1]);  // after the loss: an earlier forward would be one more use
       auto const* const value = p[stage == 0 ? small.weights[1] : small.frozen].data() + 7;
       if (step == steps - 2 && job.rank() == 2) {
         *const_cast<float*>(value) += 0.001F;  // NOLINT(cppcoreguidelines-pro-type-const-cast): a caller may do so
@@ -54,7 +54,7 @@ Outcome train_with_a_write(int stage, std::string const& zeroth, int steps) {
   });
 }
 
-/// A file of the small model's weights, in which `change` was applied to the values of one parameter.
+/// Saves the small model's weights with `change` applied to the values of one parameter.
 template <class F>
 void save_changed(std::filesystem::path const& original, std::filesystem::path const& changed, F const& change) {
   auto file = SafetensorsFile::parse(read_file(original));
@@ -111,7 +111,7 @@ TEST_CASE("of many ranks that start differently the first eight are named, and t
 }
 
 TEST_CASE("one element that starts differently is found among replicas, in every group") {
-  // Of 512 elements, ranks 0 and 2 have the first half of what is cut among two, ranks 1 and 3 the other.
+  // With shards over two of four ranks, ranks 0 and 2 have the first half of 512 elements, ranks 1 and 3 the second.
   auto const differs = [](int rank, std::int64_t at) {
     return [=](int of, std::int64_t element) { return of == rank && element == at ? 1.0F : 2.0F; };
   };
@@ -122,9 +122,9 @@ TEST_CASE("one element that starts differently is found among replicas, in every
         "rank 2's unit \"second\" differs from rank 0's after initialisation: ranks that should hold the same do not");
     check_all(built_with(4, 3, differs(3, 280), {.zero = zero}),
               "rank 3's unit \"second\" differs from rank 1's after initialisation");
-    CHECK(messages_of(built_with(4, 3, differs(2, 280), {.zero = zero})).empty());  // which rank 2 does not have
+    CHECK(messages_of(built_with(4, 3, differs(2, 280), {.zero = zero})).empty());  // rank 2 does not have that element
   }
-  // Masters and states of replicas, beside parameters that all have whole.
+  // Masters and states of replicas, while all ranks have whole parameters.
   check_all(built_with(4, 1, differs(3, 20), {.zero = R"(, "mics_shard_size": 2)"}),
             "rank 3's unit \"second\" differs from rank 0's after initialisation");
 }

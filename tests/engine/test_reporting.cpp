@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a stage file asks to be printed and written of the steps: on rank 0 alone, and what it says is so.
+/// The output that a stage file requests for steps: only on rank 0, and with correct numbers.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -40,17 +40,17 @@ struct Line {
   double count = 0, megabytes = 0;
 };
 
-/// Lines of the table, less the times.
+/// Lines of the table, without the times.
 std::vector<Line> lines_of(std::string const& table) {
   std::vector<Line> lines;
   std::istringstream text{table};
   std::string row;
-  std::getline(text, row);  // what columns are called
+  std::getline(text, row);  // the header
   while (std::getline(text, row)) {
     std::istringstream words{row};
     Line line;
     words >> line.what;
-    if (line.what != "decide") {  // which is about no unit
+    if (line.what != "decide") {  // it belongs to no unit
       words >> line.unit;
     }
     words >> line.collective >> line.count >> line.megabytes;
@@ -67,7 +67,7 @@ double bytes_of(std::vector<Line> const& lines, std::string const& what) {
   return bytes;
 }
 
-/// Of `steps` steps of two ranks, rank 0's reports, and `look` at its engine then.
+/// Trains `steps` steps on two ranks. Returns rank 0's reports, and calls `look` with its engine at the end.
 template <class F>
 std::vector<StepReport> two_ranks(Config const& config, int steps, F const& look) {
   return run(2, config,
@@ -129,7 +129,7 @@ TEST_CASE("the breakdown has what every stream did, also around a trace of the p
   CHECK(log.count("held at most: parameters ") == 2);
   CHECK(log.count("(dump_state):\n") == 1);
   CHECK(log.count("\nzero_optimization.stage ") == 1);
-  // Of steps 5 to 8, each with one micro-step of three units.
+  // Covers steps 5 to 8, each with one micro-step of three units.
   auto const all = log.all();
   auto const last = all.substr(all.rfind("  compute  forward "));
   std::istringstream row{last.substr(0, last.find('\n'))};
@@ -232,7 +232,7 @@ TEST_CASE("flops_profiler counts by shapes, once") {
   CHECK(text.find("2.048 kFLOP") != std::string::npos);
   CHECK(text.find("4.096 kFLOP") != std::string::npos);
   CHECK(text.find("402 kFLOP") != std::string::npos);    // forward of both
-  CHECK(text.find("404.1 kFLOP") != std::string::npos);  // backward: 4.096 and, with one gradient, 400
+  CHECK(text.find("404.1 kFLOP") != std::string::npos);  // backward: 4.096, and 400 with a single gradient
   CHECK(text.find("\n  table ") != std::string::npos);
   CHECK(log.count("flops profiler") == 0);
 }
@@ -254,7 +254,7 @@ TEST_CASE("the last step can be profiled, and one that does not come is told") {
     auto const more = fmt::format(R"(, "flops_profiler": {{"enabled": true, "profile_step": {}}})", step);
     two_ranks(small_config(2, {.more = more}), 4, nothing);
     CHECK(log.count("flops profiler, step 4: ") == (step == 4 ? 1 : 0));
-    CHECK(log.count(" ms, -") == 0);  // a time that nobody measured
+    CHECK(log.count(" ms, -") == 0);  // a time without a measurement
     CHECK(log.count("step 5 was not reached: the last was 4") == (step == 4 ? 0 : 1));
   }
 }
@@ -299,7 +299,7 @@ TEST_CASE("monitors get every step, by DeepSpeed's names over samples; one that 
   auto const& last = (*kept)[8];
   CHECK(last.name == "Train/Samples/train_loss");
   CHECK(last.value == static_cast<double>(reports[2].loss));
-  CHECK(last.samples == 24);  // 2 of each of 2 ranks in each of 2 micro-steps
+  CHECK(last.samples == 24);  // 2 for each of 2 ranks in each of 2 micro-steps
   CHECK(log.count("the sink is full: nothing more is written there; training goes on") == 1);
   auto const rates = text_of(folder / "csv/Train_Samples_lr.csv");
   CHECK(rates.starts_with("step,lr\n8,"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a step reports: when, and whether it is true.
+/// The report of a step: when it comes, and whether it is correct.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -183,8 +183,8 @@ TEST_CASE("many small micro-steps are one large micro-step") {
     return run(2, config,
                [&](Job&, Engine<float>& engine, SmallModel const& small) {
                  auto const reports = train(engine, 3, [&](auto& micro, int) {
-                   // Means over the samples of this micro-batch. The world's samples of a step are the same however
-                   // they are divided, so ranks and micro-steps may split them as they like.
+                   // Means over the samples of this micro-batch. The world's samples of a step are the same for any
+                   // division among ranks and micro-steps.
                    auto const batch = engine.micro_batch();
                    forward(micro, small);
                    float loss = 0;
@@ -270,7 +270,7 @@ TEST_CASE("a step in which nothing has any weight updates nothing, and advances 
 }
 
 TEST_CASE("a rank without data weighs nothing and changes nothing") {
-  // One rank alone against two of which the second has no data: the same samples, so the same training.
+  // Compares one rank with two ranks of which the second has no data: the same samples, so the same training.
   auto const train_on = [](int stage, int world) {
     return run(world, small_config(stage, {.accumulation = 1}),
                [&](Job& job, Engine<float>& engine, SmallModel const& small) {
@@ -302,7 +302,7 @@ TEST_CASE("a rank without data weighs nothing and changes nothing") {
     for (std::size_t i = 0; i < alone.weights.size(); ++i) {
       difference = std::max(difference, std::abs(alone.weights[i] - two.weights[i]));
     }
-    CHECK(difference < 1e-6F);  // only the norm, and so the clip, is rounded otherwise
+    CHECK(difference < 1e-6F);  // only the norm, and therefore the clipping, is rounded differently
   }
 }
 
@@ -336,7 +336,7 @@ TEST_CASE("learning rates are the schedule's, or the one that step() was given")
           return result;
         });
     INFO("stage " << stage);
-    CHECK_FALSE(changed);  // at a rate of 0: weight decay is multiplied by it as well
+    CHECK_FALSE(changed);  // at rate 0, which also multiplies the weight decay
     for (auto const& each : seen) {
       REQUIRE(each.reports.size() == 5);
       for (int step = 0; step < 5; ++step) {

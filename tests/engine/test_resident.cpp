@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The memory that the system gives this process is what the plan says, and little more.
+/// The resident memory of this process is as planned, and little more.
 #include <malloc.h>
 
 #include <algorithm>
@@ -47,13 +47,13 @@ void micro_step(MicroStep<T, T>& micro, LargeModel const& large) {
 
 struct Growth {
   std::int64_t planned = 0;
-  std::int64_t most = 0;        ///< Over three steps, of what was seen at the end of a pass.
+  std::int64_t most = 0;        ///< Maximum at the end of a pass, over three steps.
   std::int64_t with_files = 0;  ///< While weights were saved and loaded.
-  std::int64_t with_save = 0;   ///< Once a checkpoint was saved, of which `staging` is planned.
+  std::int64_t with_save = 0;   ///< After a checkpoint was saved; `staging` of it is planned.
   std::int64_t staging = 0;
 };
 
-/// Of the process, from before the engines were built.
+/// Growth of the process from before the engines were built.
 template <Element T>
 Growth train(int world, Config const& config) {
   LargeModel const large;
@@ -94,7 +94,7 @@ Growth train(int world, Config const& config) {
       growth.with_files = peak_resident_bytes() - before;
       growth.planned = world * engine.planned().total();
     }
-    together.arrive_and_wait();  // a save takes memory
+    together.arrive_and_wait();  // a save allocates memory
     engine.save(folder / "saved").wait();
     together.arrive_and_wait();
     if (job.rank() == 0) {
@@ -115,7 +115,8 @@ TEST_CASE("a process of two ranks grows by two plans, and by no more than 8 MiB 
     WARN("not measured: a sanitizer's own memory is resident too");
     return;
   }
-  constexpr std::int64_t slack = std::int64_t{8} << 20U;  // thread stacks, queues, records, what malloc keeps
+  constexpr std::int64_t slack = std::int64_t{8} << 20U;  // thread stacks, queues, records, and memory that malloc
+                                                          // keeps
   for (int stage = 0; stage <= 3; ++stage) {
     for (bool const narrow : {false, true}) {
       auto const zero = std::string{R"(, "stage3_prefetch_bucket_size": 2000000, "reduce_bucket_size": 4000000)"};
@@ -127,9 +128,9 @@ TEST_CASE("a process of two ranks grows by two plans, and by no more than 8 MiB 
                        narrow ? "bf16" : "fp32", growth.planned >> 20U, growth.most >> 20U, growth.with_files >> 20U,
                        growth.with_save >> 20U));
       CHECK(growth.most <= growth.planned + slack);
-      // All of it is used: pages that nobody touches are not resident.
+      // All of it is used: untouched pages are not resident.
       CHECK(growth.most >= growth.planned - growth.planned / 50);
-      // No rank holds a model, which would be 76 MiB, to save or load it.
+      // No rank holds a whole model (76 MiB) to save or load it.
       CHECK(growth.with_files >= growth.most - slack);
       CHECK(growth.with_files <= growth.planned + slack);
       CHECK(growth.staging == 2 * 25165824);

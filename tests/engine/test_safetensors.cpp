@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Headers of safetensors files, told apart from what only looks like one.
+/// Headers of safetensors files, and texts that only look like headers.
 #include "engine/safetensors_reader.hpp"
 
 #include <fmt/format.h>
@@ -22,7 +22,7 @@ std::string tensor(std::string const& name, std::string const& dtype, std::strin
                      end);
 }
 
-/// All that is said about a header, under the name "header".
+/// All errors about a header with the name "header".
 std::string said_of(std::string const& members) {
   config::Problems problems;
   auto const document = config::read_document("{" + members + "}", problems, config::Comments::refused);
@@ -33,7 +33,7 @@ std::string said_of(std::string const& members) {
 TEST_CASE("Every dtype of the format has its size") {
   struct Row {
     char const* dtype;
-    std::int64_t bytes;  // of 8 elements
+    std::int64_t bytes;  // for 8 elements
   };
   for (auto const& [dtype, bytes] :
        {Row{"F4", 4},   {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"BOOL", 8}, {"U8", 8},   {"I8", 8},    {"F8_E5M2", 8},

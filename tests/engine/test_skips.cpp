@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Units that some ranks skip inside guards that others hold open.
+/// Units that some ranks skip inside guards that other ranks hold open.
 #include <array>
 #include <memory>
 #include <optional>

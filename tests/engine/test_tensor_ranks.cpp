@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What engines on tensor ranks say between steps, find with zeroth.check, and refuse.
+/// Engines on tensor ranks: results of calls between steps, problems found by zeroth.check, and errors.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <limits>
 #include <numeric>
 #include <random>
 #include <span>
@@ -40,7 +41,7 @@ std::string bytes_of_file(std::filesystem::path const& path) {
   return {std::istreambuf_iterator<char>{file}, {}};
 }
 
-/// On two tensor ranks with two data ranks each.
+/// Runs on two tensor ranks with two data ranks each.
 Outcome run_divided(Config const& config, bool sequence,
                     std::function<void(Mesh&, Divided const&, Engine<float>&, DividedRun<float, float>&)> const& work) {
   return run_job(4, [&](Job& job) {
@@ -71,7 +72,7 @@ TEST_CASE("read() and write() are of the whole parameter on every tensor rank, a
           engine.read(divided.table, table);
           auto& of_rank = seen[static_cast<std::size_t>(mesh.whole().rank())];
           of_rank = table;
-          for (auto pass : engine.evaluation(1)) {  // as forward has it
+          for (auto pass : engine.evaluation(1)) {  // the values that forward reads
             {
               auto const p = pass.forward(divided.blocks[0].unit);
               auto const view = p[first];
@@ -89,7 +90,8 @@ TEST_CASE("read() and write() are of the whole parameter on every tensor rank, a
     REQUIRE(messages_of(outcome) == "");
     for (std::size_t rank = 0; rank < 4; ++rank) {
       std::vector<float> expected(8 * 18, 3.0F);
-      auto const begin = rank % 2 == 0 ? 1.0F : 7.0F;  // columns 0 to 5 and 12 to 17 of the first row, or those behind
+      auto const begin = rank % 2 == 0 ? 1.0F : 7.0F;  // columns 0 to 5 and 12 to 17 of the first row, or the next ones
+                                                       // of each section
       for (float const section : {0.0F, 12.0F}) {
         for (float i = 0; i < 6; ++i) {
           expected.push_back(begin + section + i);
@@ -116,7 +118,7 @@ TEST_CASE("what tensor ranks report counts once, in steps and evaluations") {
             for (auto const unit : work.units()) {
               static_cast<void>(work.forward(unit));
             }
-            auto const other = mesh.place().tensor;  // what it says does not count
+            auto const other = mesh.place().tensor;  // its reports do not count
             work.report_metric(metric, 6 + 100 * other, 3);
             static_cast<void>(work.report_loss(static_cast<float>(1 + mesh.place().data + 50 * other)));
           } else {
@@ -149,11 +151,11 @@ TEST_CASE("a sum over tensor ranks that a program forgets is told in the first s
     });
   };
   for (auto const& error : forget(false, R"(, "check": true)")) {
-    // Each place has elements of its own, and may hear of another place's first.
+    // Each place has its own elements, and may be told of another place's first.
     CHECK_THAT(message_of(error), Contains("step 1: the gradients of parameter \"block") &&
                                       Contains("which are tensor ranks and have it whole"));
   }
-  CHECK(messages_of(forget(false, "")) == "");  // unseen, as nobody compares
+  CHECK(messages_of(forget(false, "")) == "");  // unnoticed, because nothing is compared
 }
 
 TEST_CASE("a parameter whose gradient is in parts, and is not said to be, is told in the first step") {
@@ -179,6 +181,51 @@ TEST_CASE("a parameter whose gradient is in parts, and is not said to be, is tol
                                          Contains("ParamOptions::partial"));
 }
 
+TEST_CASE("a parameter that is said to be partial, and whose gradient each tensor rank writes whole, is told") {
+  enum class Written : std::uint8_t { same, different, few, not_finite };
+  auto const train = [](int stage, Written written) {
+    auto const config = config_of(stage, R"(, "check": true)");
+    return run_job(4, [&](Job& job) {
+      Mesh mesh{job, config};
+      Model model{1, mesh.tensor_part()};
+      auto const unit = model.unit("u");
+      auto const bias = model.param(unit, "bias", {600}, Constant{0}, {.partial = true});
+      Engine<float> engine{mesh, model, config};
+      std::vector<float> gradient(600, 2.0F);
+      if (written == Written::different) {
+        gradient[77 + 300 * static_cast<std::size_t>(mesh.place().data)] += static_cast<float>(mesh.place().tensor);
+      } else if (written == Written::few) {
+        std::fill(gradient.begin() + 15, gradient.end(), 0.0F);
+      } else if (written == Written::not_finite) {
+        std::fill(gradient.begin(), gradient.end(), std::numeric_limits<float>::quiet_NaN());
+      }
+      for (int step = 0; step < 2; ++step) {
+        for (auto work : engine.schedule()) {
+          if (work.phase() == Phase::forward) {
+            static_cast<void>(work.forward(unit));
+            static_cast<void>(work.report_loss(1));
+          } else {
+            auto const p = work.backward(unit);
+            add(p.grad(bias), gradient);
+          }
+        }
+        engine.step();
+      }
+      engine.finish();
+    });
+  };
+  for (int stage = 0; stage <= 3; ++stage) {
+    CAPTURE(stage);
+    for (auto const& error : train(stage, Written::same)) {
+      CHECK_THAT(message_of(error), Contains("step 1: all 2 tensor ranks wrote the same gradient of parameter "
+                                             "\"bias\", which is partial"));
+    }
+    CHECK(messages_of(train(stage, Written::different)) == "");
+    CHECK(messages_of(train(stage, Written::few)) == "");
+    CHECK(messages_of(train(stage, Written::not_finite)) == "");
+  }
+}
+
 TEST_CASE("tensor ranks that start with different values are told") {
   auto const config = config_of(3);
   auto const outcome = run_job(2, [&](Job& job) {
@@ -187,7 +234,7 @@ TEST_CASE("tensor ranks that start with different values are told") {
     auto const unit = model.unit("u");
     auto const differs = static_cast<float>(mesh.place().tensor);
     static_cast<void>(model.param(unit, "w", {1000}, PerElement{[differs](std::int64_t i) {
-                                    return i == 333 ? differs : 0.0F;  // not among those that fingerprints look at
+                                    return i == 333 ? differs : 0.0F;  // not an element that fingerprints sample
                                   }}));
     Engine<float> const engine{mesh, model, config};
   });
@@ -238,7 +285,7 @@ TEST_CASE("pieces of tensor ranks become the whole parameter, whoever's come fir
     std::iota(expected.begin(), expected.end(), 0.0F);
     REQUIRE(whole == expected);
     for (std::size_t rank = own == 0 ? 1 : 0; rank < sent.size(); ++rank) {
-      REQUIRE(sent[rank] == elements[rank].size());  // nobody is left with a message that no one takes
+      REQUIRE(sent[rank] == elements[rank].size());  // no rank has an unclaimed message
     }
   }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Parameters that units of several stages use, and uses whose gradients are summed apart.
+/// Parameters that units of several stages use, and uses with separately summed gradients.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ Config config_of(int stages, int zero, std::string const& more = "", std::string
       zero, stages, zeroth, more));
 }
 
-/// Of two stages, the first of which has `shared`; the second uses it, too.
+/// Two stages: the first makes `shared`, the second uses it, too.
 struct SharedModel {
   Model model{3};
   Unit first, last;
@@ -41,7 +41,7 @@ struct SharedModel {
   }
 };
 
-/// What `world` ranks throw, with a line for each.
+/// The errors of `world` ranks, one line each.
 template <class F>
 std::string told(int world, Config const& config, F const& body) {
   return messages_of(run_job(world, [&](Job& job) {
@@ -85,7 +85,8 @@ TEST_CASE("a stage's layout says what others have of its parameters") {
     CHECK(tie.uses[1].stage == 1);
     CHECK(tie.uses[2].stage == 1);
     auto const& flat = layout->flats()[tie.flat];
-    CHECK(flat.trainable.params.front().element == 0);  // of the whole model, whose noise follows it
+    CHECK(flat.trainable.params.front().element == 0);  // counted in the whole model, because rounding noise depends on
+                                                        // it
     CHECK(flat.trainable.shard_count == 256);
   }
   CHECK(two.flats()[two.ties().front().uses[2].flat].name == "shared (c)");
@@ -140,7 +141,7 @@ TEST_CASE("a parameter that two stages have is read from either and written to b
               std::vector<float> values(300, 0.5F);
               values[299] = 7;
               engine.write(model.shared, values);
-              for (auto work : engine.schedule()) {  // what both stages compute with
+              for (auto work : engine.schedule()) {  // the values that both stages compute with
                 for (auto const unit : work.units()) {
                   auto const p = work.forward(unit);
                   auto const view = p[model.shared];
@@ -180,7 +181,7 @@ TEST_CASE("stages that write or begin with different values of a parameter that 
     Engine<float> engine{mesh, model.model, config};
     engine.write(model.shared, std::vector<float>(300, static_cast<float>(job.rank() / 2)));
   });
-  CHECK_THAT(written, Contains("gave different values for parameter \"shared\"") &&  // whichever place is first to know
+  CHECK_THAT(written, Contains("gave different values for parameter \"shared\"") &&  // whichever place detects it first
                           (Contains("write(): ranks 0 and 2 ") || Contains("write(): ranks 1 and 3 ")));
   auto const begun = told(4, config, [&](Job& job, Mesh& mesh) {
     SharedModel const model{PerElement{

@@ -39,7 +39,7 @@ std::vector<std::vector<Span>> traced(int stage, bool overlap, int world) {
   return spans;
 }
 
-/// By rank 0's compute stream, in its timeline, where rank 1 comes `late`.
+/// The time that rank 0's compute stream waits in its timeline if rank 1 arrives `late`.
 std::chrono::duration<double, std::micro> waited_for_a_rank(int stage, std::chrono::milliseconds late) {
   std::atomic<bool> tracing{false};
   double waited_us = 0;
@@ -110,7 +110,7 @@ TEST_CASE("A timeline holds the turns, collectives and updates of the steps that
 TEST_CASE("What a rank waits for a late one is a span of its compute stream") {
   for (int const stage : {0, 1, 2, 3}) {
     INFO("stage " << stage);
-    // On a busy machine rank 0 may be late itself; but not by so much, the later rank 1 comes.
+    // On a busy machine rank 0 may be late itself; the later rank 1 arrives, the less that matters.
     std::chrono::milliseconds late{100};
     while (waited_for_a_rank(stage, late) < late / 5 && late < std::chrono::seconds{10}) {
       late *= 2;
@@ -141,7 +141,7 @@ TEST_CASE("A trace file is what Chrome and Perfetto read") {
   }
   CHECK(seen == std::set<std::string>{"forward block0 0 10.0 20.0", "gather block1 0 12.5 7.5", "wait 1 30.0 10.0",
                                       "rank 0", "rank 1", "compute", "gather"});
-  CHECK(std::distance(std::filesystem::directory_iterator{folder.path()}, {}) == 1);  // nothing half written stays
+  CHECK(std::distance(std::filesystem::directory_iterator{folder.path()}, {}) == 1);  // no incomplete file is left
 }
 
 TEST_CASE("A trace that cannot be written says where and why") {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a step reports of its communication and its slots, against what was submitted and planned.
+/// Compares a step's reports of communication and slots with what was submitted and planned.
 #include <algorithm>
 #include <filesystem>
 #include <string>
@@ -16,9 +16,9 @@
 namespace zeroth::testing {
 namespace {
 
-/// The small model's flat units, at two ranks: what is trainable of each, and all of it.
+/// The small model's flat units on two ranks: trainable elements of each, and all elements.
 constexpr std::int64_t trainable_count = 512;
-constexpr std::int64_t frozen_count = 256;  // of the second unit
+constexpr std::int64_t frozen_count = 256;  // in the second unit
 constexpr std::int64_t all_trainable = 3 * trainable_count;
 
 }  // namespace
@@ -31,7 +31,7 @@ TEST_CASE("reduced bytes: every trainable unit, padded, at every reduction") {
   for (int stage = 0; stage <= 3; ++stage) {
     for (auto const& [reduce, reductions] : {Case{"every_micro_step", 3}, Case{"last_micro_step", 1}}) {
       auto const keys = fmt::format(R"(, "reduce_gradients": "{}")", reduce);
-      // At stage 0 each rank adds up micro-steps for its slice, and all get the fp32 sums of all slices in the end.
+      // At stage 0 each rank accumulates micro-steps for its slice; at the end all get the fp32 sums of all slices.
       int const shared = stage == 0 && reductions > 1 ? 1 : 0;
       INFO(fmt::format("stage {}, {}", stage, reduce));
       for (auto const& report : train_reports(2, small_config(stage, {.accumulation = 3, .zeroth = keys}), 3)) {
@@ -56,7 +56,7 @@ TEST_CASE("gathered bytes: nothing, what is published, or what stage 3 gathers")
       CHECK(report.gathered_bytes == all_trainable * 4);
     }
   }
-  // Stage 3 with one slot: forward gathers all three, and backward all but the last, which stayed.
+  // Stage 3 with one slot: forward gathers all three units, and backward all but the last, which stayed gathered.
   auto const reports =
       train_reports(2, small_config(3, {.accumulation = 1, .zero = R"(, "stage3_prefetch_bucket_size": 0)"}), 3);
   CHECK(reports[0].parameter_slots_used == 1);
@@ -115,10 +115,11 @@ TEST_CASE("bytes in reports are those of the collectives that were submitted") {
 
 TEST_CASE(
     "in groups, bytes within and across them are those of the formulas, and of the collectives that were submitted") {
-  // Six ranks in groups of three. With slices of 128, each unit has 768 trainable elements, and the second 768 frozen.
+  // Six ranks in groups of three. With slices of 128 each unit has 768 trainable elements; the second also has 768
+  // frozen ones.
   constexpr std::int64_t w = 3 * 768 * 4;
   constexpr std::int64_t f = 768 * 4;
-  // Of two sizes of slots, one each: backward finds the second and the last unit where forward left them.
+  // Two sizes of slots, one slot each: backward finds the second and the last unit still gathered from forward.
   constexpr std::int64_t by_units = w + f + 768 * 4;
   struct Case {
     int stage;
@@ -130,19 +131,20 @@ TEST_CASE(
   auto const hpz_on_disk = hpz + fmt::format(R"(, "offload_param": {{"device": "nvme", "nvme_path": "{}",
       "max_in_cpu": 0}})",
                                              std::filesystem::temp_directory_path().string());
-  constexpr std::int64_t published_by_blocks = 3 * 2 * 4096;  // of three units, what two replicas have updated
+  constexpr std::int64_t published_by_blocks = 3 * 2 * 4096;  // three units, each updated by two replicas
   auto const* const mics = R"(, "stage3_prefetch_bucket_size": 0, "mics_shard_size": 3)";
   auto const* const two_levels = R"(, "two_level_sums": true)";
   for (auto const& each : {
-           // Parameters within, what was updated across: a third of it is what a rank holds.
+           // Parameters are gathered within groups, and updates are published across them: a rank holds a third of
+           // each.
            Case{3, hpz, "", by_units + w / 3, w / 3, w, w},
            Case{3, hpz, two_levels, by_units + w / 3, w / 3, w + w / 3, w / 3},
            Case{3, hpz_on_disk.c_str(), "", by_units + published_by_blocks, published_by_blocks, w, w},
-           // Sums across, their slices once more to replicas; all gathers within.
+           // Sums go across groups, and their slices once more to replicas; all gathers stay within groups.
            Case{3, mics, "", by_units, 0, w + w / 3, w + w / 3},
            Case{3, mics, two_levels, by_units, 0, w + 2 * (w / 3), 2 * (w / 3)},
            Case{1, R"(, "mics_shard_size": 3)", "", w, 0, w + w / 3, w + w / 3},
-           // Stage 0 with sums of groups: two scatters, two gathers.
+           // Stage 0 with sums by groups: two scatters, two gathers.
            Case{0, "", R"(, "two_level_sums": true, "group_size": 3)", 0, 0, 2 * w + 2 * (w / 3), 2 * (w / 3)},
        }) {
     INFO(fmt::format("stage {}{}{}", each.stage, each.zero, each.zeroth));
@@ -268,7 +270,7 @@ TEST_CASE("no more slots are used than were planned, and in declared order all o
         INFO(fmt::format("stage {}, {} gradient slots, prefetch {}", stage, slots, prefetch));
         CHECK(reports.back().parameter_slots_used <= limits.parameter_slots.total_slots());
         CHECK(reports.back().gradient_slots_used <= limits.gradient_slots.total_slots());
-        CHECK(reports.back().gradient_slots_used >= 2);  // the tied embedding's stays open
+        CHECK(reports.back().gradient_slots_used >= 2);  // the tied embedding's slot stays in use
         CHECK((reports.back().parameter_slots_used > 0) == (stage == 3));
         CHECK(planned.slots == 4 * (limits.parameter_slots.total_count() + limits.gradient_slots.total_count()));
       }
@@ -279,7 +281,7 @@ TEST_CASE("no more slots are used than were planned, and in declared order all o
 TEST_CASE("collectives are compared among ranks in the first two steps, then only where the file says so") {
   using Given = std::vector<std::pair<bool, std::int64_t>>;  // check and timeout in ms, in order
   for (bool const asked : {false, true}) {
-    std::vector<Given> given(5);  // before the first step, and in each
+    std::vector<Given> given(5);  // before the first step, and in each step
     std::size_t now = 0;
     auto const wrap = [&](auto inner) {
       return std::make_unique<HookedCommunicator>(
@@ -300,7 +302,7 @@ TEST_CASE("collectives are compared among ranks in the first two steps, then onl
         wrap);
     REQUIRE(messages_of(outcome) == "");
     INFO("asked " << asked);
-    auto const two = [](bool check) { return Given(2, {check, 120000}); };  // of gathers and of reductions
+    auto const two = [](bool check) { return Given(2, {check, 120000}); };  // one for gathers and one for reductions
     REQUIRE(given[0].size() >= 2);
     CHECK(Given(given[0].end() - 2, given[0].end()) == two(true));
     CHECK(given[1].empty());

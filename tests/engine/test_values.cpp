@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Single parameters read and written, norms ahead of the update, start values from memory, run-time types and shapes,
-/// and calls from other threads.
+/// Reading and writing single parameters, norms before the update, initial values from memory, run-time types and
+/// shapes, and calls from other threads.
 #include <atomic>
 #include <bit>
 #include <cmath>
@@ -69,7 +69,7 @@ TEST_CASE("what is read is the master, the same at every stage; what is written 
             for (std::size_t i = 0; i < values.size(); ++i) {
               values[i] = static_cast<float>(i) / 256 - 0.5F;  // exact in every dtype
             }
-            values[7] = 0.3F;  // in none but fp32
+            values[7] = 0.3F;  // not exact in any dtype but fp32
             engine.write(small.weights[0], values);
             auto const written = read(engine, small.weights[0]);
             keep(written);
@@ -140,7 +140,7 @@ TEST_CASE("the norm ahead of the update is the report's, and parameters' norms a
                 parts.push_back(engine.gradient_norm(weight));
               }
               engine.step();
-              auto const report = engine.finish();  // this step's
+              auto const report = engine.finish();  // the report of this step
               if (job.rank() == 0) {
                 norms.push_back(norm);
                 norms.insert(norms.end(), parts.begin(), parts.end());
@@ -353,7 +353,7 @@ TEST_CASE("with zeroth.check two threads at the same time are told") {
     Engine<float> engine{job, small.model, small_config(3, {.zeroth = R"(, "check": true)"})};
     std::vector<float> values(300);
     if (job.rank() == 0) {
-      std::thread inside{[&] {  // until rank 1 comes; perhaps trace() is inside first
+      std::thread inside{[&] {  // until rank 1 arrives; perhaps trace() is inside first
         while (!thrown<ContractError>([&] { engine.read(small.weights[0], values); }).empty()) {
         }
       }};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Weights saved at one stage and world size are the same bits at every other, in a file that others read too.
+/// Weights saved at one stage and world size have the same bits at every other, in a file that other programs can read.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -37,7 +37,7 @@ Outcome save(int stage, int world, int steps, std::filesystem::path const& file,
   });
 }
 
-/// Loads, does nothing, saves again.
+/// Loads and saves without training.
 template <Element T>
 Outcome load_and_save(int stage, int world, std::filesystem::path const& from, std::filesystem::path const& to,
                       std::string const& more = "") {
@@ -126,7 +126,7 @@ TEST_CASE("a parameter is loaded whole that is larger than what is read of a fil
 }
 
 TEST_CASE("the file holds the masters in fp32, exactly, and loads at any stage and world") {
-  bool const narrow = GENERATE(false, true);  // masters of bf16
+  bool const narrow = GENERATE(false, true);  // masters in bf16
   Folder const folder;
   auto const more = fmt::format(R"(, "bf16": {{"enabled": true, "bf16_master_weights_and_grads": {}}})", narrow);
   std::string first;
@@ -149,7 +149,7 @@ TEST_CASE("the file holds the masters in fp32, exactly, and loads at any stage a
 TEST_CASE("the file is in the compute dtype where the stage file says so, at every stage and world, and loads") {
   struct Row {
     char const* keys;
-    char const* dtype;  // as the format spells it
+    char const* dtype;  // the format's name
   };
   auto const& [keys, dtype] =
       GENERATE(Row{"", "F32"}, Row{R"(, "bf16": {"enabled": true})", "BF16"},
@@ -258,7 +258,7 @@ TEST_CASE("what is loaded is what forward reads, from fp32, bf16 and fp16 files 
       auto const outcome = run_job(2, [&](Job& job) {
         SmallModel const small;
         Engine<float> engine{job, small.model, config_of(stage)};
-        auto const before = read_weights(engine, small);  // so that stage 3 has gathered what is no longer valid
+        auto const before = read_weights(engine, small);  // gathers at stage 3, so that the load must invalidate it
         engine.load_weights(folder / "weights");
         auto const after = read_weights(engine, small);
         if (job.rank() == 0) {
@@ -273,7 +273,7 @@ TEST_CASE("what is loaded is what forward reads, from fp32, bf16 and fp16 files 
         }
       }
       INFO(fmt::format("{}, stage {}", dtype, stage));
-      CHECK((read == expected));  // in two pairs of brackets: not to be printed
+      CHECK((read == expected));  // the extra brackets keep Catch from printing the values
     }
   }
 }
@@ -409,7 +409,7 @@ TEST_CASE("a file that cannot be written is an error on all ranks, and leaves no
     INFO("stage " << stage);
     check(save_to(stage, folder / "missing" / "weights"), "cannot be written: No such file or directory");
     check(save_to(stage, folder / "folder"), "cannot be written: Is a directory");
-    // A device that is always full.
+    // /dev/full is a device that is always full.
     std::filesystem::create_symlink("/dev/full", folder / "full");
     check(save_to(stage, folder / "full"), "full: cannot be written: No space left on device");
     std::filesystem::remove(folder / "full");
@@ -422,7 +422,7 @@ TEST_CASE("a disk that fills up on the way is an error too, and the file of befo
   write_file(folder / "weights", "of before");
   rlimit before{};
   REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
-  rlimit const little{2000, before.rlim_max};  // the header and some of the data
+  rlimit const little{2000, before.rlim_max};  // room for the header and some of the data
   REQUIRE(setrlimit(RLIMIT_FSIZE, &little) == 0);
   std::vector<std::string> messages;
   for (int stage = 0; stage <= 3; ++stage) {

@@ -23,7 +23,7 @@ using Catch::Contains;
 
 constexpr int world = 3;
 
-/// Type and message of what `call` throws, without the rank in front.
+/// Type and message of the error that `call` throws, without the rank prefix.
 std::string thrown_by(std::function<void()> const& call) {
   auto const bare = [](std::exception const& error) { return std::string{error.what()}.substr(rank_prefix().size()); };
   try {
@@ -40,10 +40,10 @@ std::string thrown_by(std::function<void()> const& call) {
 
 struct Result {
   std::vector<std::string> errors;  ///< By rank.
-  std::string trained;              ///< The file that was saved at the end.
+  std::string trained;              ///< The file saved at the end.
 };
 
-/// Trains a step, does `meanwhile`, trains two more and saves.
+/// Trains a step, runs `meanwhile`, trains two more steps and saves.
 Result train_with(int stage, Folder const& folder,
                   std::function<void(Engine<float>& engine, int rank)> const& meanwhile) {
   Result result{std::vector<std::string>(world), {}};
@@ -67,7 +67,7 @@ void save_initial(std::filesystem::path const& file) {
           })) == "");
 }
 
-/// What rank `odd` would load differs from what the others would.
+/// The error of loading if rank `odd` loads another file than the other ranks.
 std::string load_error(int stage, int odd, std::filesystem::path const& odd_file, std::filesystem::path const& file,
                        Folder const& folder, std::string const& undisturbed) {
   auto const result = train_with(
@@ -125,7 +125,7 @@ TEST_CASE("a file that shrinks while it is loaded is the end of the engine, on a
     Folder const folder;
     save_initial(folder / "weights");
     std::vector<std::string> errors(world), later(world);
-    // All ranks have looked at the file when the first numbers have been gathered.
+    // All ranks have checked the file once the first numbers have been gathered.
     auto const shrink = [&](comm::Label const& label, std::span<comm::Collective const> collectives) {
       if (label.purpose == "load_weights" && collectives.front().operation == comm::Operation::all_gather) {
         std::filesystem::resize_file(folder / "weights", 1000);
@@ -177,7 +177,7 @@ TEST_CASE("weights that are not finite are loaded, with one warning that names t
     CHECK(messages_of(outcome) == "");
     auto const text = log.str();
     CHECK_THAT(text, Contains("odd): \"block1.w\" holds inf at element 7: training goes on with that"));
-    CHECK(text.find("load_weights") == text.rfind("load_weights"));  // said once
+    CHECK(text.find("load_weights") == text.rfind("load_weights"));  // logged once
   }
 }
 

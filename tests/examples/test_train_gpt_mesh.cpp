@@ -73,13 +73,14 @@ TEST_CASE("train_gpt says why a pipeline cannot be") {
 TEST_CASE("train_gpt divides its layers among tensor ranks, with the same bits at every stage and in a pipeline") {
   using zeroth::testing::sanitized;
   auto const* const more = sanitized || GENERATE(false, true) ? R"(, "bf16": {"enabled": true})" : "";
-  auto const* const options = sanitized || GENERATE(false, true) ? "--dropout 0.2" : "";
+  bool const tied = sanitized || GENERATE(false, true);
+  auto const* const options = tied ? "--dropout 0.2 --set zeroth.tied_gradients=apart" : "--untied-head";
   INFO(more << ' ' << options);
   Place const place;
   auto const numbers = [&](int ranks, int tensor, int stage, std::string const& rest) {
     place.write("stage.json", stage_file(stage, more));
     auto const result = run(place.command(fmt::format(
-        "--layers 3 --heads 4 --channels 16 --context 12 --steps 3 --report report --untied-head --ranks {} "
+        "--layers 3 --heads 4 --channels 16 --context 12 --vocabulary 300 --steps 3 --report report --ranks {} "
         "--set zeroth.mesh.tensor={} --set zeroth.check=true {} {}",
         ranks, tensor, options, rest)));
     INFO(result.output);
@@ -131,14 +132,40 @@ TEST_CASE("train_gpt divides its layers among tensor ranks, with the same bits a
   }
 }
 
+TEST_CASE("train_gpt has a tensor rank hold its part of the vocabulary") {
+  Place const place;
+  auto const parameters = [&](int tensor, int vocabulary, std::string const& head) {
+    auto const result = run(
+        place.command(fmt::format("--layers 1 --heads 12 --channels 24 --context 12 --plan --ranks {} --vocabulary {} "
+                                  "--set zeroth.mesh.tensor={} {}",
+                                  tensor, vocabulary, tensor, head)));
+    INFO(result.output);
+    REQUIRE(result.ending.status == 0);
+    std::string const before = "each of which has ";
+    auto const at = result.output.find(before);
+    REQUIRE(at != std::string::npos);
+    return std::stol(result.output.substr(at + before.size()));
+  };
+  for (int const tensor : {2, 3, 4, 6}) {
+    CAPTURE(tensor);
+    CHECK(parameters(tensor, 49152, "") - parameters(tensor, 24576, "") == 24576 / tensor * 24);
+    CHECK(parameters(tensor, 49152, "--untied-head") - parameters(tensor, 24576, "--untied-head") ==
+          2 * 24576 / tensor * 24);
+    // 24577 to 24576 + 128 words take as many rows, on all ranks together a multiple of 128.
+    CHECK(parameters(tensor, 24577, "") == parameters(tensor, 24576 + 128, ""));
+    CHECK(parameters(tensor, 24577, "") > parameters(tensor, 24576, ""));
+  }
+}
+
 TEST_CASE("train_gpt goes on from a checkpoint of tensor ranks on any mesh") {
+  auto const* const head = GENERATE(false, true) ? "--untied-head" : "--set zeroth.tied_gradients=apart";
   Place const place;
   auto const numbers = [&](int tensor, int pipeline, int stage, std::string const& rest) {
     place.write("stage.json", stage_file(stage));
     auto const result = run(place.command(
-        fmt::format("--layers 3 --heads 4 --channels 16 --context 12 --report report --untied-head --ranks {} "
-                    "--set zeroth.mesh.tensor={} --set zeroth.mesh.pipeline={} {}",
-                    2 * tensor * pipeline, tensor, pipeline, rest)));
+        fmt::format("--layers 3 --heads 4 --channels 16 --context 12 --vocabulary 300 --report report --ranks {} "
+                    "--set zeroth.mesh.tensor={} --set zeroth.mesh.pipeline={} {} {}",
+                    2 * tensor * pipeline, tensor, pipeline, head, rest)));
     INFO(result.output);
     REQUIRE(result.ending.status == 0);
     return numbers_of(place.report());
@@ -183,11 +210,13 @@ TEST_CASE("train_gpt says why tensor ranks cannot be") {
              Contains("zeroth.mesh.tensor is 2, which does not divide 3 ranks; allowed: 1, 3"));
 }
 
-TEST_CASE("the file of a pipeline in configs/ trains") {
+TEST_CASE("the files of meshes in configs/ train") {
+  auto const three_axes = GENERATE(false, true);
   Place const place;
-  auto const file = std::filesystem::path{ZEROTH_SOURCE_DIR} / "configs/pipeline.json";
+  auto const file = std::filesystem::path{ZEROTH_SOURCE_DIR} / "configs" / (three_axes ? "3d.json" : "pipeline.json");
   place.write("stage.json", read_all(file));
-  auto const result = run(place.command(small + "--ranks 4 --steps 30 --report report"));
+  auto const result = run(place.command(
+      small + fmt::format("--ranks {} --steps 30 --report report", three_axes ? "8 --untied-head" : "4")));
   INFO(result.output);
   REQUIRE(result.ending.status == 0);
   auto const steps = steps_of(place.report());

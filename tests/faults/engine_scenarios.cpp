@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "engine/small_model.hpp"
 #include "few_threads.hpp"
@@ -23,6 +24,18 @@ void micro_step_in_order(MicroStep<float, float>& micro, SmallModel const& small
     auto const p = micro.forward(small.units[u]);
   }
   backward(micro, small, micro.report_loss(1));
+}
+
+void befall(Fault fault) {
+  if (fault == Fault::throws) {
+    throw std::runtime_error{"the data are gone"};
+  }
+  if (fault == Fault::dies) {
+    ::raise(SIGKILL);
+  }
+  while (fault == Fault::freezes) {
+    std::this_thread::sleep_for(std::chrono::seconds{1});
+  }
 }
 
 }  // namespace
@@ -53,7 +66,7 @@ void evaluate_alone(Job& job, int stage) {
   }
 }
 
-void train_in_groups(Job& job, GroupFault fault) {
+void train_in_groups(Job& job, Fault fault) {
   SmallModel const small;
   auto const config = small_config(3).with(R"({"zero_optimization": {
       "zero_hpz_partition_size": 2, "overlap_comm": false, "stage3_prefetch_bucket_size": 0},
@@ -61,18 +74,12 @@ void train_in_groups(Job& job, GroupFault fault) {
   Engine<float> engine{job, small.model, config};
   for (int step = 0; step < steps; ++step) {
     for (auto micro : engine.micro_steps()) {
-      bool const now = step == 1 && fault != GroupFault::none;
+      bool const now = step == 1 && fault != Fault::none;
       if (now && job.rank() < 2) {
         std::this_thread::sleep_for(std::chrono::seconds{1});
       }
-      if (now && job.rank() == 3 && fault == GroupFault::throws) {
-        throw std::runtime_error{"the data are gone"};
-      }
-      if (now && job.rank() == 3 && fault == GroupFault::dies) {
-        ::raise(SIGKILL);
-      }
-      while (now && job.rank() == 3 && fault == GroupFault::freezes) {
-        std::this_thread::sleep_for(std::chrono::seconds{1});
+      if (now && job.rank() == 3) {
+        befall(fault);
       }
       micro_step_in_order(micro, small, now && job.rank() == 3);
     }
@@ -81,7 +88,7 @@ void train_in_groups(Job& job, GroupFault fault) {
 }
 
 /// The rank of stage `victim` has `fault` in action `in_action` of the second step, counted from 1; 0: in the last.
-void train_chain(Job& job, Chain const& chain, StageFault fault, int victim, int in_action) {
+void train_chain(Job& job, Chain const& chain, Fault fault, int victim, int in_action) {
   constexpr int micro_steps = 4;
   auto const config = Config::from_json(fmt::format(R"({{
       "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": {}, "optimizer": {{"type": "AdamW"}},
@@ -94,17 +101,8 @@ void train_chain(Job& job, Chain const& chain, StageFault fault, int victim, int
     int actions = 0;
     ChainOptions options;
     options.in_action = [&] {
-      if (step != 1 || mesh.place().stage != victim || ++actions != which) {
-        return;
-      }
-      if (fault == StageFault::throws) {
-        throw std::runtime_error{"the data are gone"};
-      }
-      if (fault == StageFault::dies) {
-        ::raise(SIGKILL);
-      }
-      while (fault == StageFault::freezes) {
-        std::this_thread::sleep_for(std::chrono::seconds{1});
+      if (step == 1 && mesh.place().stage == victim && ++actions == which) {
+        befall(fault);
       }
     };
     run_actions(engine, chain, options, step, false);
@@ -112,10 +110,53 @@ void train_chain(Job& job, Chain const& chain, StageFault fault, int victim, int
   }
 }
 
-void train_in_stages(Job& job, StageFault fault, int victim) { train_chain(job, Chain{}, fault, victim, 2); }
+void train_in_stages(Job& job, Fault fault, int victim) { train_chain(job, Chain{}, fault, victim, 2); }
 
-void train_with_ties(Job& job, StageFault fault) {
+void train_with_ties(Job& job, Fault fault) {
   train_chain(job, Chain{Chain::Ties::across}, fault, 0, /* the last */ 0);
+}
+
+void train_on_tensor_ranks(Job& job, Fault fault, TensorPlace place) {
+  constexpr std::chrono::milliseconds timeout{3000};
+  auto const config = Config::from_json(fmt::format(R"({{
+      "train_micro_batch_size_per_gpu": 1, "optimizer": {{"type": "AdamW"}}, "zero_optimization": {{"stage": 2}},
+      "zeroth": {{"mesh": {{"tensor": {}}}, "timeout_ms": {}}}}})",
+                                                    job.world(), timeout.count()));
+  Mesh mesh{job, config};
+  Model model{5, mesh.tensor_part()};
+  auto const unit = model.unit("block");
+  auto const weight = model.param(unit, "block.w", {4, 3 * job.world()}, Normal{0.5F}, {.cut = {{.dim = 1}}});
+  auto const gain = model.param(unit, "block.gain", {4}, Constant{1}, {.partial = true});
+  Engine<float> engine{mesh, model, config};
+  TensorParallel tp{mesh.tensor(), {.sequence = true, .comm = {.timeout = timeout}}};
+  std::vector<float> values(static_cast<std::size_t>(8 * job.world()), 1.0F);
+  View<float, 2> const rows{values.data(), {2 * job.world(), 4}};
+  for (int step = 0; step < steps; ++step) {
+    auto const come_to = [&](TensorPlace here) {
+      if (step == 1 && job.rank() == 1 && here == place) {
+        befall(fault);
+      }
+    };
+    for (auto micro : engine.micro_steps()) {
+      {
+        auto const p = micro.forward(unit);
+        come_to(TensorPlace::enter);
+        static_cast<void>(tp.enter(rows).wait());
+        come_to(TensorPlace::leave);
+        static_cast<void>(tp.leave(rows).wait());
+      }
+      auto const seed = micro.report_loss(1);
+      auto const p = micro.backward(unit);
+      come_to(TensorPlace::leave_backward);
+      static_cast<void>(tp.leave_backward(rows).wait());
+      come_to(TensorPlace::enter_backward);
+      static_cast<void>(tp.enter_backward(rows).wait());
+      add(p.grad(weight), std::vector<float>(12, seed));
+      add(p.grad(gain), std::vector<float>(4, seed));
+      come_to(TensorPlace::parts);
+    }
+    static_cast<void>(engine.step());
+  }
 }
 
 void throw_in_training(Job& job, char const* flights) {

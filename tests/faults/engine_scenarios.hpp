@@ -10,18 +10,24 @@ void take_units_in_another_order(Job& job, int stage);
 /// Trains at `stage`; after the first step rank 1 evaluates, and nobody else does.
 void evaluate_alone(Job& job, int stage);
 
-enum class GroupFault { none, throws, freezes, diverges, dies };
+/// What befalls a rank. `diverges`: it does something else than the others.
+enum class Fault { none, throws, freezes, dies, diverges };
 /// Trains four ranks in two groups that have the parameters each. In the second step rank 3 has `fault` where it should
 /// gather with rank 2, for whom ranks 0 and 1 wait a while later.
-void train_in_groups(Job& job, GroupFault fault);
+void train_in_groups(Job& job, Fault fault);
 
-enum class StageFault { none, throws, freezes, dies };
 /// Trains three ranks in a pipeline of three stages. In the second step the rank of stage `victim` has `fault` in its
 /// second action.
-void train_in_stages(Job& job, StageFault fault, int victim);
+void train_in_stages(Job& job, Fault fault, int victim);
 /// Likewise, with parameters that all stages share. The rank of the first stage has `fault` in its last action of the
 /// second step, when the others wait for what it has summed of them.
-void train_with_ties(Job& job, StageFault fault);
+void train_with_ties(Job& job, Fault fault);
+
+/// Where a tensor rank is: before a verb, or before its part of a gradient is added to those of others.
+enum class TensorPlace { enter, leave, leave_backward, enter_backward, parts };
+/// Trains with as many tensor ranks as there are ranks, which divide the rows, too. In the second step rank 1 has
+/// `fault` at `place`, where the others wait for it.
+void train_on_tensor_ranks(Job& job, Fault fault, TensorPlace place);
 
 /// Trains with the record of the last collectives in the folder `flights`; after the first step rank 1 throws.
 void throw_in_training(Job& job, char const* flights);

@@ -199,38 +199,52 @@ std::map<std::string, std::function<void(zeroth::Job&)>> const engine_scenarios{
        zeroth::testing::meet(job);
      }},
     {"flights", [](zeroth::Job& job) { zeroth::testing::throw_in_training(job, "flights/of this job"); }},
-    {"groups", [](zeroth::Job& job) { zeroth::testing::train_in_groups(job, zeroth::testing::GroupFault::none); }},
+    {"groups", [](zeroth::Job& job) { zeroth::testing::train_in_groups(job, zeroth::testing::Fault::none); }},
     {"throw_in_a_group",
-     [](zeroth::Job& job) { zeroth::testing::train_in_groups(job, zeroth::testing::GroupFault::throws); }},
+     [](zeroth::Job& job) { zeroth::testing::train_in_groups(job, zeroth::testing::Fault::throws); }},
     {"freeze_in_a_group",
-     [](zeroth::Job& job) { zeroth::testing::train_in_groups(job, zeroth::testing::GroupFault::freezes); }},
+     [](zeroth::Job& job) { zeroth::testing::train_in_groups(job, zeroth::testing::Fault::freezes); }},
     {"diverge_in_a_group",
-     [](zeroth::Job& job) { zeroth::testing::train_in_groups(job, zeroth::testing::GroupFault::diverges); }},
-    {"die_in_a_group",
-     [](zeroth::Job& job) { zeroth::testing::train_in_groups(job, zeroth::testing::GroupFault::dies); }},
+     [](zeroth::Job& job) { zeroth::testing::train_in_groups(job, zeroth::testing::Fault::diverges); }},
+    {"die_in_a_group", [](zeroth::Job& job) { zeroth::testing::train_in_groups(job, zeroth::testing::Fault::dies); }},
     {"end_in_a_pass", zeroth::testing::end_the_engine_in_its_pass},
     {"evaluation_0", [](zeroth::Job& job) { zeroth::testing::evaluate_alone(job, 0); }},
     {"evaluation_3", [](zeroth::Job& job) { zeroth::testing::evaluate_alone(job, 3); }},
 };
 
-/// "stages", and "throw", "freeze" or "die" with "_before_ties", or with "_in_stage_" and its number; null: it is none
-/// of these.
+/// "stages", or "throw", "freeze" or "die" with what follows it in the name; null: it is none of these.
 std::function<void(zeroth::Job&)> stage_scenario(std::string const& name) {
-  using zeroth::testing::StageFault;
-  constexpr std::string_view middle = "_in_stage_";
-  static std::map<std::string, StageFault> const faults{
-      {"throw", StageFault::throws}, {"freeze", StageFault::freezes}, {"die", StageFault::dies}};
-  auto const at = name.find(middle);
-  auto const fault = faults.find(name.substr(0, name.find('_')));
-  if (fault != faults.end() && name == fault->first + "_before_ties") {
-    return [does = fault->second](zeroth::Job& job) { zeroth::testing::train_with_ties(job, does); };
+  using zeroth::Job;
+  using zeroth::testing::Fault;
+  using zeroth::testing::TensorPlace;
+  static std::map<std::string, Fault> const faults{
+      {"throw", Fault::throws}, {"freeze", Fault::freezes}, {"die", Fault::dies}};
+  static std::map<std::string, TensorPlace> const places{{"_before_enter", TensorPlace::enter},
+                                                         {"_before_leave", TensorPlace::leave},
+                                                         {"_before_leave_backward", TensorPlace::leave_backward},
+                                                         {"_before_enter_backward", TensorPlace::enter_backward},
+                                                         {"_before_parts", TensorPlace::parts}};
+  if (name == "stages") {
+    return [](Job& job) { zeroth::testing::train_in_stages(job, Fault::none, 0); };
   }
-  if (name != "stages" && (at == std::string::npos || fault == faults.end())) {
+  auto const fault = faults.find(name.substr(0, name.find('_')));
+  if (fault == faults.end()) {
     return nullptr;
   }
-  auto const does = name == "stages" ? StageFault::none : fault->second;
-  auto const victim = name == "stages" ? 0 : std::stoi(name.substr(at + middle.size()));
-  return [=](zeroth::Job& job) { zeroth::testing::train_in_stages(job, does, victim); };
+  auto const does = fault->second;
+  auto const rest = name.substr(fault->first.size());
+  if (rest == "_before_ties") {
+    return [=](Job& job) { zeroth::testing::train_with_ties(job, does); };
+  }
+  if (auto const place = places.find(rest); place != places.end()) {
+    return [=, where = place->second](Job& job) { zeroth::testing::train_on_tensor_ranks(job, does, where); };
+  }
+  constexpr std::string_view in_stage = "_in_stage_";
+  if (!rest.starts_with(in_stage)) {
+    return nullptr;
+  }
+  auto const victim = std::stoi(rest.substr(in_stage.size()));
+  return [=](Job& job) { zeroth::testing::train_in_stages(job, does, victim); };
 }
 
 Arguments parse(int argc, char** argv) {

@@ -13,7 +13,7 @@ std::atomic<int> threads_to_be_had{1'000'000};
 
 }  // namespace
 
-/// Takes the place of the system's.
+/// Replaces the system's function.
 extern "C" int pthread_create(pthread_t* thread, pthread_attr_t const* attributes, void* (*start)(void*), void* data) {
   using Create = int (*)(pthread_t*, pthread_attr_t const*, void* (*)(void*), void*);
   static auto const create = reinterpret_cast<Create>(dlsym(RTLD_NEXT, "pthread_create"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks as processes: one that throws, is killed, is frozen or does something else ends all.
+// Ranks as processes: if one throws, is killed, freezes or diverges, all of them end.
 #include <signal.h>
 
 #include <array>
@@ -23,7 +23,7 @@ void check_failed(Ending const& ending) {
   CHECK(ending.status != 0);
 }
 
-/// mpirun has ended them before it ends itself, but it may be that they are not quite gone yet.
+/// mpirun ends the processes before it ends itself, but they may still be exiting.
 bool is_gone(int process) {
   for (int i = 0; i < 6000; ++i) {
     if (::kill(process, 0) != 0) {
@@ -73,7 +73,7 @@ TEST_CASE("processes that save and end when SIGUSR1 asks for it make mpirun say 
   Folder const folder;
   Child child{fault_program_under_mpi(world, {"save_when_stopped"}, folder)};
   REQUIRE(child.wait_for("is under way.", world));
-  child.send(SIGUSR1);  // which mpirun passes on
+  child.send(SIGUSR1);  // mpirun passes it on
   auto const ending = child.wait();
   CAPTURE(child.output());
   CHECK(ending.in_time);
@@ -109,7 +109,7 @@ TEST_CASE("processes get the same error where a file cannot be saved or loaded, 
   auto const ending = child.wait();
   CAPTURE(child.output());
   CHECK(ending.status == 0);
-  int const all = 2 * world;  // at two stages
+  int const all = 2 * world;  // each rank at two stages
   CHECK(count_of(child.output(), "save_weights() failed and changed nothing: rank 0: ") == all);
   CHECK(count_of(child.output(), "none/weights: cannot be written: No such file or directory") == all);
   CHECK(count_of(child.output(),
@@ -142,7 +142,8 @@ TEST_CASE("a process that has no thread or no memory left ends all, and says so"
 TEST_CASE("a process that is killed ends all, who record that it is gone") {
   Folder const folder;
   auto options = fault_program_under_mpi(world, {"steps"}, folder);
-  options.environment = {{"OMPI_MCA_odls_base_sigkill_timeout", "2"}};  // to ask takes a part of a second
+  options.environment = {{"OMPI_MCA_odls_base_sigkill_timeout", "2"}};  // asking the other ranks takes a fraction of a
+                                                                        // second
   Child child{options};
   REQUIRE(child.wait_for("is under way.", world));
   ::kill(process_of(child.output(), 1), SIGKILL);
@@ -175,7 +176,7 @@ TEST_CASE("a process that is stopped is missed, named and ended") {
                  Contains("was last seen in all_reduce (step of unit 'h.3')"));
   CHECK(problem_of_flights(folder.path(), {0, 2}, world, "missing: rank 1") == "");
   CHECK(is_gone(stopped));
-  ::kill(stopped, SIGKILL);  // whatever came of it
+  ::kill(stopped, SIGKILL);  // in case it is still there
 }
 
 TEST_CASE("a process that is busy elsewhere is missed, and says where it is") {
@@ -201,7 +202,7 @@ TEST_CASE("processes that do different things are told so, once") {
   CHECK(problem_of_flights(folder.path(), {0, 1, 2}, world, "do different things") == "");
 }
 
-/// Those of one test wait at the same time.
+/// The runs of one test wait at the same time.
 struct Run {
   explicit Run(std::vector<std::string> const& arguments, int ranks = world)
       : child{fault_program_under_mpi(ranks, arguments, folder)} {}
@@ -214,7 +215,8 @@ struct Run {
 };
 
 TEST_CASE("processes whose engines are used in different ways are told so, at stages with and without gathers") {
-  std::array<Run, 2> order{Run{{"order_0"}}, Run{{"order_3"}}};  // at stage 3, too: here all units are prefetched
+  std::array<Run, 2> order{Run{{"order_0"}}, Run{{"order_3"}}};  // at stage 3 too, because all units are prefetched
+                                                                 // here
   std::array<Run, 2> evaluation{Run{{"evaluation_0"}}, Run{{"evaluation_3"}}};
   for (auto& each : order) {
     CHECK_THAT(each.failed(), Contains("ranks took different paths in step 2: as call 2 of the step, rank 0 made") &&
@@ -248,26 +250,45 @@ TEST_CASE("a process of a pipeline's stage that throws, freezes or is killed end
   Folder const folder;
   auto options = fault_program_under_mpi(3, {"die_in_stage_1"}, folder);
   options.environment = {{"OMPI_MCA_odls_base_sigkill_timeout", "2"}};
-  Child killed{options};  // they wait at the same time
+  Child killed{options};  // both children wait at the same time
   Run thrown{{"throw_in_stage_1"}};
   Run frozen{{"freeze_in_stage_1", "--grace", "1000"}};
   CHECK_THAT(thrown.failed(), Contains("zeroth: [rank 1/3] the data are gone\n"));
   CHECK_THAT(frozen.failed(), Contains(" waited ") && Contains("of unit 'layer") && Contains("communicator '"));
   check_failed(killed.wait());
-  CHECK(problem_of_flights(folder.path(), {0, 2}, 3, "(of '") == "");  // a channel
+  CHECK(problem_of_flights(folder.path(), {0, 2}, 3, "(of '") == "");  // the communicator of a channel
 }
 
 TEST_CASE("a process that throws, freezes or is killed before sums of shared parameters are exchanged ends all") {
   Folder const folder;
   auto options = fault_program_under_mpi(3, {"die_before_ties"}, folder);
   options.environment = {{"OMPI_MCA_odls_base_sigkill_timeout", "2"}};
-  Child killed{options};  // they wait at the same time
+  Child killed{options};  // both children wait at the same time
   Run thrown{{"throw_before_ties"}};
   Run frozen{{"freeze_before_ties", "--grace", "1000"}};
   CHECK_THAT(thrown.failed(), Contains("zeroth: [rank 0/3] the data are gone\n"));
   CHECK_THAT(frozen.failed(),
              Contains(" waited ") && Contains("(add ties of unit 'layer0.w") && Contains("missing: rank 0"));
   check_failed(killed.wait());
+}
+
+TEST_CASE("a process of a tensor rank that throws, freezes or is killed before a verb or a sum of gradients ends all") {
+  for (auto const& [place, words] :
+       {std::pair{"leave", "reduce_scatter (leave(), 8 fp32)"},
+        std::pair{"parts", "all_reduce (add parts of unit 'block (partial)', 128 fp32)"}}) {
+    INFO(place);
+    auto const scenario = [where = place](char const* fault) { return fmt::format("{}_before_{}", fault, where); };
+    Folder const folder;
+    auto options = fault_program_under_mpi(world, {scenario("die")}, folder);
+    options.environment = {{"OMPI_MCA_odls_base_sigkill_timeout", "2"}};
+    Child killed{options};  // they wait at the same time
+    Run thrown{{scenario("throw")}};
+    Run frozen{{scenario("freeze"), "--grace", "1000"}};
+    CHECK_THAT(thrown.failed(), Contains("zeroth: [rank 1/3] the data are gone\n"));
+    CHECK_THAT(frozen.failed(), Contains(" waited ") && Contains(words) && Contains("missing: rank 1"));
+    check_failed(killed.wait());
+    CHECK(problem_of_flights(folder.path(), {0, 2}, world, "no answer from rank 1") == "");
+  }
 }
 
 TEST_CASE("a process that is stopped before MPI starts is missed in time, and ended") {
@@ -278,7 +299,7 @@ TEST_CASE("a process that is stopped before MPI starts is missed in time, and en
   CHECK_THAT(child.output(), Contains("zeroth: [rank 0/2] MPI_Init_thread did not end within 500 ms: it waits for all "
                                       "2 ranks, and at least one has not come"));
   CHECK(is_gone(process_of(child.output(), 1)));
-  ::kill(process_of(child.output(), 1), SIGKILL);  // whatever came of it
+  ::kill(process_of(child.output(), 1), SIGKILL);  // in case it is still there
 }
 
 TEST_CASE("a process that ends early is missed") {
@@ -318,7 +339,7 @@ TEST_CASE("a process that does not stop is ended by the grace that SIGTERM leave
 TEST_CASE("SIGTERM to mpirun leaves flight records") {
   Folder const folder;
   auto options = fault_program_under_mpi(world, {"steps"}, folder);
-  options.environment = {{"OMPI_MCA_odls_base_sigkill_timeout", "4"}};  // on a busy machine 1 s is over at once
+  options.environment = {{"OMPI_MCA_odls_base_sigkill_timeout", "4"}};  // 1 s is too short on a busy machine
   Child child{options};
   REQUIRE(child.wait_for("is under way.", world));
   child.send(SIGTERM);

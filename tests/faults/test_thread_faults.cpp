@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks as threads: however a job ends, it says why, and leaves its flight records behind.
+// Ranks as threads: however a job ends, it prints the reason and writes its flight records.
 #include <csignal>
 #include <deque>
 #include <fstream>
+#include <map>
+#include <string>
 
 #include "faults/fault_run.hpp"
 #include "support/catch.hpp"
@@ -13,7 +15,7 @@ namespace {
 
 using Catch::Contains;
 
-/// The job ended by itself, unhappily.
+/// The job ended by itself, with an error.
 void check_failed(Ending const& ending) {
   CHECK(ending.in_time);
   CHECK(ending.status == 1);
@@ -35,7 +37,7 @@ TEST_CASE("an exception on one rank ends all, and is what is printed") {
   check_failed(child.wait());
   CAPTURE(child.output());
   CHECK(count_of(child.output(), "zeroth: [rank 1/4] the data are gone\n") == 1);
-  CHECK(count_of(child.output(), "the data are gone") == 1);  // those who were ended by it do not repeat it
+  CHECK(count_of(child.output(), "the data are gone") == 1);  // the other ranks do not repeat it
   CHECK_THAT(child.output(), Contains("launch has returned."));
   CHECK(problem_of_flights(folder.path(), {0, 1, 2, 3}, 4, "the data are gone") == "");
 }
@@ -77,7 +79,7 @@ TEST_CASE("a failure that a program keeps to itself is named, and fails the job"
   Child child{fault_program({"swallow"}, folder)};
   check_failed(child.wait());
   CAPTURE(child.output());
-  CHECK(count_of(child.output(), "zeroth: ") == 2);  // the cause, and where the records are
+  CHECK(count_of(child.output(), "zeroth: ") == 2);  // the cause, and the place of the records
   CHECK_THAT(child.output(),
              Contains("the engine of rank 1 ended by an error: [rank 1/4] ") && Contains("launch has returned."));
   CHECK(problem_of_flights(folder.path(), {0, 1, 2, 3}, 4, "the engine of rank 1 ended by an error") == "");
@@ -93,7 +95,7 @@ TEST_CASE("what only an engine's end has found is named, and fails the job") {
 
 TEST_CASE("a rank for which there is no thread ends those that have started") {
   Folder const folder;
-  Child child{fault_program({"meet", "--ranks", "8", "--threads", "4"}, folder)};  // one watches for signals
+  Child child{fault_program({"meet", "--ranks", "8", "--threads", "4"}, folder)};  // one thread watches for signals
   check_failed(child.wait());
   CAPTURE(child.output());
   CHECK(count_of(child.output(),
@@ -149,7 +151,7 @@ TEST_CASE("what befalls one group ends all, with the group's name") {
     Folder folder;
     Child child;
   };
-  Run fine{{"groups"}};  // they wait at the same time
+  Run fine{{"groups"}};  // the runs wait at the same time
   Run throws{{"throw_in_a_group"}};
   Run freezes{{"freeze_in_a_group", "--grace", "1000"}};
   Run diverges{{"diverge_in_a_group"}};
@@ -186,7 +188,7 @@ TEST_CASE("what befalls a stage of a pipeline ends all, with the unit and the ch
     Child child;
   };
   std::deque<Run> throwing, freezing;
-  for (int stage = 0; stage < 3; ++stage) {  // they wait at the same time
+  for (int stage = 0; stage < 3; ++stage) {  // the runs wait at the same time
     throwing.emplace_back("throw", stage);
     freezing.emplace_back("freeze", stage);
   }
@@ -199,7 +201,7 @@ TEST_CASE("what befalls a stage of a pipeline ends all, with the unit and the ch
     CHECK_THAT(throws.child.output(), Contains("launch has returned."));
     check_failed(freezes.child.wait());
     CAPTURE(freezes.child.output());
-    // Each neighbour waits on a channel of its own, and which of them gives up first is chance.
+    // Each neighbour waits on its own channel, and either may time out first.
     CHECK_THAT(freezes.child.output(), Contains(" waited ") && Contains("of unit 'layer") &&
                                            Contains("missing: rank ") &&
                                            (Contains("of communicator 'up'") || Contains("of communicator 'down'")));
@@ -215,7 +217,7 @@ TEST_CASE("what befalls a stage before sums of shared parameters are exchanged e
     Child child;
   };
   Run throws{"throw_before_ties"};
-  Run freezes{"freeze_before_ties"};  // they wait at the same time
+  Run freezes{"freeze_before_ties"};  // the runs wait at the same time
   check_failed(throws.child.wait());
   CHECK(count_of(throws.child.output(), "zeroth: [rank 0/3] the data are gone\n") == 1);
   CHECK_THAT(throws.child.output(), Contains("launch has returned."));
@@ -223,6 +225,42 @@ TEST_CASE("what befalls a stage before sums of shared parameters are exchanged e
   CAPTURE(freezes.child.output());
   CHECK_THAT(freezes.child.output(),
              Contains(" waited ") && Contains("(add ties of unit 'layer0.w") && Contains("missing: rank 0"));
+}
+
+TEST_CASE("what befalls a tensor rank before a verb, or a sum of gradients, ends all with its name and the rank") {
+  struct Run {
+    explicit Run(std::string const& scenario)
+        : child{fault_program({scenario, "--ranks", "3", "--grace", "1000"}, folder)} {}
+    Folder folder;
+    Child child;
+  };
+  std::map<std::string, std::string> const places{
+      {"enter", "all_gather (enter(), 8 fp32)"},
+      {"leave", "reduce_scatter (leave(), 8 fp32)"},
+      {"leave_backward", "all_gather (leave_backward(), 8 fp32)"},
+      {"enter_backward", "reduce_scatter (enter_backward(), 8 fp32)"},
+      {"parts", "all_reduce (add parts of unit 'block (partial)', 128 fp32)"}};
+  std::deque<Run> throwing, freezing;
+  for (auto const& [place, words] : places) {  // they wait at the same time
+    throwing.emplace_back("throw_before_" + place);
+    freezing.emplace_back("freeze_before_" + place);
+  }
+  auto throws = throwing.begin();
+  auto freezes = freezing.begin();
+  for (auto const& [place, words] : places) {
+    INFO(place);
+    check_failed(throws->child.wait());
+    CHECK(count_of(throws->child.output(), "zeroth: [rank 1/3] the data are gone\n") == 1);
+    CHECK_THAT(throws->child.output(), Contains("launch has returned."));
+    check_failed(freezes->child.wait());
+    CAPTURE(freezes->child.output());
+    CHECK_THAT(freezes->child.output(),
+               Contains(" waited ") && Contains(words) &&
+                   Contains(place == "parts" ? "of communicator 'tensor-sums'" : "of communicator 'tensor-verbs'") &&
+                   Contains("missing: rank 1") && Contains("rank 1 did not end within 1.00 s"));
+    ++throws;
+    ++freezes;
+  }
 }
 
 TEST_CASE("ranks that do different things are told so, once") {

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jobs/arithmetic.hpp"
 
+#include <fmt/format.h>
+
 #include <cstddef>
+#include <stdexcept>
 
 #include "support/noise.hpp"
 
@@ -22,6 +25,17 @@ void store(void* data, Dtype dtype, std::int64_t at, float value) {
     case Dtype::fp16: static_cast<fp16*>(data)[at] = from_float<fp16>(value); break;
     default: static_cast<float*>(data)[at] = value;
   }
+}
+
+/// Throws std::runtime_error where what is no element of the parameter is not 0.
+void expect_padding(model::CutPart const& part, std::vector<float> const& values) {
+  part.each_run(0, part.count(), [&](model::CutPart::Run const& run) {
+    for (auto i = run.first; run.is_padding() && i < run.first + run.count; ++i) {
+      if (auto const value = values[static_cast<std::size_t>(i)]; value != 0) {
+        throw std::runtime_error{fmt::format("element {} of a part is padding, and {}", i, value)};
+      }
+    }
+  });
 }
 
 }  // namespace
@@ -49,9 +63,12 @@ std::vector<float> elements(AnyView const& view) {
 
 std::vector<float> values_of(AnyParams const& p, BuiltUnit const& unit) {
   std::vector<float> all;
-  for (auto const& param : unit.read) {
-    auto const more = elements(p[param]);
+  for (std::size_t i = 0; i < unit.read.size(); ++i) {
+    auto const more = elements(p[unit.read[i]]);
     all.insert(all.end(), more.begin(), more.end());
+    if (unit.parts[i]) {
+      expect_padding(*unit.parts[i], more);
+    }
   }
   return all;
 }

@@ -15,7 +15,7 @@ namespace zeroth::testing::jobs {
 [[nodiscard]] double read(AnyParams const& p, BuiltUnit const& unit);
 /// The elements of a parameter.
 [[nodiscard]] std::vector<float> elements(AnyView const& view);
-/// Those of all that a unit uses.
+/// Those of all that a unit uses. Throws std::runtime_error where padding is not 0.
 [[nodiscard]] std::vector<float> values_of(AnyParams const& p, BuiltUnit const& unit);
 
 /// How much of a unit a mask leaves over all samples of the micro-batch, from -1 to 1.

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "support/noise.hpp"
+#include "zeroth/model/description.hpp"
 
 namespace zeroth::testing::jobs {
 namespace {
@@ -28,10 +29,11 @@ Init init_of(int kind) {
 
 }  // namespace
 
-BuiltModel::BuiltModel(Drawn const& drawn) : model{drawn.seed} {
+BuiltModel::BuiltModel(Drawn const& drawn, TensorPart part, bool again) : model{drawn.seed, part} {
   struct Made {
     AnyParam param;
-    bool is_trained;
+    std::optional<model::CutPart> part;
+    bool is_trained, is_in_parts;
   };
   std::map<std::string, Made> made;
   for (std::size_t u = 0; u < drawn.units.size(); ++u) {
@@ -42,21 +44,29 @@ BuiltModel::BuiltModel(Drawn const& drawn) : model{drawn.seed} {
     if (from.declares_uses) {
       options.uses_per_micro_step = from.uses;
     }
-    BuiltUnit built{model.unit(fmt::format("u{}", u), options), {}, {}};
+    BuiltUnit built{model.unit(fmt::format("u{}", u), options)};
     auto const use = [&](Made const& what) {
       built.read.push_back(what.param);
-      if (what.is_trained) {
+      built.parts.push_back(what.part);
+      if (what.is_trained && what.is_in_parts) {
+        built.trained.insert(built.trained.begin() + static_cast<std::ptrdiff_t>(built.in_parts++), what.param);
+      } else if (what.is_trained) {
         built.trained.push_back(what.param);
       }
     };
     for (auto const& param : from.params) {
+      auto const& division = again ? param.division_that_goes_on : param.division;
       auto const added =
           model.param(built.unit, param.name, std::span<std::int64_t const>{param.shape}, init_of(param.init),
                       {.trainable = param.trainable,
                        .learning_rate_factor = param.learning_rate_factor,
-                       .weight_decay_factor = param.weight_decay_factor});
+                       .weight_decay_factor = param.weight_decay_factor,
+                       .cut = division.cut,
+                       .partial = division.partial});
       params.emplace_back(param.name, added);
-      use(made.insert_or_assign(param.name, Made{added, param.trainable && param.has_gradient}).first->second);
+      auto const& described = model.description().params.back();
+      Made const what{added, described.part, param.trainable && param.has_gradient, division.cut || division.partial};
+      use(made.insert_or_assign(param.name, what).first->second);
     }
     for (auto const& name : from.tied) {
       model.tie(built.unit, made.at(name).param);

@@ -2,8 +2,10 @@
 #include "jobs/drawn.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <numeric>
 #include <string_view>
 
 #include "jobs/random.hpp"
@@ -12,9 +14,15 @@
 namespace zeroth::testing::jobs {
 namespace {
 
+constexpr int most_of_a_machine = 8;  // ranks of a job with tensor ranks
 constexpr std::int64_t primes[] = {2, 3, 7, 13, 53, 211, 1037, 1999};
 
 int ranks_of(Choice const& choice, char const* option) { return std::stoi(std::string{choice[option]}); }
+
+/// Of an option whose plain value is as many as `now`.
+int next_of(Choice const& choice, char const* option, int now) {
+  return choice.is_plain(option) ? now : ranks_of(choice, option);
+}
 
 /// From jobs of which nearly all options are plain to such that have hardly a plain one.
 Choice draw_values(std::uint64_t seed, char const* purpose) {
@@ -80,6 +88,57 @@ DrawnParam draw_param(Random& random, std::string name) {
   return param;
 }
 
+std::int64_t rounded_up(std::int64_t count, std::int64_t multiple) {
+  return (count + multiple - 1) / multiple * multiple;
+}
+
+/// Sections that are together as long as the dimension. Half of them become longer, so that `parts` divide them, and
+/// where not all do, the parts are padded.
+Cut draw_cut(Random& random, std::vector<std::int64_t>& shape, std::int64_t parts) {
+  Cut cut{static_cast<int>(random.below(shape.size()))};
+  auto& extent = shape[static_cast<std::size_t>(cut.dim)];
+  bool const is_even = random.once_in(2);
+  auto left = extent;
+  for (auto more = random.below(3); more > 0 && left > 1; --more) {
+    cut.sections.push_back(1 + static_cast<std::int64_t>(random.below(static_cast<std::size_t>(left - 1))));
+    left -= cut.sections.back();
+  }
+  cut.sections.push_back(left);
+  extent = 0;
+  for (auto& section : cut.sections) {
+    section = is_even ? rounded_up(section, parts) : section;
+    extent += section;
+  }
+  constexpr std::int64_t multiples[] = {1, 2, 3, 16};
+  cut.multiple = is_even && !random.once_in(3) ? 0 : random.among(multiples);
+  if (cut.sections.size() == 1 && random.once_in(2)) {
+    cut.sections.clear();
+  }
+  return cut;
+}
+
+/// Draws what tensor ranks have of each parameter, which is another thing where another number of them goes on.
+void divide_among_tensor_ranks(std::vector<DrawnUnit>& units, std::uint64_t seed, int now, int next) {
+  Random random{seed, "tensor ranks"};
+  auto const parts = std::lcm(now, next);
+  for (auto& unit : units) {
+    for (auto& param : unit.params) {
+      auto const draw_division = [&](std::vector<std::int64_t>& shape) -> DrawnParam::Division {
+        if (!shape.empty() && random.below(3) > 0) {
+          return {draw_cut(random, shape, parts)};
+        }
+        return {{}, random.once_in(2)};
+      };
+      param.division = param.division_that_goes_on = draw_division(param.shape);
+      auto shape = param.shape;
+      auto const other = draw_division(shape);
+      if (now != next && shape == param.shape) {
+        param.division_that_goes_on = other;
+      }
+    }
+  }
+}
+
 bool is_of_pipeline(Choice const& choice) { return !choice.is_plain("zeroth.mesh.pipeline"); }
 
 /// Says where `chunks` may begin. Where ties are summed together, leaves them only where none begins between the units
@@ -121,13 +180,26 @@ void divide(std::vector<DrawnUnit>& units, std::uint64_t seed, std::size_t chunk
 
 /// To processes, all of which have a part in the job until it goes on.
 void fit(Choice& choice, int processes) {
-  if (processes % stages_of(choice) != 0 || processes < stages_of(choice)) {
-    choice.set("zeroth.mesh.pipeline", "-");
+  for (auto const* const axis : {"zeroth.mesh.pipeline", "zeroth.mesh.tensor"}) {
+    if (processes % (stages_of(choice) * tensor_of(choice)) != 0) {
+      choice.set(axis, "-");
+    }
   }
-  auto const stages = stages_of(choice);
-  choice.set("ranks", std::to_string(processes / stages));
-  if (!choice.is_plain("ranks that go on") && ranks_of(choice, "ranks that go on") * stages > processes) {
+  auto const ranks = processes / (stages_of(choice) * tensor_of(choice));
+  choice.set("ranks", std::to_string(ranks));
+  if (next_of(choice, "ranks that go on", ranks) * stages_of(choice) *
+          next_of(choice, "tensor ranks that go on", tensor_of(choice)) >
+      processes) {
     choice.set("ranks that go on", "as many");
+    choice.set("tensor ranks that go on", "as many");
+  }
+}
+
+/// Tensor ranks take the place of others in a job that would have too many for a machine.
+void fit_on_a_machine(Choice& choice) {
+  while (tensor_of(choice) > 1 && ranks_of(choice, "ranks") > 1 &&
+         ranks_of(choice, "ranks") * stages_of(choice) * tensor_of(choice) > most_of_a_machine) {
+    choice.set("ranks", std::to_string(ranks_of(choice, "ranks") - 1));
   }
 }
 
@@ -168,19 +240,28 @@ std::vector<DrawnUnit> draw_units(std::uint64_t seed, Choice const& choice, std:
 
 int stages_of(Choice const& choice) { return is_of_pipeline(choice) ? ranks_of(choice, "zeroth.mesh.pipeline") : 1; }
 
+int tensor_of(Choice const& choice) {
+  return choice.is_plain("zeroth.mesh.tensor") ? 1 : ranks_of(choice, "zeroth.mesh.tensor");
+}
+
 std::size_t chunks_of(Choice const& choice) {
   bool const several = stages_of(choice) > 1 && choice["zeroth.pipeline.schedule"].starts_with("interleaved_1f1b");
   return static_cast<std::size_t>(stages_of(choice)) * (several ? 2 : 1);
 }
 
 int Drawn::ranks() const { return ranks_of(choice, "ranks"); }
-int Drawn::ranks_that_go_on() const { return ranks_of(resumed, "ranks"); }
-int Drawn::most_ranks() const { return std::max(ranks(), ranks_that_go_on()); }
-int Drawn::world() const { return ranks() * stages_of(choice); }
-int Drawn::world_that_goes_on() const { return ranks_that_go_on() * stages_of(resumed); }
+bool Drawn::changes_ranks() const {
+  return ranks() != ranks_of(resumed, "ranks") || choice["zeroth.mesh.tensor"] != resumed["zeroth.mesh.tensor"];
+}
+int Drawn::world() const { return ranks() * tensor_of(choice) * stages_of(choice); }
+int Drawn::world_that_goes_on() const { return ranks_of(resumed, "ranks") * tensor_of(resumed) * stages_of(resumed); }
 int Drawn::most_of_world() const { return std::max(world(), world_that_goes_on()); }
-int Drawn::ranks_of_reference() const {
-  return choice.is_plain("ranks of the reference") ? most_ranks() : other_ranks(choice);
+int Drawn::world_of_reference() const {
+  return tensor_of(choice) * (choice.is_plain("ranks of the reference") ? ranks() : other_ranks(choice));
+}
+int Drawn::world_of_reference_that_goes_on() const { return world_that_goes_on() / stages_of(resumed); }
+int Drawn::most_of_reference() const {
+  return changes_ranks() ? std::max(world_of_reference(), world_of_reference_that_goes_on()) : world_of_reference();
 }
 
 bool Drawn::trains(std::string const& param) const {
@@ -198,12 +279,13 @@ Choice draw_choice(std::uint64_t seed, Given const& given) {
     choice.set("zeroth.mesh.pipeline", stages);
     choice.set("gradient_accumulation_steps", stages);
   }
+  if (Random{seed, "tensor"}.once_in(2)) {
+    choice.set("zeroth.mesh.tensor", "-");
+  }
   for (auto const& [option, value] : given.options) {
     choice.set(option, value);
   }
-  if (given.ranks) {
-    fit(choice, *given.ranks);
-  }
+  given.ranks ? fit(choice, *given.ranks) : fit_on_a_machine(choice);
   choice.settle();
   return choice;
 }
@@ -216,7 +298,12 @@ Drawn draw(std::uint64_t seed, Given const& given) {
   if (!drawn.choice.is_plain("ranks that go on")) {
     drawn.resumed.set("ranks", drawn.choice["ranks that go on"]);
   }
-  if (given.ranks && drawn.world_that_goes_on() > *given.ranks) {
+  if (!drawn.choice.is_plain("tensor ranks that go on")) {
+    drawn.resumed.set("zeroth.mesh.tensor", drawn.choice["tensor ranks that go on"]);
+    drawn.resumed.settle();
+  }
+  auto const most = given.ranks.value_or(tensor_of(drawn.resumed) > 1 ? most_of_a_machine : drawn.world_that_goes_on());
+  if (drawn.world_that_goes_on() > most) {
     drawn.resumed.set("zeroth.mesh.pipeline", "-");
     drawn.resumed.settle();
   }
@@ -224,6 +311,10 @@ Drawn draw(std::uint64_t seed, Given const& given) {
   drawn.units = draw_units(seed, drawn.choice, chunks);
   if (is_of_pipeline(drawn.choice) || is_of_pipeline(drawn.resumed)) {
     divide(drawn.units, seed, chunks, ties_of(drawn.choice) == "apart");
+  }
+  auto const is_plain = [](Choice const& choice) { return choice.is_plain("zeroth.mesh.tensor"); };
+  if (!is_plain(drawn.choice) || !is_plain(drawn.resumed)) {
+    divide_among_tensor_ranks(drawn.units, seed, tensor_of(drawn.choice), tensor_of(drawn.resumed));
   }
   Random random{seed, "steps"};
   drawn.steps = 2 + static_cast<int>(random.below(4));
@@ -236,6 +327,18 @@ Drawn draw(std::uint64_t seed, Given const& given) {
   drawn.stops_at = 1 + static_cast<int>(random.below(static_cast<std::size_t>(last)));
   return drawn;
 }
+
+namespace {
+
+std::string in_words(DrawnParam::Division const& division) {
+  if (auto const& cut = division.cut) {
+    return fmt::format("a part along {} in sections [{}], a multiple of {}", cut->dim, fmt::join(cut->sections, ", "),
+                       cut->multiple);
+  }
+  return division.partial ? "all, and a part of the gradient" : "all";
+}
+
+}  // namespace
 
 nlohmann::json described(Drawn const& drawn) {
   nlohmann::json page{{"seed", drawn.seed}, {"steps", drawn.steps}, {"stop asked for in", drawn.stops_at}};
@@ -263,6 +366,8 @@ nlohmann::json described(Drawn const& drawn) {
                                    {"shape", param.shape},
                                    {"trainable", param.trainable},
                                    {"has a gradient", param.has_gradient},
+                                   {"tensor ranks have", in_words(param.division)},
+                                   {"those that go on have", in_words(param.division_that_goes_on)},
                                    {"rate factor", param.learning_rate_factor}});
     }
     page["units"].push_back(of_unit);

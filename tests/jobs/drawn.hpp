@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "jobs/options.hpp"
+#include "zeroth/model/cut.hpp"
 
 namespace zeroth::testing::jobs {
 
@@ -19,6 +20,12 @@ struct DrawnParam {
   int init = 0;                     ///< Which of the kinds of Init.
   bool trainable = true, has_gradient = true;
   float learning_rate_factor = 1, weight_decay_factor = 1;
+  /// What tensor ranks have of it.
+  struct Division {
+    std::optional<Cut> cut{};
+    bool partial = false;
+  };
+  Division division{}, division_that_goes_on{};
 };
 
 struct DrawnUnit {
@@ -42,15 +49,15 @@ struct Drawn {
 
   int stops_at = 1;  ///< The step in which a rank asks to stop.
 
-  [[nodiscard]] int ranks() const;  ///< Of a stage of a pipeline, or of the job.
-  [[nodiscard]] int ranks_that_go_on() const;
-  [[nodiscard]] bool changes_ranks() const { return ranks() != ranks_that_go_on(); }
-  [[nodiscard]] int most_ranks() const;
+  [[nodiscard]] int ranks() const;  ///< Of a stage of a pipeline that have the same part of parameters.
+  [[nodiscard]] bool changes_ranks() const;
   [[nodiscard]] int world() const;  ///< Ranks of all stages.
   [[nodiscard]] int world_that_goes_on() const;
   [[nodiscard]] int most_of_world() const;
-  /// Other than the job's where all numbers of ranks are to have the same bits.
-  [[nodiscard]] int ranks_of_reference() const;
+  /// The reference, which has one stage, has other ranks where all numbers of ranks are to have the same bits.
+  [[nodiscard]] int world_of_reference() const;
+  [[nodiscard]] int world_of_reference_that_goes_on() const;
+  [[nodiscard]] int most_of_reference() const;
   [[nodiscard]] bool trains(std::string const& param) const;
 };
 
@@ -63,6 +70,8 @@ struct Given {
 
 /// Stages of the pipeline; 1 without a mesh.
 [[nodiscard]] int stages_of(Choice const& choice);
+/// Ranks that divide parameters; 1 without any.
+[[nodiscard]] int tensor_of(Choice const& choice);
 /// Of the whole model.
 [[nodiscard]] std::size_t chunks_of(Choice const& choice);
 [[nodiscard]] Choice draw_choice(std::uint64_t seed, Given const& given);

@@ -136,6 +136,8 @@ std::vector<Option> all_options() {
   return {
       call("ranks", decides, {"2", "1", "3", "4", "5", "6"}),
       call("ranks that go on", decides, {"as many", "1", "2", "3", "4", "5", "6"}),
+      key("zeroth.mesh.tensor", decides, {"-", "1", "2", "3", "4"}),
+      call("tensor ranks that go on", decides, {"as many", "1", "2", "3", "4"}),
       call("ranks of the reference", decides, {"as many", "one", "most"}),
       types(),
       optimizer(),
@@ -247,6 +249,7 @@ std::vector<Option> all_options() {
       call("writes", decides, {"never", "at times"}),
       call("weight file", decides, {"none", "saved and loaded"}),
       call("gradient norm", decides, {"not asked", "ahead of the update", "of a parameter", "before an evaluation"}),
+      call("sequence parallelism", moves, {"no", "yes"}),
       call("backward", moves, {"on this thread", "on a new one"}),
       call("finish", moves, {"in the end", "at times"}),
       call("trace", moves, {"none", "all steps", "a step"}),
@@ -288,6 +291,27 @@ std::vector<Rule> rules_of_pipelines() {
       {"zeroth.pipeline.schedule", {}, "zeroth.mesh.pipeline", {"2", "1", "3"}},
       {"zeroth.pipeline.partition", {}, "zeroth.mesh.pipeline", {"2", "3"}},
   };
+}
+
+/// What tensor ranks refuse, and how many ranks a machine has time for.
+std::vector<Rule> rules_of_tensor_ranks() {
+  std::vector<Rule> rules{
+      {"sequence parallelism", {}, "zeroth.mesh.tensor", {"1", "2", "3", "4"}},
+      {"backward", {}, "zeroth.mesh.tensor", {"-"}},  // verbs are of the thread that made them
+      {"backward", {}, "tensor ranks that go on", {"as many"}},
+      {"zeroth.tied_gradients", {"apart"}, "zeroth.mesh.tensor", {"-", "1"}},
+      {"zeroth.tied_gradients", {"apart"}, "tensor ranks that go on", {"as many", "1"}},
+      {"zeroth.mesh.tensor", {"3", "4"}, "zeroth.mesh.pipeline", {"-", "1", "2"}},
+      {"tensor ranks that go on", {}, "goes on", {"in a new engine", "at another stage"}},
+      {"ranks of the reference", {}, "tensor ranks that go on", {"as many"}},
+  };
+  for (auto const* const option : {"zeroth.mesh.tensor", "tensor ranks that go on"}) {
+    rules.push_back({option, {"2"}, "ranks", {"2", "1", "3", "4"}});
+    rules.push_back({option, {"3", "4"}, "ranks", {"2", "1"}});
+    rules.push_back({option, {"2"}, "ranks that go on", {"as many", "1", "2", "3", "4"}});
+    rules.push_back({option, {"3", "4"}, "ranks that go on", {"as many", "1", "2"}});
+  }
+  return rules;
 }
 
 std::vector<Rule> all_rules() {
@@ -338,8 +362,9 @@ std::vector<Rule> all_rules() {
       {"skips units", {}, "order", {"declared"}},
       {"skips micro-steps", {}, "order", {"declared"}},
   };
-  auto const of_pipelines = rules_of_pipelines();
-  rules.insert(rules.end(), of_pipelines.begin(), of_pipelines.end());
+  for (auto const& more : {rules_of_pipelines(), rules_of_tensor_ranks()}) {
+    rules.insert(rules.end(), more.begin(), more.end());
+  }
   for (auto const* const option :
        {"zero_optimization.offload_optimizer.ratio", "zero_optimization.offload_optimizer.buffer_count",
         "zero_optimization.offload_optimizer.pipeline_read", "zero_optimization.offload_optimizer.pipeline_write",

@@ -21,7 +21,7 @@
 #include "jobs/stage_walk.hpp"
 #include "jobs/walk.hpp"
 #include "support/noise.hpp"
-#include "zeroth/core/input_file.hpp"
+#include "zeroth/tool/core/input_file.hpp"
 #include "zeroth/zeroth.hpp"
 
 namespace zeroth::testing::jobs {
@@ -47,9 +47,13 @@ bool is_still_asked_to_stop(Drawn const& drawn, Place const& place) {
          asking_rank(drawn, drawn.world()) < drawn.world_that_goes_on();
 }
 
-/// None without the key, so that engines on a job are drawn as well as those on a mesh of one stage.
+bool is_of_pipeline(Choice const& choice, Place const& place) {
+  return !place.is_reference && !choice.is_plain("zeroth.mesh.pipeline");
+}
+
+/// None without a key, so that engines on a job are drawn as well as those on a mesh of one stage.
 std::optional<Mesh> mesh_of(Job& job, Choice const& choice, Config const& config, Place const& place) {
-  if (place.is_reference || choice.is_plain("zeroth.mesh.pipeline")) {
+  if (!is_of_pipeline(choice, place) && choice.is_plain("zeroth.mesh.tensor")) {
     return {};
   }
   return std::optional<Mesh>{std::in_place, job, config};
@@ -75,14 +79,15 @@ class Segment {
         stops_from_{stop_asked ? 0 : never},
         place_{place},
         record_{record},
-        built_{drawn},
         config_{config_at(choice_, drawn.units, place)},
         mesh_{mesh_of(job, choice_, config_, place)},
+        built_{drawn, mesh_ ? mesh_->tensor_part() : TensorPart{}, again},
         engine_{make_engine(mesh_, job, built_.model, config_)},
-        walk_{drawn, choice_, built_, engine_.place(), mesh_ ? mesh_->data().world() : job.world()},
+        tensor_{tensor_sums()},
+        walk_{drawn, choice_, built_, engine_.place(), mesh_ ? mesh_->data().world() : job.world(), tensor_.get()},
         plan_{plan(built_.model, config_, job.world(), {.transport = place.transport})},
         traffic_{plan_, choice_} {
-    if (mesh_) {
+    if (is_of_pipeline(choice_, place)) {
       stage_walk_.emplace(drawn, choice_, built_, walk_, engine_.compute_dtype(), engine_.in_flight());
     }
     if (choice_.is("metrics", "two")) {
@@ -113,6 +118,8 @@ class Segment {
       record_.complain(fmt::format("restored {} bytes of a program's state, which are not those that rank 0 saved",
                                    restored.program_state.size()));
     }
+    show_saved();
+    save(place_.folder / "restored", drawn_.saved_at).wait();
     restored_ = true;
     stops_from_ = stops_from_ == never ? never : 0;
     traffic_.disturb();
@@ -152,6 +159,12 @@ class Segment {
   }
 
  private:
+  [[nodiscard]] std::unique_ptr<TensorSums> tensor_sums() {
+    bool const sequence = moves("sequence parallelism", "yes");
+    return choice_.is_plain("zeroth.mesh.tensor")
+               ? nullptr
+               : std::make_unique<TensorSums>(mesh_->tensor(), sequence, engine_.compute_dtype());
+  }
   [[nodiscard]] std::size_t stage() const { return mesh_ ? static_cast<std::size_t>(mesh_->place().stage) : 0; }
   /// Of a pipeline, the plan says of one stage what is on a disk.
   [[nodiscard]] bool has_plan_of_disk() const { return plan_.pipeline.empty() || plan_.largest_stage == stage(); }
@@ -161,7 +174,7 @@ class Segment {
   }
   static std::size_t count_of(AnyParam const& param) {
     std::int64_t count = 1;
-    for (auto const extent : param.shape()) {
+    for (auto const extent : param.global_shape()) {
       count *= extent;
     }
     return static_cast<std::size_t>(count);
@@ -264,6 +277,9 @@ class Segment {
     }
     save_beside(step);
     between_steps(step);
+    if (step == drawn_.saved_at) {
+      show_saved();
+    }
     if (step == drawn_.saved_at && goes_on(drawn_, place_)) {
       static_cast<void>(save(place_.folder / "to go on from", step));
       traffic_.disturb();
@@ -325,7 +341,7 @@ class Segment {
     std::set<std::size_t> shown;
     for (auto pass : engine_.evaluation(1)) {
       for (auto const& [unit, values] : stage_walk_ ? stage_walk_->values(pass) : walk_.values(pass)) {
-        record_.add(name(unit), values);
+        record_.add(name(unit), of_tensor_ranks(values));
         shown.insert(unit);
       }
     }
@@ -334,6 +350,28 @@ class Segment {
         record_.leave_out(name(unit));
       }
     }
+  }
+
+  /// What each of them has of it, one behind the other.
+  std::vector<float> of_tensor_ranks(std::vector<float> const& own) {
+    if (!tensor_) {
+      return own;
+    }
+    std::vector<double> all(own.size() * static_cast<std::size_t>(mesh_->tensor().world()));
+    std::ranges::copy(own, all.begin() + std::ssize(own) * tensor_->index());
+    mesh_->tensor().sum(all);
+    return {all.begin(), all.end()};
+  }
+
+  /// Right before a checkpoint, and right after it was restored: all parameters are the same.
+  void show_saved() {
+    std::vector<float> values;
+    for (auto const& [name, param] : built_.params) {
+      values.resize(count_of(param));
+      engine_.read(param, values);
+      record_.add("saved " + name, values);
+    }
+    traffic_.disturb();
   }
 
   void read(int step) {
@@ -406,14 +444,15 @@ class Segment {
   int stops_from_;  // the first step whose report says so
   Place const& place_;
   Record& record_;
-  BuiltModel built_;
   Config config_;
   Timeline timeline_;
   std::int64_t events_ = 0;
   std::optional<Mesh> mesh_;
+  BuiltModel built_;
   AnyEngine engine_;
+  std::unique_ptr<TensorSums> tensor_;  // with tensor ranks
   Walk walk_;
-  std::optional<StageWalk> stage_walk_;  // on a mesh
+  std::optional<StageWalk> stage_walk_;  // in a pipeline
   Plan plan_;
   DiskTraffic traffic_;
   std::vector<Metric> metrics_;
@@ -440,9 +479,8 @@ void on_first(Job& job, int ranks, Record& record, Run const& run) {
 void run_rank(Job& job, Drawn const& drawn, Place const& place, Record& record) {
   bool const stays = drawn.choice.is("goes on", "in the same engine");
   bool const goes_on_later = goes_on(drawn, place) && !stays;
-  bool const others = place.is_reference && !drawn.choice.is_plain("ranks of the reference");
-  auto const ranks = place.is_reference ? drawn.ranks() : drawn.world();
-  on_first(job, others ? job.world() : ranks, record, [&](Job& part) {
+  auto const ranks = place.is_reference ? drawn.world_of_reference() : drawn.world();
+  on_first(job, ranks, record, [&](Job& part) {
     Segment segment{part, drawn, false, false, place, record};
     segment.steps(1, goes_on(drawn, place) ? drawn.goes_on_at : drawn.steps);
     if (goes_on(drawn, place) && stays) {
@@ -452,7 +490,8 @@ void run_rank(Job& job, Drawn const& drawn, Place const& place, Record& record) 
     goes_on_later ? segment.check_bytes() : segment.end();
   });
   if (goes_on_later) {
-    on_first(job, place.is_reference ? drawn.ranks_that_go_on() : drawn.world_that_goes_on(), record, [&](Job& part) {
+    auto const next = place.is_reference ? drawn.world_of_reference_that_goes_on() : drawn.world_that_goes_on();
+    on_first(job, next, record, [&](Job& part) {
       Segment segment{part, drawn, true, is_still_asked_to_stop(drawn, place), place, record};
       segment.restore();
       segment.steps(drawn.saved_at + 1, drawn.steps);
@@ -464,8 +503,14 @@ void run_rank(Job& job, Drawn const& drawn, Place const& place, Record& record) 
 }
 
 void add_states(Drawn const& drawn, Place const& place, Record& record) {
-  for (auto const& [name, bytes] : states_in(place.folder / "end" / fmt::format("step_{:08}", drawn.steps))) {
+  auto const states = [&](char const* folder, int step) {
+    return states_in(place.folder / folder / fmt::format("step_{:08}", step));
+  };
+  for (auto const& [name, bytes] : states("end", drawn.steps)) {
     record.add_bytes("in the end state " + name, bytes);
+  }
+  if (goes_on(drawn, place) && states("to go on from", drawn.saved_at) != states("restored", drawn.saved_at)) {
+    record.complain("the states right after the restore are not those of the checkpoint");
   }
   if (drawn.choice.is("weight file", "saved and loaded") && drawn.steps >= 2) {
     InputFile const file{place.folder / "weights.safetensors"};

@@ -79,8 +79,8 @@ constexpr Refusal refusals[] = {
     {"gradient_clipping", R"({"gradient_clipping": -1})", always},
     {"zeroth.gradient_slots", R"({"zeroth": {"gradient_slots": 0}})", always},
     {"zeroth.mesh.pipeline", R"({"zeroth": {"mesh": {"pipeline": 1000}}})", always},
-    {"zeroth.mesh.tensor", R"({"zeroth": {"mesh": {"tensor": 2}}})", always},
-    {"tensor_parallel.autotp_size", R"({"tensor_parallel": {"autotp_size": 2}})", always},
+    {"zeroth.mesh.tensor", R"({"zeroth": {"mesh": {"tensor": 1000}}})", always},
+    {"tensor_parallel.autotp_size", R"({"tensor_parallel": {"autotp_size": 7}})", always},
     {"zeroth.pipeline.chunks", R"({"zeroth": {"pipeline": {"schedule": "zb_h1", "chunks": 2}}})", always},
     {"zeroth.pipeline.first_units", R"({"zeroth": {"pipeline": {"first_units": [1]}}})", always},
     {"zeroth.pipeline.schedule_file", R"({"zeroth": {"pipeline": {"schedule_file": "x"}}})", always},
@@ -107,7 +107,7 @@ std::string refusal_problem(Drawn const& drawn, std::filesystem::path const& fol
   auto file = stage_file(drawn.choice, drawn.units, folder);
   file.merge_patch(nlohmann::json::parse(refusal.changes));
   try {
-    BuiltModel const built{drawn};
+    BuiltModel const built{drawn, {0, tensor_of(drawn.choice)}};
     static_cast<void>(plan(built.model, config_of(drawn.choice, file), drawn.world()));
   } catch (ConfigError const& error) {
     bool const names_key = std::string_view{error.what()}.find(refusal.key) != std::string_view::npos;

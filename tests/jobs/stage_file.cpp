@@ -62,7 +62,8 @@ void add_reduction(json& file, Choice const& choice, bool reference) {
 
 /// Likewise, since it follows the pipeline.
 void add_ties(json& file, Choice const& choice, bool reference) {
-  if (reference || !choice.is_plain("zeroth.tied_gradients")) {
+  bool const is_default = ties_of(choice) == (stages_of(choice) > 1 ? "apart" : "together");
+  if (reference || !is_default || !choice.is_plain("zeroth.tied_gradients")) {
     file["zeroth"]["tied_gradients"] = ties_of(choice);
   }
 }
@@ -191,8 +192,10 @@ std::string_view default_reduction(Choice const& choice) {
 }
 
 std::string_view ties_of(Choice const& choice) {
+  auto const next = choice["tensor ranks that go on"];
+  bool const divided = tensor_of(choice) > 1 || (next != "as many" && next != "1");
   return !choice.is_plain("zeroth.tied_gradients") ? choice["zeroth.tied_gradients"]
-         : stages_of(choice) > 1                   ? "apart"
+         : stages_of(choice) > 1 && !divided       ? "apart"
                                                    : "together";
 }
 

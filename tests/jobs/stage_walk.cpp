@@ -103,7 +103,7 @@ double StageWalk::go_forward(Pass& pass, double state) const {
       if constexpr (trains) {
         drawn = walk_.drawn(pass, handle.index());
       }
-      state = std::tanh(state + jobs::read(p, unit) + drawn);
+      state = std::tanh(state + walk_.read(p, unit) + drawn);
     }
   }
   return state;
@@ -144,11 +144,8 @@ void StageWalk::backward(AnyWork& work, Tape& tape, At at) const {
     auto const& unit = built_.units[each->index()];
     for (int use = 0; use < drawn_.units[each->index()].uses; ++use) {
       auto const p = work.backward(*each);
-      auto const drawn = walk_.drawn(work, each->index());
-      auto const seen = std::tanh(tape.state + jobs::read(p, unit) + drawn);  // as recomputation would
-      for (auto const& param : unit.trained) {
-        contribute(p, param, {seen, work.first_sample() + use, tape.seed, walk_.bad_gradient(at)});
-      }
+      walk_.contribute(p, unit, walk_.drawn(work, each->index()),
+                       {tape.state, work.first_sample() + use, tape.seed, walk_.bad_gradient(at)});
     }
   }
 }
@@ -159,7 +156,9 @@ void StageWalk::backward_inputs(AnyWork& work, Tape& tape) const {
     auto const& unit = built_.units[each->index()];
     for (int use = 0; use < drawn_.units[each->index()].uses; ++use) {
       auto const p = work.inputs(*each);
-      Use made{std::tanh(tape.state + jobs::read(p, unit) + walk_.drawn(work, each->index())), {}};
+      Use made{};
+      made.together =
+          walk_.seen(p, unit, tape.state, walk_.drawn(work, each->index()), [&](double own) { made.own = own; });
       for (auto const& param : unit.trained) {
         made.values.push_back(elements(p[param]));
       }
@@ -172,12 +171,14 @@ void StageWalk::backward_weights(AnyWork& work, Tape const& tape, At at) const {
   auto const units = work.units();
   auto made = tape.uses.begin();
   for (auto each = units.rbegin(); each != units.rend(); ++each) {
-    auto const& trained = built_.units[each->index()].trained;
+    auto const& unit = built_.units[each->index()];
     for (int use = 0; use < drawn_.units[each->index()].uses; ++use, ++made) {
       auto const p = work.weights(*each);
-      for (std::size_t i = 0; i < trained.size(); ++i) {
-        contribute(p.grad(trained[i]), made->values[i],
-                   {made->seen, work.first_sample() + use, tape.seed, walk_.bad_gradient(at)});
+      for (std::size_t i = 0; i < unit.trained.size(); ++i) {
+        Sample const all{made->together, work.first_sample() + use, tape.seed, walk_.bad_gradient(at)};
+        auto sample = i < unit.in_parts ? walk_.in_part(all) : all;
+        sample.state = i < unit.in_parts ? made->own : made->together;
+        contribute(p.grad(unit.trained[i]), made->values[i], sample);
       }
     }
   }

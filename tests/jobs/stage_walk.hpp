@@ -28,7 +28,7 @@ class StageWalk {
 
  private:
   struct Use {
-    double seen;
+    double own, together;                    ///< What the rank sees alone, and what all tensor ranks see.
     std::vector<std::vector<float>> values;  ///< Of what is trained.
   };
   struct Tape {

@@ -61,8 +61,8 @@ std::filesystem::path files_of(Drawn const& drawn) {
 
 Record reference_of(Drawn const& drawn, std::filesystem::path const& folder) {
   Place const place{folder, true};
-  std::vector<Record> records(static_cast<std::size_t>(drawn.ranks_of_reference()));
-  auto const outcome = run_job(drawn.ranks_of_reference(), [&](Job& job) {
+  std::vector<Record> records(static_cast<std::size_t>(drawn.most_of_reference()));
+  auto const outcome = run_job(drawn.most_of_reference(), [&](Job& job) {
     run_rank(job, drawn, place, records[static_cast<std::size_t>(job.rank())]);
   });
   if (auto const messages = messages_of(outcome); !messages.empty()) {

@@ -22,10 +22,11 @@ constexpr std::size_t no_unit = std::numeric_limits<std::size_t>::max();
 
 }  // namespace
 
-Walk::Walk(Drawn const& drawn, Choice const& choice, BuiltModel const& built, int place, int ranks)
+Walk::Walk(Drawn const& drawn, Choice const& choice, BuiltModel const& built, int place, int ranks, TensorSums* tensor)
     : drawn_{drawn},
       choice_{choice},
       built_{built},
+      tensor_{tensor},
       place_{place},
       ranks_{ranks},
       micro_batch_{std::stoi(std::string{choice["train_micro_batch_size_per_gpu"]})},
@@ -117,10 +118,7 @@ void Walk::backward(AnyMicroStep& micro, std::vector<bool> const& skips, double 
     }
   }
   if (root) {
-    auto const& unit = built_.units.front();
-    for (auto const& param : unit.trained) {
-      contribute(*root, param, {std::tanh(state + read(*root, unit)), micro.first_sample(), seed, bad});
-    }
+    contribute(*root, built_.units.front(), 0, {state, micro.first_sample(), seed, bad});
   }
 }
 
@@ -128,10 +126,22 @@ void Walk::backward_of(AnyMicroStep& micro, std::size_t u, double state, float s
   auto const& unit = built_.units[u];
   for (int use = 0; use < drawn_.units[u].uses; ++use) {
     auto const p = micro.backward(unit.unit);
-    auto const seen = std::tanh(state + read(p, unit) + drawn(micro, u));  // as recomputation would
-    for (auto const& param : unit.trained) {
-      contribute(p, param, {seen, micro.first_sample() + use, seed, bad});
+    contribute(p, unit, drawn(micro, u), {state, micro.first_sample() + use, seed, bad});
+  }
+}
+
+void Walk::contribute(AnyBackward const& p, BuiltUnit const& unit, double drawn, Sample const& sample) const {
+  auto const add = [&](std::size_t i, Sample each, double seen) {
+    each.state = seen;
+    jobs::contribute(p, unit.trained[i], each);
+  };
+  auto const together = seen(p, unit, sample.state, drawn, [&](double own) {
+    for (std::size_t i = 0; i < unit.in_parts; ++i) {
+      add(i, in_part(sample), own);
     }
+  });
+  for (auto i = unit.in_parts; i < unit.trained.size(); ++i) {
+    add(i, sample, together);
   }
 }
 

@@ -2,11 +2,15 @@
 /// Forward and backward of a drawn job, whose "math" are cheap functions of parameters, sample and element. What ranks
 /// do differently follows the number of the micro-step in the global batch, whoever makes it.
 #pragma once
+#include <cmath>
 #include <cstddef>
+#include <functional>
 #include <vector>
 
+#include "jobs/arithmetic.hpp"
 #include "jobs/built_model.hpp"
 #include "jobs/drawn.hpp"
+#include "jobs/tensor_sums.hpp"
 #include "zeroth/engine/any_engine.hpp"
 
 namespace zeroth::testing::jobs {
@@ -18,7 +22,8 @@ struct At {
 
 class Walk {
  public:
-  Walk(Drawn const& drawn, Choice const& choice, BuiltModel const& built, int place, int ranks);
+  /// `tensor` is null without tensor ranks.
+  Walk(Drawn const& drawn, Choice const& choice, BuiltModel const& built, int place, int ranks, TensorSums* tensor);
   void train(AnyMicroStep& micro, At at, std::vector<Metric> const& metrics) const;
   void evaluate(AnyEvaluationPass& pass) const;
   /// The values of a unit's parameters as forward reads them.
@@ -32,6 +37,28 @@ class Walk {
   [[nodiscard]] int number(At at) const { return at.micro * ranks_ + place_; }
   [[nodiscard]] float weight(At at) const;
   [[nodiscard]] float weight_of_evaluation() const { return place_ == 0 ? 2.0F : 1.0F; }
+  /// All that a unit uses, and all tensor ranks have, in one number.
+  [[nodiscard]] double read(AnyParams const& p, BuiltUnit const& unit) const {
+    auto const own = jobs::read(p, unit);
+    return tensor_ == nullptr ? own : tensor_->forward(own);
+  }
+  /// What recomputation of a unit sees that all tensor ranks have. While they tell each other, `work` is called with
+  /// what this one sees alone.
+  template <class Work>
+  [[nodiscard]] double seen(AnyParams const& p, BuiltUnit const& unit, double state, double drawn,
+                            Work const& work) const {
+    auto const own = jobs::read(p, unit);
+    auto const sum = tensor_ == nullptr ? std::function<double()>{} : tensor_->backward(state, own);
+    work(std::tanh(state + own + drawn));
+    return std::tanh(state + (sum ? sum() : own) + drawn);
+  }
+  /// Adds to the gradients of all that the unit trains. What `sample` has as its state is that before the unit.
+  void contribute(AnyBackward const& p, BuiltUnit const& unit, double drawn, Sample const& sample) const;
+  /// `sample`, for gradients that this tensor rank has alone.
+  [[nodiscard]] Sample in_part(Sample sample) const {
+    sample.number += tensor_ == nullptr ? 0 : 7919 * tensor_->index();
+    return sample;
+  }
   /// What random numbers add to the state of a unit's forward turn.
   template <class Pass>
   [[nodiscard]] double drawn(Pass const& pass, std::size_t unit) const {
@@ -48,6 +75,7 @@ class Walk {
   Drawn const& drawn_;
   Choice const& choice_;
   BuiltModel const& built_;
+  TensorSums* tensor_;
   int place_, ranks_;
   std::int64_t micro_batch_;
   std::vector<std::size_t> order_;  // of forward

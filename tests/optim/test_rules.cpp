@@ -53,7 +53,7 @@ struct Textbook {
     theta -= rate * (sign + wide(r.weight_decay) * theta);
     first = beta2 * first + (1 - beta2) * g;
   }
-  void update(Own const& /*r*/, double /*rate*/, double /*g*/, int /*t*/) {}
+  void update(CustomRule const& /*r*/, double /*rate*/, double /*g*/, int /*t*/) {}
 
  private:
   static double wide(double value) { return value; }
@@ -211,8 +211,8 @@ TEMPLATE_TEST_CASE("a program's own rule does what the same rule of the library 
 
 TEST_CASE("a program's own rule sees the parameter's factors, and what it throws comes back") {
   testing::UpdateCase<float, float> state{10, Numbers::ordinary};
-  std::vector<OwnElements> seen;
-  state.update.rule = Own{"spy", {}, [&](OwnElements const& e) { seen.push_back(e); }};
+  std::vector<CustomRuleElements> seen;
+  state.update.rule = CustomRule{"spy", {}, [&](CustomRuleElements const& e) { seen.push_back(e); }};
   auto scalars = scalars_of_update(5);
   update(state.args(scalars, {{2, 9, 0.5F, 3}}));
   REQUIRE(seen.size() == 1);
@@ -223,7 +223,8 @@ TEST_CASE("a program's own rule sees the parameter's factors, and what it throws
   CHECK(seen[0].learning_rate == 0.5F * scalars.learning_rate);
   CHECK(seen[0].weight_decay_factor == 3);
   CHECK(seen[0].applied == 5);
-  state.update.rule = Own{"broken", {}, [](OwnElements const&) { throw std::runtime_error{"of the program"}; }};
+  state.update.rule =
+      CustomRule{"broken", {}, [](CustomRuleElements const&) { throw std::runtime_error{"of the program"}; }};
   CHECK_THROWS_WITH(update(state.args(scalars, {{0, 10, 1, 1}})), "of the program");
   scalars.skip = true;
   CHECK_NOTHROW(update(state.args(scalars, {{0, 10, 1, 1}})));

@@ -118,7 +118,7 @@ template <class Case>
 void update_one_by_one(Case& on, optim::UpdateArgs const& args) {
   std::visit(
       [&]<class R>(R const& rule) {
-        if constexpr (!std::is_same_v<R, optim::Own>) {
+        if constexpr (!std::is_same_v<R, optim::CustomRule>) {
           update_one_by_one(rule, std::make_index_sequence<static_cast<std::size_t>(R::state_count)>{}, on, args);
         }
       },

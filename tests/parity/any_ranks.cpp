@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The same global batch trains the same, bit for bit, on any number of ranks: losses, norms, weights and all states of
-/// the optimizer, at every stage and dtype, with groups, with states on a disk, and where a run goes on with another
-/// number of ranks than it began with.
+/// the optimizer. This holds at every stage and dtype, with groups, with states on a disk, and if a run resumes with
+/// another number of ranks.
 #include <fmt/format.h>
 
 #include <string>
@@ -130,7 +130,7 @@ TEST_CASE("what was saved on any number of ranks goes on on any other") {
 }
 
 TEST_CASE("what cannot keep the promise does not: micro-steps that a rank adds up first") {
-  // Otherwise the tests above might hold because nothing is rounded.
+  // Otherwise the tests above might pass only because nothing is rounded.
   auto const text = [](int world) { return file(fp32_types, 2, batch / world, "last_micro_step", movements[0]); };
   CHECK(bits_of(train(1, text(1), options_of(fp32_types))) != bits_of(train(3, text(3), options_of(fp32_types))));
 }

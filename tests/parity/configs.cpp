@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The stage files that are shipped and shown: each trains at every stage, and the same at each.
+/// The stage files in configs/ and in documents: each trains at every stage, and the same at each.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,6 +12,7 @@
 #include "pipeline.hpp"
 #include "support/catch.hpp"
 #include "support/job.hpp"
+#include "tensor.hpp"
 #include "train.hpp"
 
 namespace zeroth::testing {
@@ -35,7 +36,7 @@ std::vector<Trained> at_all_stages(Config const& config, int world) {
   return results;
 }
 
-/// The stage file that README.md shows.
+/// The stage file in README.md.
 Config shown() {
   std::ifstream file{root / "README.md"};
   std::string const text{std::istreambuf_iterator<char>{file}, {}};
@@ -51,7 +52,7 @@ TEST_CASE("every file of configs/ and the README's trains the same at every stag
   std::vector<std::pair<std::string, Config>> files{{"README.md", shown()}};
   for (auto const& entry : std::filesystem::directory_iterator{root / "configs"}) {
     if (entry.is_regular_file()) {
-      if (auto const config = Config::from_file(entry.path()); config.pipeline().stages == 1) {
+      if (auto const config = Config::from_file(entry.path()); config.pipeline().stages * config.tensor_ranks() == 1) {
         files.emplace_back(entry.path().filename().string(), config);
       }
     }
@@ -92,16 +93,36 @@ TEST_CASE("configs/pipeline.json trains on a mesh what it trains without one, at
   }
 }
 
+TEST_CASE("configs/3d.json trains on three axes what it trains on two, at every stage of ZeRO") {
+  auto const config = Config::from_file(root / "configs/3d.json");
+  REQUIRE(config.pipeline().stages == 2);
+  REQUIRE(config.tensor_ranks() == 2);
+  REQUIRE(config.sequence_parallel());
+  auto const bits = [](Config const& file, int world) {
+    std::vector<std::vector<std::uint32_t>> all(static_cast<std::size_t>(world));
+    REQUIRE(messages_of(run_job(world, [&](Job& job) {
+              all[static_cast<std::size_t>(job.rank())] = bits_of(train_divided(job, file, {.sequence = true}));
+            })) == "");
+    REQUIRE(std::ranges::count(all, all.front()) == world);
+    return all.front();
+  };
+  auto const base = bits(at_stage(config, 0).with(R"({"zeroth": {"mesh": {"pipeline": 1}}})"), 4);
+  for (int stage = 0; stage <= 3; ++stage) {
+    INFO("stage " << stage);
+    CHECK(bits(at_stage(config, stage), 8) == base);
+  }
+}
+
 TEST_CASE("without zeroth.reduce_gradients a file trains at every stage too, and stages that reduce alike are equal") {
   for (auto const* const batch :
        {R"("train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 3)",
-        R"("train_batch_size": 12, "train_micro_batch_size_per_gpu": 2)"}) {  // 3 follow from the world
+        R"("train_batch_size": 12, "train_micro_batch_size_per_gpu": 2)"}) {  // 3 micro-steps follow from the world
     auto const config = Config::from_json(
         fmt::format(R"({{{}, "bf16": {{"enabled": true}}, "data_types": {{"grad_accum_dtype": "fp32"}}}})", batch));
     auto const results = at_all_stages(config, 2);
     CHECK(bits_of(results[0]) == bits_of(results[1]));
     CHECK(bits_of(results[2]) == bits_of(results[3]));
-    CHECK(bits_of(results[0]) != bits_of(results[2]));  // what the plan and the log tell
+    CHECK(bits_of(results[0]) != bits_of(results[2]));  // the plan and the log announce the difference
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Jobs of threads that train the synthetic model, and all that they end with.
+/// Runs jobs of threads that train the synthetic model, and returns everything at their end.
 #pragma once
 #include <fmt/format.h>
 
@@ -18,7 +18,7 @@
 
 namespace zeroth::testing {
 
-/// Reports, evaluations and weights.
+/// Returns the bits of reports, evaluations and weights.
 inline std::vector<std::uint32_t> trained(int world, Config const& config, TrainOptions const& options = {},
                                           Wrap const& wrap = {}, MakeDevice const& make_device = {}) {
   auto const result = train(world, config, options, wrap, make_device);
@@ -29,7 +29,7 @@ inline std::vector<std::uint32_t> trained(int world, Config const& config, Train
 
 using Ended = std::pair<std::vector<std::uint32_t>, std::map<std::string, std::vector<std::byte>>>;
 
-/// The same, and all states in the end.
+/// Like trained(), and returns all states at the end.
 inline Ended ended(int world, Config const& config, TrainOptions options = {}, Wrap const& wrap = {},
                    MakeDevice const& make_device = {}) {
   Folder const folder;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Ranks in groups train what stage 0 does, bit for bit, the optimizer's states included: whatever is cut among a
-/// group, at every group size. With sums in two levels all of that trains the same too, and not what one sum gives.
+/// Ranks in groups train like stage 0, bit for bit, optimizer states included, whatever is sharded within a group, at
+/// every group size. With sums in two levels all of these train the same too, but not like a single sum.
 #include "groups.hpp"
 
 #include <fmt/format.h>
@@ -31,7 +31,7 @@ Config plain(Types const& types, int accumulation, char const* reduce, Movement 
   return Config::from_json(file(types, 0, accumulation, reduce, move, more));
 }
 
-/// Under a sanitizer, which looks at code and not at bits.
+/// Leaves most types out under a sanitizer, which tests code, not bits.
 bool left_out(Types const& types) {
   return sanitized && types.name != fp32_types.name && types.name != bf16_types.name;
 }
@@ -47,7 +47,7 @@ TEST_CASE("groups of any size have the bits of stage 0") {
     return;
   }
   if (world != 4 && (accumulation == 1) == (world == 6)) {
-    return;  // a part of the grid, which is all there on four ranks
+    return;  // only four ranks run the whole grid
   }
   Next next{movements};
   auto const base = trained(world, plain(types, accumulation, reduce, movements[1]));
@@ -89,7 +89,7 @@ TEST_CASE("with sums in two levels all stages and groups of one size train the s
     return;
   }
   if (world != 4 && (world == 6) == (std::string_view{reduce} == "last_micro_step")) {
-    return;  // a part of the grid, which is all there on four ranks
+    return;  // only four ranks run the whole grid
   }
   auto const flat = trained(world, plain(types, 2, reduce, movements[1]));
   Next next{movements};
@@ -100,7 +100,9 @@ TEST_CASE("with sums in two levels all stages and groups of one size train the s
     };
     auto const base = run(stages_alone[0]);
     bool const one_level = size == 1 || size == world;
-    bool const exact = types.name == all_types[3].name || types.name == bf16_reduced_in_fp32.name;  // often
+    bool const exact = types.name == all_types[3].name || types.name == bf16_reduced_in_fp32.name;  // sums of these
+                                                                                                    // types are often
+                                                                                                    // exact
     INFO(fmt::format("{} ranks in groups of {}, {}, {}", world, size, types.name, reduce));
     REQUIRE((one_level ? base == flat : exact || base != flat));
     for (auto const& grouping : {stages_alone[1], stages_alone[2], stages_alone[3]}) {
@@ -116,7 +118,7 @@ TEST_CASE("with sums in two levels all stages and groups of one size train the s
 }
 
 TEST_CASE("sums in two levels are those of groups, then of these, each rounded") {
-  // Three places of four bring 1 and the first a number whose neighbours in fp32 are 2 apart.
+  // Three of four places add 1; the first adds a number whose neighbours in fp32 are 2 apart.
   Model model;
   auto const unit = model.unit("u");
   auto const w = model.param(unit, "w", {4}, Constant{0});
@@ -144,7 +146,7 @@ TEST_CASE("sums in two levels are those of groups, then of these, each rounded")
     REQUIRE(messages_of(outcome) == "");
     return norm;
   };
-  // Places 0 and 2 are a group, 1 and 3 the other: (large + 1) + (1 + 1), where one after the other each 1 is lost.
+  // Places 0 and 2 are one group, 1 and 3 the other: (large + 1) + (1 + 1). A sequential sum would lose each 1.
   for (auto const* const stage : {"0", "1", "2", "3"}) {
     INFO("stage " << stage);
     auto const zero = fmt::format(R"("zero_optimization": {{"stage": {}}})", stage);

@@ -11,10 +11,10 @@
 
 namespace zeroth::testing {
 
-/// What of a stage is cut among a group.
+/// The states of a stage that are sharded within a group.
 enum class Cut { nothing, parameters, states };
 
-/// A stage, and what groups have each for themselves.
+/// A stage, and the states that each group holds for itself.
 struct Grouping {
   int stage;
   Cut cut;
@@ -28,7 +28,7 @@ struct Grouping {
 inline constexpr Grouping groupings[] = {{3, Cut::parameters}, {1, Cut::states}, {2, Cut::states}, {3, Cut::states}};
 inline constexpr Grouping stages_alone[] = {{0, Cut::nothing}, {1, Cut::nothing}, {2, Cut::nothing}, {3, Cut::nothing}};
 
-/// `config`, in groups of `size`.
+/// `config` with groups of `size` ranks.
 inline Config in_groups(Config const& config, Grouping const& grouping, int size, bool two_level_sums = false) {
   auto const hpz = grouping.cut == Cut::parameters ? size : 1;
   auto const mics = grouping.cut == Cut::states ? size : -1;
@@ -40,7 +40,7 @@ inline Config in_groups(Config const& config, Grouping const& grouping, int size
       grouping.stage, hpz, mics, of_zeroth));
 }
 
-/// Group sizes of `world` ranks, all ranks and single ones among them.
+/// All group sizes for `world` ranks, from single ranks to all of them.
 inline std::vector<int> group_sizes(int world) {
   std::vector<int> sizes;
   for (int size = 1; size <= world; ++size) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Processes in groups train what threads do at stage 0, bit for bit, with sums in one level and in two, in
-/// memory that was planned. Run by mpirun, and by zeroth run
-/// over tcp; every rank compares itself with a job of as many threads in its own process.
+/// Processes in groups train like threads at stage 0, bit for bit, with sums in one level and in two, within the
+/// planned memory. Run by mpirun, and by zeroth run over tcp; every rank compares itself with a job of as many threads
+/// in its own process.
 #include <fmt/format.h>
 
 #include <cstddef>
@@ -24,7 +24,7 @@ TEST_CASE("processes in groups have the bits of stage 0 on threads") {
   auto const* const reduce = (types.name == fp32_types.name) == two_levels ? "every_micro_step" : "last_micro_step";
   auto const plain = [&](Movement const& move) { return Config::from_json(file(types, 0, 2, reduce, move)); };
   std::size_t next = 0;
-  Trained theirs;  // which are the same for all groupings
+  Trained theirs;  // the same for all groupings
   for (auto const& grouping : groupings) {
     Trained mine;
     int world = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Stage 3 whose shards of parameters are on a disk, all or some of them, has the bits of stage 0 in memory: in any
-/// dtypes, by buffers of any size and number, in groups, beside states on a disk, and from a disk that takes its time.
+/// Stage 3 with some or all shards of parameters on a disk has the bits of stage 0 in memory. This holds in any dtypes,
+/// with buffers of any size and number, in groups, with states on a disk too, and with a slow disk.
 #include <fmt/format.h>
 
 #include <atomic>
@@ -28,7 +28,7 @@ Config stage(int number, Types const& types, int accumulation, char const* reduc
   return Config::from_json(file(types, number, accumulation, reduce, move, more));
 }
 
-/// Under a sanitizer, which looks at code and not at bits.
+/// Leaves most types out under a sanitizer, which tests code, not bits.
 bool is_left_out(Types const& types) {
   return sanitized && types.name != bf16_types.name && types.name != fp32_types.name;
 }
@@ -106,7 +106,7 @@ TEST_CASE("in groups parameters on a disk have the bits of stage 0") {
   }
 }
 
-/// Stage 3, as `made` makes it, from disks and ranks that sleep at random, over stage 0.
+/// Compares stage 3, as `made` configures it, with stage 0; disks and ranks sleep at random.
 void check_from_sleepy_disks(Types const& types, int world, Folder const& folder,
                              std::function<Config(Config const&)> const& made) {
   auto const base = ended(world, stage(0, types, 2, "every_micro_step", movements[1]));

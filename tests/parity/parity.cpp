@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Stages 0, 1, 2 and 3 train the same, bit for bit: at every world size, dtype, reduction rule, bucket size, number of
-/// slots, prefetch budget, with and without overlap, with delays in odd places, and with freed memory full of NaN.
+/// slots and prefetch budget. This also holds with and without overlap, with delays in unusual places, and with freed
+/// memory full of NaN.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -123,7 +124,7 @@ TEST_CASE("stages are bit-equal where micro-steps are summed up in fp32 before t
 }
 
 TEST_CASE("sums in fp32 are those that reductions of every micro-step add up, where those round nothing") {
-  // On one rank a reduction in fp32 is a copy: what is left are the same additions, made by another part of the engine.
+  // On one rank a reduction in fp32 is a copy. What remains are the same additions, by another part of the engine.
   auto const& types = bf16_summed_and_reduced_in_fp32;
   auto const stage = GENERATE(0, 1, 2, 3);
   auto const every = train(1, file(types, stage, 3, "every_micro_step", movements[2]));
@@ -149,7 +150,7 @@ TEST_CASE("an overflow on one rank skips the update on all, and advances nothing
   CHECK(reports[1].skipped);
   CHECK_FALSE(reports[2].skipped);
   CHECK(reports[0].loss_scale == 16);
-  CHECK(reports[1].loss_scale == 16);  // that the step used
+  CHECK(reports[1].loss_scale == 16);  // the scale that the step used
   CHECK(reports[2].loss_scale == 8);
   // The schedule did not advance over the skipped step: step 3 has the rate that step 2 would have had.
   CHECK(reports[2].learning_rate == reports[1].learning_rate);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Processes train what threads do, bit for bit: at every stage, dtype and reduction rule. Run by mpirun, and by zeroth
+/// Processes train like threads, bit for bit: at every stage, dtype and reduction rule. Run by mpirun, and by zeroth
 /// run over tcp; every rank compares itself with a job of as many threads in its own process.
 #include <fmt/format.h>
 
@@ -38,7 +38,7 @@ OfOneRank train_as_processes(Config const& config) {
   return result;
 }
 
-/// Trained once, whoever compares with it.
+/// Trains once; all tests share the results.
 Trained const& train_on_threads(int world, int rank, std::string const& text) {
   static std::map<std::string, std::vector<Trained>> all;
   auto& results = all[text];
@@ -108,7 +108,7 @@ TEST_CASE("processes that divide layers train what threads do, at every stage of
   }
 }
 
-/// What a mesh says between its steps.
+/// The results of calls on a mesh between steps.
 std::vector<float> answers_of(Job& job, Config const& config) {
   Chain const chain;
   Mesh mesh{job, config};

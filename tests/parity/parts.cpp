@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Engines on parts of a job: side by side, and bit for bit what a whole job of that size trains.
+/// Engines on parts of a job train at the same time, and bit for bit like whole jobs of that size.
 #include "parts.hpp"
 
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Two parts of a job that train different models from different stage files at the same time.
+/// Two parts of a job that train different models with different stage files at the same time.
 #pragma once
 #include <bit>
 #include <cstdint>
@@ -13,10 +13,10 @@ namespace zeroth::testing {
 
 struct OfPart {
   int color = 0, rank = 0, world = 0;
-  std::vector<std::uint32_t> bits;  ///< Of losses, norms and weights.
+  std::vector<std::uint32_t> bits;  ///< Bits of losses, norms and weights.
 };
 
-/// What ranks of color 0, or 1, train on `job`.
+/// Trains as the ranks of color 0 or 1 do on `job`.
 inline std::vector<std::uint32_t> train_as(Job& job, int color, int stage) {
   if (color == 0) {
     auto const text = file(bf16_types, stage, 2, "every_micro_step", movements[0]);
@@ -36,7 +36,7 @@ inline std::vector<std::uint32_t> train_as(Job& job, int color, int stage) {
   return bits;
 }
 
-/// Every second rank is in the second part, in the opposite order.
+/// Puts every second rank into the second part, in reverse order.
 inline OfPart train_in_parts(Job& job, int stage) {
   int const color = job.rank() % 2;
   Job part = job.split(color, color == 0 ? job.rank() : -job.rank(), color == 0 ? "even" : "odd");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Small parameters that every rank has whole change what moves and what is held: stage 3 has the bits of stage 0, in
-/// whose file they are named too.
+/// Small parameters that every rank holds whole change communication and memory, but stage 3 keeps the bits of stage 0,
+/// whose file has the same keys.
 #include <fmt/format.h>
 
 #include <cstdint>
@@ -21,7 +21,7 @@ namespace {
 
 constexpr auto no_limit = std::numeric_limits<std::int64_t>::max();
 
-/// `config`, where parameters of at most `param_count` elements stay whole, and no more than `model_count` in all.
+/// `config`, with parameters of at most `param_count` elements kept whole, and at most `model_count` in all.
 Config with_persistent(Config const& config, std::int64_t param_count, std::int64_t model_count = no_limit) {
   return config.with(fmt::format(R"({{"zero_optimization": {{"stage3_param_persistence_threshold": {},
                                       "stage3_model_persistence_threshold": {}}}}})",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A pipeline of any number of stages trains what one rank of each place trains: losses, norms and weights, bit for
-/// bit, by every schedule, at every stage of ZeRO and in every dtype, with clipping, skipped steps and loss scales.
+/// A pipeline of any number of stages trains like a single rank per place: losses, norms and weights, bit for bit. This
+/// holds with every schedule, at every ZeRO stage and in every dtype, with clipping, skipped steps and loss scales.
 #include <fmt/format.h>
 
 #include <array>
@@ -24,7 +24,7 @@ constexpr int data = 2;
 constexpr int micro_steps = 4;
 constexpr Types types_of_pipelines[] = {fp32_types, bf16_types, fp16_types, bf16_masters};
 
-/// What a file says of a pipeline: the schedule, and the chunks of those that have several.
+/// The keys of a pipeline: the schedule, and chunks for schedules that have several.
 std::string pipeline_of(int stages, std::string const& schedule, int chunks) {
   return fmt::format(R"(, "tied_gradients": "apart", "mesh": {{"pipeline": {}}}, "pipeline": {{"schedule": "{}"{}}})",
                      stages, schedule, schedule == "interleaved_1f1b" ? fmt::format(R"(, "chunks": {})", chunks) : "");
@@ -39,7 +39,7 @@ ChainOptions options_of(Types const& types, Chain::Ties ties) {
   return {.steps = 4, .overflow_at_step = types.keys == fp16_types.keys ? 2 : 0, .ties = ties};
 }
 
-/// On every rank.
+/// Returns the results of every rank.
 std::vector<Trained> train_on(int world, std::string const& text, ChainOptions const& options, bool on_mesh) {
   auto const config = Config::from_json(text);
   std::vector<Trained> all(static_cast<std::size_t>(world));
@@ -66,7 +66,7 @@ TEST_CASE("a pipeline trains what one stage does, by every schedule, stage of Ze
   for (int const stages : {1, 2, 4}) {
     for (auto const* const schedule : {"gpipe", "1f1b", "zb_h1", "interleaved_1f1b"}) {
       if (std::string_view{schedule} == "interleaved_1f1b" && stages == 4) {
-        continue;  // the model has not enough units
+        continue;  // the model has too few units
       }
       for (int stage = 0; stage <= 3; ++stage) {
         static Sample sample{11, 3};
@@ -86,7 +86,7 @@ TEST_CASE("a pipeline trains what one stage does, by every schedule, stage of Ze
 TEST_CASE("a schedule of the program's own trains what one stage does") {
   Folder const folder;
   auto const path = folder.path() / "schedule.csv";
-  // Halves of backward beside whole ones, and two chunks a stage, one micro-step after the other.
+  // Mixes divided and whole backward actions, with two chunks per stage, one micro-step after the other.
   std::ofstream{path} << "0F0,2F0,2B0,0I0,0W0, 0F1,2F1,2I1,2W1,0B1,,0F2,2F2,2B2,0B2,0F3,2F3,2B3,0B3\n"
                          "1F0,3F0,3I0,1B0,3W0, 1F1,3F1,3B1,1B1,,1F2,3F2,3B2,1I2,1W2,1F3,3F3,3B3,1B3\n";
   for (auto const& types : {fp32_types, bf16_masters}) {
@@ -104,7 +104,8 @@ TEST_CASE("a schedule of the program's own trains what one stage does") {
 TEST_CASE("stages that begin where the file says train what one stage does") {
   auto const base = train_on(data, file_of(bf16_masters, 0, 1, "1f1b"), {}, false).front();
   for (int const stage : {0, 3}) {
-    for (auto const* const first_units : {"[0, 1]", "[0, 6]"}) {  // the least and the most that stage 0 can have
+    for (auto const* const first_units : {"[0, 1]", "[0, 6]"}) {  // the smallest and the largest part that stage 0 can
+                                                                  // have
       auto const text =
           file(bf16_masters, stage, micro_steps, "every_micro_step", movements[stage],
                fmt::format(R"(, "mesh": {{"pipeline": 2}}, "pipeline": {{"first_units": {}}})", first_units));
@@ -205,7 +206,7 @@ TEST_CASE("random pipelines train what one stage does") {
 }
 
 TEST_CASE("a pipeline's clipping follows the norm of all stages") {
-  // Otherwise the tests above might hold because nothing is clipped.
+  // Otherwise the tests above might pass only because nothing is clipped.
   auto const text = file_of(fp32_types, 1, 2, "1f1b");
   auto const clipped = train_on(4, text, {}, true).front();
   CHECK(clipped.reports.front().grad_norm > 0.5F);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A chain of layers that trains without a mesh, or in a pipeline: the same, bit for bit.
+/// A chain of layers that trains the same bits without a mesh and in a pipeline.
 #pragma once
 #include <cmath>
 #include <cstddef>
@@ -17,12 +17,12 @@
 
 namespace zeroth::testing {
 
-/// Layers of several sizes, whose parameters were not made in the order of units; one is frozen, two are tied.
+/// Layers of several sizes, with parameters made in another order than units; one is frozen, two are tied.
 struct Chain {
-  /// Where units that share a parameter are.
+  /// The distance between units that share a parameter.
   enum class Ties : bool {
-    near,   ///< Next to each other.
-    across  ///< As far from each other as can be: a weight of three units, a bias of two, a frozen one of two.
+    near,   ///< Neighbours.
+    across  ///< As far apart as possible: a weight of three units, a bias of two, a frozen parameter of two.
   };
   struct Layer {
     Unit unit;
@@ -49,7 +49,7 @@ struct Chain {
         add_weight(*at, 0.4F);
       }
     }
-    auto const tied = model.unit("tied", {.input_per_sample = 12});  // with its own unit's bias, and that of layer 5
+    auto const tied = model.unit("tied", {.input_per_sample = 12});  // has the weight of layer 5, and its own bias
     add_weight(layers.back(), 0.3F);
     model.tie(tied, *layers.back().weight);
     layers.push_back({tied, 12, 12, layers.back().weight, model.param(tied, "tied.b", {12}, Constant{0})});
@@ -88,7 +88,7 @@ struct Chain {
   }
 };
 
-/// Rows of a batch.
+/// The rows of a batch, flattened.
 using Rows = std::vector<float>;
 
 template <class T>
@@ -96,10 +96,10 @@ float round_to(float value) {
   return to_float(from_float<T>(value));
 }
 
-/// What the layers of a stage keep of a micro-step.
+/// The data that the layers of a stage keep of a micro-step.
 struct Tape {
-  std::vector<Rows> inputs;  ///< Of each layer, and last what the last one gave.
-  std::vector<Rows> slopes;  ///< Of each layer, before its tanh.
+  std::vector<Rows> inputs;  ///< The input of each layer, and last the output of the last layer.
+  std::vector<Rows> slopes;  ///< The gradient of each layer before its tanh.
   Rows target;
   float seed = 0;
 };
@@ -131,7 +131,7 @@ void add(Gradient<G, D> gradient, std::vector<float> const& more) {
   }
 }
 
-/// Slopes before the layer's tanh.
+/// The gradient before the layer's tanh.
 inline Rows before_tanh(Rows const& y, Rows const& dy) {
   Rows d(dy.size());
   for (std::size_t i = 0; i < d.size(); ++i) {
@@ -140,7 +140,7 @@ inline Rows before_tanh(Rows const& y, Rows const& dy) {
   return d;
 }
 
-/// The gradient by `x`.
+/// The gradient with respect to `x`.
 template <class T>
 Rows gradient_by_input(Chain::Layer const& layer, Params<T> const& p, Rows const& x, Rows const& d) {
   auto const rows = static_cast<std::int64_t>(x.size()) / layer.in;
@@ -160,7 +160,7 @@ Rows gradient_by_input(Chain::Layer const& layer, Params<T> const& p, Rows const
   return dx;
 }
 
-/// `guard` is a Backward, or Weights.
+/// `guard` is a Backward or Weights guard.
 template <class Guard>
 void add_weight_gradients(Chain::Layer const& layer, Guard const& guard, Rows const& x, Rows const& d) {
   auto const rows = static_cast<std::int64_t>(x.size()) / layer.in;
@@ -227,12 +227,12 @@ void put(Rows const& rows, View<T, 2> const& view) {
 
 struct ChainOptions {
   int steps = 4;
-  int overflow_at_step = 0;              ///< The loss's slope is infinite at the last place of this step.
-  std::function<void()> in_action = {};  ///< Called while an action is open, ahead of its math.
+  int overflow_at_step = 0;              ///< In this step the loss's gradient is infinite at the last place.
+  std::function<void()> in_action = {};  ///< Called while an action is open, before its math.
   Chain::Ties ties = Chain::Ties::near;
 };
 
-/// Of one step: what its last micro-step's slope is multiplied by.
+/// The factor for the gradient of the last micro-step of a step.
 inline float spoil(ChainOptions const& options, int step, bool last_place) {
   return step == options.overflow_at_step && last_place ? std::numeric_limits<float>::infinity() : 1.0F;
 }
@@ -252,7 +252,7 @@ void run_forward(Work& work, Chain const& chain, Tape& tape, std::int64_t sample
   }
 }
 
-/// backward, or the half of it that makes gradients by inputs.
+/// Runs backward, or its half for gradients of inputs.
 template <class T, class Work>
 void run_backward(Work& work, Chain const& chain, Tape& tape) {
   auto slope = work.last() ? slope_of<T>(tape.inputs.back(), tape.target, tape.seed) : rows_of(work.output_gradient());
@@ -283,7 +283,7 @@ void run_weights(Work& work, Chain const& chain, Tape const& tape) {
   }
 }
 
-/// By schedule(), on a mesh of any number of stages.
+/// Trains with schedule(), on a mesh of any number of stages.
 template <class T, class G>
 void run_actions(Engine<T, G>& engine, Chain const& chain, ChainOptions const& options, int step, bool last_place) {
   std::vector<Tape> tapes(static_cast<std::size_t>(engine.in_flight()));
@@ -303,7 +303,7 @@ void run_actions(Engine<T, G>& engine, Chain const& chain, ChainOptions const& o
   }
 }
 
-/// By micro_steps().
+/// Trains with micro_steps().
 template <class T, class G>
 void run_micro_steps(Engine<T, G>& engine, Chain const& chain, ChainOptions const& options, int step, bool last_place) {
   for (auto micro : engine.micro_steps()) {
@@ -324,7 +324,7 @@ void run_micro_steps(Engine<T, G>& engine, Chain const& chain, ChainOptions cons
   }
 }
 
-/// Reports of all steps, and all parameters.
+/// Returns reports of all steps, and all parameters.
 template <class T, class G>
 Trained finish(Engine<T, G>& engine, Chain const& chain, std::vector<StepReport> reports) {
   Trained trained{std::move(reports), {}, {}, {}, {}};
@@ -344,7 +344,7 @@ Trained finish(Engine<T, G>& engine, Chain const& chain, std::vector<StepReport>
   return trained;
 }
 
-/// On a mesh, or without one as ever.
+/// Trains on a mesh or without one.
 inline Trained train_chain(Job& job, Config const& config, ChainOptions const& options, bool on_mesh) {
   Trained trained;
   with_precision(config, [&]<class P>(P) {

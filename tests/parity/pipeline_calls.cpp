@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Between steps a pipeline of any number of stages says what one stage says, bit for bit, and trains on as if it had
-/// not been asked.
+/// Calls between steps return the same on a pipeline of any number of stages as on one stage, bit for bit, and do not
+/// change training.
 #include "pipeline_calls.hpp"
 
 #include <fmt/format.h>
@@ -29,8 +29,8 @@ Config config_of_calls(Types const& types, int stage, int stages, std::string co
           stages, schedule, schedule == "interleaved_1f1b" ? 2 : 1, stages == 2)));
 }
 
-/// What ranks of a mesh say, each with what `ask(engine, chain, step)` adds between steps: `before` the first action of
-/// the step, and behind its last one.
+/// Returns the results of the ranks of a mesh, and those of `ask(engine, chain, step)` between steps: `before` the
+/// first action of the step, and after its last one.
 template <class F>
 std::vector<Trained> ask_all(Config const& config, F const& ask, Chain::Ties ties = Chain::Ties::near) {
   auto const world = ranks_of_a_stage * config.pipeline().stages;
@@ -75,7 +75,7 @@ TEST_CASE("evaluations of a pipeline say what one stage says, and change nothing
   auto const types = GENERATE(fp32_types, bf16_types, fp16_types);
   auto const evaluations = [](auto& engine, Chain const& chain, std::vector<float>& said, int step, bool before) {
     if (step == 2 && before) {
-      evaluate(engine, chain, 4, 0);  // left before it has begun
+      evaluate(engine, chain, 4, 0);  // left before it began
       evaluate(engine, chain, 4, 2);
     }
     said.push_back(evaluate(engine, chain, before ? 3 : 1));
@@ -83,7 +83,7 @@ TEST_CASE("evaluations of a pipeline say what one stage says, and change nothing
   auto const nothing = [](auto&, Chain const&, std::vector<float>&, int, bool) {};
   auto const base = ask_all(config_of_calls(types, 0, 1), evaluations).front();
   REQUIRE(base.evaluations.size() == 8);
-  REQUIRE(base.evaluations[0] != base.evaluations[6]);  // training goes on between them
+  REQUIRE(base.evaluations[0] != base.evaluations[6]);  // training changed the model in between
   for (int const stages : {2, 4}) {
     for (int stage = 0; stage <= 3; ++stage) {
       static Sample sample{3};
@@ -101,7 +101,8 @@ TEST_CASE("evaluations of a pipeline say what one stage says, and change nothing
 
 TEST_CASE("evaluations of a pipeline with several chunks a stage say what one stage says") {
   auto const evaluations = [](auto& engine, Chain const& chain, std::vector<float>& said, int step, bool before) {
-    said.push_back(evaluate(engine, chain, step + (before ? 1 : 0)));  // passes that fill turns of chunks, or do not
+    said.push_back(evaluate(engine, chain, step + (before ? 1 : 0)));  // some numbers of passes fill the turns of
+                                                                       // chunks, others do not
   };
   auto const base = ask_all(config_of_calls(bf16_types, 0, 1), evaluations).front();
   for (int const stage : {0, 3}) {

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a chain of layers is asked between its steps, without a mesh or in a pipeline.
+/// Calls between the steps of a chain of layers, without a mesh or in a pipeline.
 #pragma once
 #include "pipeline.hpp"
 
 namespace zeroth::testing {
 
-/// In turns each schedule that Chain has units enough for, in two chunks a stage where it has several.
+/// Alternates between the schedules for which Chain has enough units, with two chunks per stage for schedules with
+/// chunks.
 inline std::string schedule_of(int stages, int turn) {
   constexpr char const* all[] = {"1f1b", "gpipe", "zb_h1", "interleaved_1f1b"};
   return all[turn % (stages == 2 ? 4 : 3)];
 }
 
-/// Forward through the units of this stage, in training or in an evaluation.
+/// Runs forward through the units of this stage, in training or in an evaluation.
 template <class T>
 Rows go_forward(StagePass<T>& pass, Chain const& chain, std::int64_t samples) {
   auto rows = pass.first() ? batch_at<T>(pass.first_sample(), samples, 12) : rows_of(pass.input());
@@ -22,8 +23,8 @@ Rows go_forward(StagePass<T>& pass, Chain const& chain, std::int64_t samples) {
   return rows;
 }
 
-/// The mean loss of `passes` batches. Leaves after `leave_after` passes, if that is not negative, before the next one
-/// has done anything; the mean is not there then.
+/// Returns the mean loss of `passes` batches. If `leave_after` is not negative, leaves after so many passes, before the
+/// next one has done anything; there is no mean then.
 template <class T, class G>
 float evaluate(Engine<T, G>& engine, Chain const& chain, int passes, int leave_after = -1) {
   auto const samples = engine.micro_batch();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A disk that takes its time.
+/// Simulates a slow disk.
 #pragma once
 #include "support/folder.hpp"
 #ifdef ZEROTH_ODD_DISK
@@ -8,7 +8,8 @@
 
 namespace zeroth::testing {
 
-/// While it is there, reads and writes of files in a folder sleep at random. Not where a sanitizer has those calls.
+/// While it lives, reads and writes of files in a folder sleep at random. Has no effect if a sanitizer intercepts those
+/// calls.
 class SleepyDisk {
  public:
   SleepyDisk([[maybe_unused]] Folder const& folder, [[maybe_unused]] unsigned seed) {

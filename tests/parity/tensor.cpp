@@ -140,6 +140,31 @@ TEST_CASE("a pipeline of stages that tensor ranks divide trains what one stage d
   }
 }
 
+TEST_CASE("stages that tensor ranks divide add up gradients of what they share, as one stage does") {
+  auto const types = GENERATE(from_range(std::begin(types_of_parts), std::end(types_of_parts)));
+  constexpr auto* const apart = R"(, "tied_gradients": "apart", "check": true)";
+  for (bool const sequence : {false, true}) {
+    auto options = options_of(types, sequence);
+    options.tied = true;
+    auto const base = train_on(2, 2, 1, file_of(types, 0, 2, 1, apart), options);
+    REQUIRE(base.reports[1].skipped == (options.overflow_at_step == 2));
+    for (int const pipeline : {1, 2, 4}) {
+      for (int stage = pipeline == 1 ? 1 : 0; stage <= 3; ++stage) {
+        static Sample sample{5, 1};
+        if (sample.leaves_out()) {
+          continue;
+        }
+        INFO(fmt::format("{}, sequence {}, {} stages, ZeRO {}", types.name, sequence, pipeline, stage));
+        REQUIRE(bits_of(train_on(2, 2, pipeline, file_of(types, stage, 2, pipeline, apart), options)) == bits_of(base));
+      }
+    }
+    auto const one = train_on(2, 1, 1, file_of(types, 0, 1, 1, apart), options);
+    auto const near = types.keys == fp32_types.keys ? 1e-6 : 2e-2;
+    CHECK(distance(norms_of(one), norms_of(base)) < near);
+    CHECK(distance(losses_of(one), losses_of(base)) < near);
+  }
+}
+
 TEST_CASE("another number of tensor ranks has the same norms and losses to rounding") {
   auto const one = train_on(2, 1, 1, file_of(fp32_types, 1, 1), {});
   for (int const tensor : {2, 4}) {

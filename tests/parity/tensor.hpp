@@ -92,14 +92,16 @@ struct Divided {
     Param<2> second;
     Param<1> bias;
   };
-  bool sequence;
+  bool sequence, tied;
   Model model;
   std::vector<Block> blocks;
   Unit head;
   Param<2> table;
 
-  Divided(TensorPart part, bool sequence_parallel)
+  /// `with_ties`: the last block has some parameters of the first.
+  Divided(TensorPart part, bool sequence_parallel, bool with_ties = false)
       : sequence{sequence_parallel},
+        tied{with_ties},
         model{9, part},
         blocks{blocks_of(part)},
         head{model.unit("head", options_of(part))},
@@ -115,15 +117,27 @@ struct Divided {
     for (int i = 0; i < 3; ++i) {
       auto const name = "block" + std::to_string(i);
       auto const unit = model.unit(name, options_of(part));
-      made.push_back({unit, model.param(unit, name + ".gain", {channels}, Uniform{0.5F, 1.5F}, {.partial = sequence}),
+      auto const gain = [&] {
+        return model.param(unit, name + ".gain", {channels}, Uniform{0.5F, 1.5F}, {.partial = sequence});
+      };
+      auto const second = [&] {
+        return model.param(unit, name + ".second", {hidden, channels}, Normal{0.3F}, {.cut = {{.dim = 0}}});
+      };
+      bool const shares = tied && i == 2;
+      made.push_back({unit, shares ? of_first(unit, made.front().gain) : gain(),
                       model.param(unit, name + ".first", {channels, 2 * hidden}, Normal{0.3F}, {.cut = of_two}),
                       model.param(unit, name + ".first_bias", {2 * hidden}, Uniform{-0.1F, 0.1F},
                                   {.cut = Cut{0, of_two.sections}}),
-                      model.param(unit, name + ".second", {hidden, channels}, Normal{0.3F}, {.cut = {{.dim = 0}}}),
+                      shares ? of_first(unit, made.front().second) : second(),
                       model.param(unit, name + ".bias", {channels}, Uniform{-0.1F, 0.1F},
                                   {.trainable = i != 1, .partial = sequence})});
     }
     return made;
+  }
+  template <std::size_t D>
+  [[nodiscard]] Param<D> of_first(Unit unit, Param<D> const& param) {
+    model.tie(unit, param);
+    return param;
   }
 };
 
@@ -359,6 +373,7 @@ class DividedRun {
 
 struct DividedOptions {
   bool sequence = false;
+  bool tied = false;  ///< See Divided.
   int steps = 4;
   int overflow_at_step = 0;  ///< The loss's slope is infinite at the last data place in this step.
   /// Before the first step: how many were made already, by whoever saved what this restores.
@@ -374,7 +389,7 @@ inline Trained train_divided(Job& job, Config const& config, DividedOptions cons
     using T = typename P::Compute;
     using G = typename P::Gradient;
     Mesh mesh{job, config};
-    Divided const divided{mesh.tensor_part(), options.sequence};
+    Divided const divided{mesh.tensor_part(), options.sequence, options.tied};
     Engine<T, G> engine{mesh, divided.model, config};
     DividedRun<T, G> run{mesh, divided, engine};
     bool const last_place = mesh.place().data + 1 == mesh.data().world();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Training whose masters and optimizer states are on a disk, all or a part of them, has the bits of stage 0 in memory:
-/// at every stage, in groups, by tiles of any size, however they come and go, and from a disk that takes its time.
+/// Training with some or all masters and optimizer states on a disk has the bits of stage 0 in memory. This holds at
+/// every stage, in groups, with tiles of any size, with and without read-ahead and write-behind, and with a slow disk.
 #include <fmt/format.h>
 
 #include <atomic>
@@ -28,7 +28,7 @@ Config plain(Types const& types, int stage, int accumulation, char const* reduce
   return Config::from_json(file(types, stage, accumulation, reduce, move, more, optimizer));
 }
 
-/// Under a sanitizer, which looks at code and not at bits.
+/// Leaves most types out under a sanitizer, which tests code, not bits.
 bool left_out(Types const& types) { return sanitized && types.name != bf16_types.name; }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Stage files that keep the optimizer's states on a disk, or in the host's memory beside a GPU.
+/// Stage files with the optimizer's states on a disk, or in host memory beside a GPU.
 #pragma once
 #include <fmt/format.h>
 
@@ -12,7 +12,7 @@
 
 namespace zeroth::testing {
 
-/// How much is on the disk, and how it comes and goes.
+/// The part on the disk, and how tiles are read and written.
 struct OnDisk {
   double ratio;
   std::int64_t tile;
@@ -39,12 +39,12 @@ inline Config on_disk(Config const& config, OnDisk const& disk, std::filesystem:
                                  disk.writes_behind, disk.block, disk.requests));
 }
 
-/// Who updates states in the host's memory: keys of zeroth.
+/// The updater of states in host memory, as keys of zeroth.
 inline constexpr char const* updaters[] = {R"("offload_update": "device")",
                                            R"("offload_update": "host", "offload_update_threads": 3)"};
 inline bool updates_on_host(std::string_view updater) { return updater != updaters[0]; }
 
-/// `config` with states in the host's memory, where there is a GPU: as many, by the same tiles.
+/// `config` with states in host memory, if there is a GPU: as many, in the same tiles.
 inline Config in_host_memory(Config const& config, OnDisk const& as, std::string const& updater = updaters[0]) {
   return config.with(fmt::format(R"({{"zero_optimization": {{"sub_group_size": {}, "offload_optimizer": {{
       "device": "cpu", "pin_memory": true, "ratio": {}, "buffer_count": {}, "pipeline_read": {},
@@ -52,7 +52,7 @@ inline Config in_host_memory(Config const& config, OnDisk const& as, std::string
                                  as.tile, as.ratio, as.buffers, as.reads_ahead, as.writes_behind, updater));
 }
 
-/// How much of the parameters' shards stays in memory, and how the rest comes and goes.
+/// The part of the parameters' shards in memory, and how the rest is read and written.
 struct ParametersOnDisk {
   std::int64_t in_memory, buffer;
   int buffers;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A job of threads that trains the synthetic model.
+/// Runs a job of threads that trains the synthetic model.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace zeroth::testing {
 
-/// What rank 0 saw; the outcome must be clean and all ranks must have seen the same.
+/// Returns rank 0's results. Requires that the job succeeds and that all ranks have the same results.
 inline Trained train(int world, Config const& config, TrainOptions const& options = {}, Wrap const& wrap = {},
                      MakeDevice const& make_device = {}) {
   std::vector<Trained> results(static_cast<std::size_t>(world));

@@ -41,7 +41,7 @@ class Kept(unittest.TestCase):
     def test_pages_with_simulated_times_say_how_far_the_simulator_was_off(self):
         found = json.loads(text_of("docs/measured/published.json"))
         words = f"{found['least']:.2f} to {found['most']:.2f} of {found['rows']} published ones"
-        for page in ("README.md", "docs/groups.md", "docs/pipeline.md", "docs/tensor_parallel.md", "docs/offload.md"):
+        for page in ("README.md", "docs/groups.md", "docs/pipeline.md", "docs/tensor_parallel.md", "docs/offload.md", "docs/3d.md"):
             self.assertIn(words, " ".join(text_of(page).split()), page)
 
 

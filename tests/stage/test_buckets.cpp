@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Buckets leave in declared order, within their limits, whatever the order in which units complete.
+/// Buckets come in declared order and within their limits, in whatever order units complete.
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
@@ -25,7 +25,7 @@ using Bucket = std::vector<std::uint32_t>;
 constexpr int no_limit = std::numeric_limits<int>::max();
 constexpr std::int64_t unlimited = std::int64_t{1} << 40U;
 
-/// `counts` trainable elements in one unit each; they complete from the last to the first.
+/// A layout with one unit for each of `counts` trainable elements; they complete from the last to the first.
 Layout layout_of(std::vector<std::int64_t> const& counts) {
   Model model;
   for (std::size_t u = 0; u < counts.size(); ++u) {
@@ -35,7 +35,7 @@ Layout layout_of(std::vector<std::int64_t> const& counts) {
   return Layout{model.description(), 1};
 }
 
-/// Buckets, and what they have handed out.
+/// Buckets, and a list of those that they returned.
 struct Sender {
   Buckets buckets;
   std::vector<Bucket> sent{};
@@ -221,7 +221,7 @@ TEST_CASE("for any order of completion: the same buckets, in declared order, gre
       CHECK((bucket.size() == 1 || count_of(layout, bucket) <= limit_count));
       CHECK(bucket.size() <= static_cast<std::size_t>(limit_units));
       CHECK(count_of(layout, bucket) <= Buckets::largest_count(layout, limit_count));
-      if (b + 1 < first.size()) {  // it could not have taken the next one too
+      if (b + 1 < first.size()) {  // the next unit would not have fit
         auto const next = layout.flats()[id_at<shard::FlatId>(first[b + 1].front())].trainable.padded_count;
         CHECK(
             (count_of(layout, bucket) + next > limit_count || bucket.size() == static_cast<std::size_t>(limit_units)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The declared order against brute force.
+/// Compares the declared order with a brute-force computation.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -32,7 +32,7 @@ bool uses(Layout const& layout, UnitId unit, FlatId flat) {
   return std::ranges::find(layout.flats_of(unit), flat) != layout.flats_of(unit).end();
 }
 
-/// Units in the order of their turns, written down turn by turn.
+/// Units in the order of their turns, listed turn by turn.
 std::vector<UnitId> turns_of(Layout const& layout, PassKind pass) {
   auto const forward = FirstIds<UnitId>{layout.unit_count()};
   std::vector<UnitId> units{forward.begin(), forward.end()};
@@ -92,7 +92,7 @@ void for_every_position(F const& check) {
 
 std::vector<FlatId> ahead(Layout const& layout, PrefetchBudget const& budget, PassKind pass, std::int64_t position,
                           std::int64_t end) {
-  std::vector<FlatId> result{99_flat};  // what was there before is cleared
+  std::vector<FlatId> result{99_flat};  // earlier contents are cleared
   Order{layout, budget}.ahead(pass, position, end, result);
   return result;
 }
@@ -168,7 +168,7 @@ TEST_CASE("slots for gradients are never more than units, however many are asked
   model.tie(units[3], tied);
   Layout const layout{model.description(), 1};
   Order const order{layout, {}};
-  CHECK(order.gradient_slots(1).total_slots() == 2);  // the unit's, and the one that its tie keeps open
+  CHECK(order.gradient_slots(1).total_slots() == 2);  // the unit's slot, and the one that its tie keeps open
   CHECK(order.gradient_slots(2).total_slots() == 3);
   CHECK(order.gradient_slots(4).total_slots() == 5);
   CHECK(order.gradient_slots(std::numeric_limits<int>::max()).total_slots() == 5);
@@ -185,7 +185,7 @@ TEST_CASE("a plan costs time by the number of units, however far ahead they are 
     auto const tied = model.param(units.front(), "tied", {100}, Constant{0});
     model.tie(units.back(), tied);
     Layout const layout{model.description(), 2};
-    // The whole model ahead, some of it, and as much as may live.
+    // Prefetches the whole model, a part of it, and as much as the live limit allows.
     for (auto const& budget : {PrefetchBudget{unlimited, unlimited}, PrefetchBudget{100 * 256, unlimited},
                                PrefetchBudget{unlimited, 200 * 256}}) {
       Order order{layout, budget};
@@ -206,7 +206,7 @@ TEST_CASE("without a budget nothing is ahead; with one element of budget the nex
     auto const next = upcoming(layout, pass, position, end);
     CHECK(one.empty() == next.empty());
     if (!next.empty()) {
-      // All that the nearest unit with something new needs, and nothing of the unit after it.
+      // Everything that the nearest unit with something new needs, and nothing of the unit after it.
       Order const order{layout, {}};
       auto const when = order.next_use(pass, position, next.front());
       for (auto const flat : next) {
@@ -226,7 +226,7 @@ TEST_CASE("units are ahead, nearest first, while fewer elements than the budget 
       REQUIRE(result.size() <= next.size());
       CHECK(std::equal(result.begin(), result.end(), next.begin()));
       CHECK((result.size() == next.size() || count_of(layout, result) >= budget));
-      if (!result.empty()) {  // before the last unit was added, the budget was not used up
+      if (!result.empty()) {  // without the last unit, the budget was not used up
         auto before = result;
         auto const last = order.next_use(pass, position, result.back());
         std::erase_if(before, [&](FlatId flat) { return order.next_use(pass, position, flat) == last; });
@@ -246,7 +246,7 @@ TEST_CASE("prefetch does not exceed the live budget, and stops at the first unit
       CHECK(std::equal(result.begin(), result.end(), next.begin()));
       CHECK((result.empty() || used + count_of(layout, result) <= live));
       if (result.size() < next.size()) {
-        auto more = result;  // with all that the next unit needs: it is gathered as a whole or not at all
+        auto more = result;  // a unit is gathered as a whole or not at all
         Order const order{layout, {}};
         auto const when = order.next_use(pass, position, next[result.size()]);
         std::ranges::copy_if(next, std::back_inserter(more),

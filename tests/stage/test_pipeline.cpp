@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Schedules of pipelines, exhaustively, and what their check finds.
+/// Tests schedules of pipelines exhaustively, and the errors of their check.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -47,7 +47,7 @@ std::vector<Actions> looped(int stages, int micro_steps) {
   return all;
 }
 
-/// What check() says of 1F1B for 2 stages and 3 micro-steps after `change`.
+/// The error of check() for 1F1B with 2 stages and 3 micro-steps after `change`.
 std::string told(std::function<void(std::vector<Actions>&)> const& change) {
   PipelineSize const size{2, 1, 3};
   auto lists = stage::schedule_of(PipelineSchedule::one_forward_one_backward, size);
@@ -55,10 +55,10 @@ std::string told(std::function<void(std::vector<Actions>&)> const& change) {
   return thrown<ContractError>([&] { stage::check(lists, size); });
 }
 
-/// When all lists are done, by the time that each phase takes: an action begins when the one before it on its stage is
-/// done, and what it reads.
+/// The time at which all lists are done, given the time of each phase: an action begins when the previous one on its
+/// stage is done and its input is available.
 double time_of(std::vector<Actions> const& lists, PipelineSize const& size, std::array<double, 4> const& times) {
-  std::map<std::tuple<bool, int, int>, double> made;  // by forward or not, chunk, micro-step
+  std::map<std::tuple<bool, int, int>, double> made;  // key: whether forward, chunk, micro-step
   std::vector<std::size_t> at(lists.size(), 0);
   std::vector<double> now(lists.size(), 0);
   for (bool moved = true; moved;) {
@@ -96,7 +96,7 @@ TEST_CASE("every schedule of up to 8 stages and 32 micro-steps passes the check,
         for (int s = 0; s < stages; ++s) {
           auto const& actions = lists[static_cast<std::size_t>(s)];
           auto const slots = stage::slots_of(actions, stages);
-          // Weights' gradients that wait hold activations as well: up to as many as there are stages.
+          // Deferred weight gradients also hold activations, at most as many as there are stages.
           auto const most = all_first                                   ? micro_steps
                             : schedule == PipelineSchedule::zero_bubble ? std::min(micro_steps, stages)
                                                                         : std::min(micro_steps, stages - s);
@@ -152,11 +152,11 @@ TEST_CASE("schedules wait as long as their papers say") {
       auto const work = 3.0 * micro_steps;
       CHECK(time(PipelineSchedule::gpipe, 1, unit_times) == work + 3 * (stages - 1));
       CHECK(time(PipelineSchedule::one_forward_one_backward, 1, unit_times) == work + 3 * (stages - 1));
-      for (int const chunks : {2, 4}) {  // the wait is divided by them
+      for (int const chunks : {2, 4}) {  // chunks divide the bubble
         CHECK(time(PipelineSchedule::interleaved, chunks, unit_times) == work + 3.0 * (stages - 1) / chunks);
       }
       CHECK(time(PipelineSchedule::zero_bubble, 1, unit_times) == work + (stages - 1));
-      // k stages and k micro-steps, forward and backward alike: 2 (2k - 1).
+      // k stages and k micro-steps, with equal times for forward and backward: 2 (2k - 1).
       constexpr std::array alike{1.0, 1.0, 1.0, 1.0};
       CHECK((rounds > 1 || time(PipelineSchedule::gpipe, 1, alike) == 2 * (2 * stages - 1)));
     }
@@ -171,11 +171,11 @@ TEST_CASE("slots are free when they are handed out, and no more than are needed"
     for (int s = 0; s < 4; ++s) {
       auto const actions = stage::actions_of(schedule, size, s);
       auto const slots = stage::slots_of(actions, size.all_chunks());
-      std::map<std::pair<int, int>, std::size_t> last;  // action of a chunk and micro-step
+      std::map<std::pair<int, int>, std::size_t> last;  // last action of a chunk and micro-step
       for (std::size_t i = 0; i < actions.size(); ++i) {
         last[{actions[i].chunk, actions[i].micro_step}] = i;
       }
-      std::map<int, std::pair<int, int>> activations;  // who has them
+      std::map<int, std::pair<int, int>> activations;  // owner by slot
       std::map<int, int> chunk_of;                     // by slot
       std::size_t most = 0;
       for (std::size_t i = 0; i < actions.size(); ++i) {
@@ -205,7 +205,8 @@ TEST_CASE("a large schedule is made and checked in little time") {
   for (auto const schedule : with_one_chunk) {
     stage::check(stage::schedule_of(schedule, size), size);
   }
-  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds{5});  // 0.1 s each, but for a busy machine
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds{5});  // 0.1 s each; the limit allows for a busy
+                                                                              // machine
 }
 
 TEST_CASE("what is wrong in a schedule is told with stage, action and what it waits for") {
@@ -239,7 +240,7 @@ TEST_CASE("what is wrong in a schedule is told with stage, action and what it wa
 }
 
 TEST_CASE("messages that cross are told") {
-  // Stage 0 sends its two chunks' messages in the other order than stage 1 reads them.
+  // Stage 0 sends its two chunks' messages in another order than stage 1 reads them.
   PipelineSize const size{2, 2, 1};
   std::vector<Actions> const lists{{{forward, 0, 0}, {forward, 2, 0}, {backward, 2, 0}, {backward, 0, 0}},
                                    {{forward, 3, 0}, {forward, 1, 0}, {backward, 3, 0}, {backward, 1, 0}}};
@@ -249,7 +250,7 @@ TEST_CASE("messages that cross are told") {
 }
 
 TEST_CASE("a schedule that does not end is told with what each waits for") {
-  // Stage 0 wants the gradient of micro-step 0 before it sends micro-step 1, which stage 1 wants first.
+  // Stage 0 needs the gradient of micro-step 0 before it sends micro-step 1, which stage 1 needs first.
   std::vector<Actions> const lists{{{forward, 0, 0}, {backward, 0, 0}, {forward, 0, 1}, {backward, 0, 1}},
                                    {{forward, 1, 0}, {forward, 1, 1}, {backward, 1, 0}, {backward, 1, 1}}};
   CHECK_THAT(thrown<ContractError>([&] {
@@ -257,7 +258,7 @@ TEST_CASE("a schedule that does not end is told with what each waits for") {
              }),
              Contains("the schedule does not end: stage 0 waits in backward of micro-step 0 in chunk 0 for backward of "
                       "micro-step 0 in chunk 1 at stage 1"));
-  // Stage 0 sends three messages down, and one slot and one that is received ahead hold two.
+  // Stage 0 sends three messages down, but one send slot and one message received ahead hold only two.
   std::vector<Actions> const full{
       {{forward, 0, 0}, {forward, 0, 1}, {forward, 0, 2}, {backward, 0, 0}, {backward, 0, 1}, {backward, 0, 2}},
       {{forward, 1, 0}, {backward, 1, 0}, {forward, 1, 1}, {backward, 1, 1}, {forward, 1, 2}, {backward, 1, 2}}};

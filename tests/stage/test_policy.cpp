@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Stages as values, and what settings make of them.
+/// Stages as values, and the effect of settings on them.
 #include <chrono>
 #include <limits>
 
@@ -79,7 +79,7 @@ TEST_CASE("what groups have for themselves is cut among them, where that is neit
   CHECK(stage::places_for(settings).group() == 4);
   CHECK(stage::places_for(settings).world() == 8);
   settings.groups = {.size = 1, .count = 8, .two_level_sums = true};
-  CHECK_FALSE(stage::sums_by_groups(settings));  // which would be one sum
+  CHECK_FALSE(stage::sums_by_groups(settings));  // a single sum
   settings.groups = {.size = 8, .count = 1, .two_level_sums = true};
   CHECK_FALSE(stage::sums_by_groups(settings));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Schedules of pipelines that come from a file, and what is told of files that have none.
+/// Pipeline schedules from files, and the errors for invalid files.
 #include <fmt/format.h>
 
 #include <fstream>
@@ -18,7 +18,7 @@ namespace {
 using Catch::Contains;
 using stage::PipelineSize;
 
-/// What a file with these characters has, or is told of it.
+/// The result of reading a file with this text: lists, or an error.
 struct Read {
   std::vector<stage::Actions> lists;
   std::string told;
@@ -34,7 +34,7 @@ Read read(std::string const& text, PipelineSize const& size) {
 
 std::string letter_of(Phase phase) { return std::string{"FBIW"}.substr(static_cast<std::size_t>(phase), 1); }
 
-/// As PyTorch writes it: waits are empty cells.
+/// The table in PyTorch's format: a wait is an empty cell.
 std::string table_of(std::vector<stage::Actions> const& lists) {
   std::string text = "# chunk, phase, micro-step\n\n";
   for (auto const& list : lists) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What moves in a step, and when, is what docs/schedule.md says, word for word.
+/// The communication of a step, and its order, is as in docs/schedule.md, word for word.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -19,7 +19,7 @@ namespace {
 
 using Lines = std::vector<std::string>;
 
-/// A record of a rank in the words of the page.
+/// A rank's record in the words of the page.
 std::string line_of(comm::Record const& record) {
   std::string const what{record.what};
   std::string const purpose{record.purpose};
@@ -83,7 +83,7 @@ Lines second_step(int stage) {
   return lines;
 }
 
-/// The block of text below the page's heading for `stage`.
+/// The block of text under the page's heading for `stage`.
 Lines on_the_page(int stage) {
   std::ifstream page{ZEROTH_DOCS "/schedule.md"};
   REQUIRE(page.good());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The number of slots that a plan decides on is enough for the declared order, and no more than it needs.
+/// The planned number of slots is enough for the declared order, and no more than needed.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,13 +24,13 @@ using stage::PrefetchBudget;
 
 constexpr std::int64_t unlimited = std::int64_t{1} << 40U;
 
-/// Slots without memory: only their bookkeeping is of interest.
+/// Slots without memory: the test needs only their bookkeeping.
 struct Slots {
   std::unique_ptr<device::Device> device = device::make_cpu_device();
   shard::SlotPool pool;
   explicit Slots(SlotCounts const& counts) : pool{*device, counts, nullptr, 0} {}
 
-  /// As the schedule does it. False: no slot was to be had.
+  /// Binds like the schedule. Returns false if no slot is free.
   bool bind(shard::FlatId flat, Order const& order, PassKind pass, std::int64_t position) {
     while (pool.bind(flat) == nullptr) {
       auto const evicted = order.last_needed(pass, position, pool.slots_for(flat));
@@ -48,7 +48,7 @@ struct Slots {
   }
 };
 
-/// Takes the turns of several passes and counts those that found a unit of theirs missing. -1: no slot was to be had.
+/// Takes the turns of several passes and counts those with a missing unit. -1: no slot was free.
 int misses_in(Layout const& layout, Order order, PassKind pass) {
   Slots slots{order.parameter_slots()};
   auto const turns = order.turns(pass);
@@ -83,7 +83,8 @@ int misses_in(Layout const& layout, Order order, PassKind pass) {
   return misses;
 }
 
-/// Backward of one micro-step in declared order. False: a unit found no slot though everything complete was sent.
+/// Runs backward of one micro-step in declared order. Returns false if a unit found no slot although everything
+/// complete was sent.
 bool backward_finds_slots(Layout const& layout, int gradient_slots, std::int64_t bucket_count) {
   Slots slots{Order{layout, {}}.gradient_slots(gradient_slots)};
   stage::Buckets buckets{layout, bucket_count, std::max(1, gradient_slots / 2)};

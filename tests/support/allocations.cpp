@@ -30,7 +30,7 @@ namespace zeroth::test {
 std::int64_t allocation_count() noexcept { return allocations.load(std::memory_order_relaxed); }
 }  // namespace zeroth::test
 
-// All forms: a sanitizer's own would not go with free().
+// All forms, because a sanitizer's own operators would not match free().
 using Alignment = std::align_val_t;
 void* operator new(std::size_t bytes) { return allocate_or_throw(bytes, usual); }
 void* operator new[](std::size_t bytes) { return allocate_or_throw(bytes, usual); }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Runs kernel bodies (cuda/block.hpp) on the host: block after block, in each block phase after phase, in each phase
-/// thread after thread. Memory that a GPU would hand over as it is starts as bytes of 0xff: NaN, or -1.
+/// thread after thread. Memory that would be uninitialised on a GPU starts as bytes of 0xff: NaN, or -1.
 ///
-/// A phase ends with a barrier. What is left to go wrong is threads or warps of one phase, or blocks, that depend on
-/// each other: run in opposite orders they give different results. What is being fetched into shared memory comes no
-/// earlier than it must, and until then its place holds NaN. In what ends without a barrier, shared memory is looked
-/// after: it is NaN to threads that are alone, and whoever changes it when he must not has a std::logic_error thrown.
+/// A phase ends with a barrier. The remaining mistakes are dependencies between threads or warps of one phase, or
+/// between blocks: these give different results in the opposite order. Data fetched into shared memory arrives as late
+/// as possible, and its destination holds NaN until then. Phases without a barrier are checked: threads that are alone
+/// see NaN in shared memory, and a forbidden write to it throws std::logic_error.
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -25,8 +25,8 @@
 namespace zeroth::testing {
 
 struct Emulation {
-  std::int64_t most_blocks = std::numeric_limits<std::int64_t>::max();  ///< A grid has no more: bodies must stride.
-  bool backwards = false;                                               ///< Blocks and threads, last to first.
+  std::int64_t most_blocks = std::numeric_limits<std::int64_t>::max();  ///< Maximum grid size: bodies must stride.
+  bool backwards = false;                                               ///< Runs blocks and threads from last to first.
 };
 
 template <int thread_count>
@@ -158,7 +158,7 @@ class EmulatedBlock {
     expect_unchanged();
     open_.clear();
   }
-  /// What warps may still read is as it was.
+  /// Throws if shared memory that warps may still read has changed.
   void expect_unchanged() const {
     if (!open_.empty() && !std::ranges::equal(open_, shared_)) {
       throw std::logic_error{"a kernel changes shared memory that warps may still read: a barrier is missing"};
@@ -168,11 +168,11 @@ class EmulatedBlock {
   std::int64_t index_, count_;
   bool backwards_;
   std::span<std::byte> shared_;
-  std::vector<std::byte> open_;  ///< Shared memory when warps were last let go without a barrier; empty since one.
+  std::vector<std::byte> open_;  ///< Shared memory when warps last continued without a barrier; empty since one.
   std::vector<std::vector<Copy>> fetches_;
 };
 
-/// As a kernel of `blocks` blocks would do it, if it may have as many.
+/// Runs `body` as a kernel of `blocks` blocks, if the grid may have as many.
 template <class Body>
 void emulate(Body const& body, std::int64_t blocks, Emulation const& emulation = {}) {
   std::int64_t const grid = std::min(blocks, emulation.most_blocks);

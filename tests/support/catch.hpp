@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The one place that knows which Catch2 this is: 2, or 3. Its assertions are not thread-safe: assert on the main
+/// The only file that depends on the version of Catch2: 2 or 3. Its assertions are not thread-safe: assert on the main
 /// thread.
 #pragma once
 #if __has_include(<catch2/catch_all.hpp>)
 #include <catch2/catch_all.hpp>
 
-// As version 2 has them.
+// Version 2's names.
 namespace Catch {
 using Matchers::EndsWith;
 using Matchers::Matches;

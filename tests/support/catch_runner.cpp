@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Catch2's second version is compiled where this is defined; the third has a class for it, too.
+// This macro makes version 2 of Catch2 compile its code here; version 3 has a class for it, too.
 #define CATCH_CONFIG_RUNNER
 #include "support/catch_runner.hpp"
 

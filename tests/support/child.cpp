@@ -20,7 +20,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Long: it only decides how a hanging program is told from a slow one.
+/// Long, since it only serves to distinguish a hanging program from a slow one.
 constexpr std::chrono::seconds patience{240};
 
 [[noreturn]] void throw_errno(char const* call) { throw std::system_error{errno, std::generic_category(), call}; }
@@ -65,7 +65,7 @@ Ends make_terminal(int columns) {
   }
   ::dup2(output, STDOUT_FILENO);
   ::dup2(output, STDERR_FILENO);
-  // Whoever runs the tests may have ignored or blocked what they are about.
+  // The caller of the tests may have ignored or blocked the signals that they test.
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);

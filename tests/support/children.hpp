@@ -12,7 +12,7 @@
 
 namespace zeroth::testing {
 
-/// By number, in the order in which they were started; in a folder of their own.
+/// Numbered in the order in which they were started, in a folder of their own.
 class Children {
  public:
   Child& start(std::vector<std::string> command, std::map<std::string, std::string> environment = {}) {
@@ -24,7 +24,7 @@ class Children {
   [[nodiscard]] std::size_t count() const noexcept { return children_.size(); }
   [[nodiscard]] std::filesystem::path const& folder() const noexcept { return folder_.path(); }
 
-  /// Ends by itself, with `status`, and has said `words`.
+  /// Checks that the child ends by itself, with `status`, and has printed `words`.
   void check_said(std::size_t index, std::string const& words, int status) {
     CAPTURE(index);
     auto const ending = children_[index]->wait();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A communicator that comes late, by a different time for every rank and transaction.
+/// A communicator that delays each transaction, by a different time on every rank.
 #pragma once
 #include <chrono>
 #include <memory>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Sets of dtypes that tests of training go through.
+/// Sets of dtypes for tests of training.
 #pragma once
 
 namespace zeroth::testing {
 
-/// Keys of a stage file that say the dtypes, with a comma behind each.
+/// Keys of a stage file that select the dtypes, each followed by a comma.
 struct Types {
   char const* name;
   char const* keys;
@@ -22,7 +22,7 @@ inline constexpr Types bf16_masters_and_moments{
     "bf16 masters and moments",
     R"("bf16": {"enabled": true, "bf16_master_weights_and_grads": true, "bf16_optimizer_states": true},)"};
 
-/// These differ from those without the key where gradients are reduced in the last micro-step alone.
+/// These differ from those without the key only if gradients are reduced in the last micro-step alone.
 inline constexpr Types bf16_summed_in_fp32{"bf16 summed up in fp32",
                                            R"("bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "fp32"},)"};
 inline constexpr Types fp16_summed_in_fp32{

@@ -16,7 +16,7 @@ namespace zeroth {
 namespace testing {
 namespace {
 
-/// What cuda/gpu_block.hpp calls OnStream. The body is copied when it is launched, as a kernel's arguments are.
+/// Replaces OnStream of cuda/gpu_block.hpp. Copies the body at the launch, like a kernel's arguments.
 struct OnEmulator {
   cudaStream_t stream;
 
@@ -26,13 +26,14 @@ struct OnEmulator {
   }
 };
 
-/// Memory that a kernel is given, or null.
+/// A kernel's memory argument; may be null.
 struct Given {
   void const* data;
   std::int64_t bytes;
 };
 
-/// An error if the GPU of `stream` does not reach all of it. On a GPU the kernel would fail, and all that follows.
+/// Returns an error if the GPU of `stream` cannot access all of `all`. On a GPU the kernel would fail, and all later
+/// work.
 cudaError_t expect_reached(cudaStream_t stream, std::vector<Given> const& all) {
   bool const reached = std::ranges::all_of(all, [&](Given const& each) {
     return each.data == nullptr || each.bytes == 0 || reaches(stream, each.data, each.bytes);
@@ -40,7 +41,7 @@ cudaError_t expect_reached(cudaStream_t stream, std::vector<Given> const& all) {
   return reached ? cudaSuccess : cudaErrorInvalidValue;
 }
 
-/// `launch()` if all of it is reached.
+/// Calls `launch()` if the GPU can access all of `all`.
 template <class Launch>
 cudaError_t launch_on(cudaStream_t stream, std::vector<Given> const& all, Launch const& launch) {
   auto const result = expect_reached(stream, all);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The functions of device/cuda_launch.hpp, as definitions that run the kernels' bodies on the host
+/// Definitions of the functions of device/cuda_launch.hpp that run the kernels' bodies on the host
 /// (emulated_launch.cpp). For programs without nvcc and without a GPU.
 #pragma once
 #include <cuda_runtime_api.h>
@@ -12,15 +12,15 @@
 
 namespace zeroth::testing {
 
-// Whoever links emulated_launch.cpp defines these two.
+// Programs that link emulated_launch.cpp define these two.
 
-/// Runs `work`, a kernel whose body is of type `kernel`, once all that was enqueued on `stream` before has run. The
-/// result is that of the launch.
+/// Runs `work`, a kernel whose body is of type `kernel`, once all earlier work on `stream` has run. Returns the result
+/// of the launch.
 [[nodiscard]] cudaError_t enqueue(cudaStream_t stream, std::type_index kernel, std::function<void()> work);
-/// May a kernel on `stream` read and write these bytes?
+/// Whether a kernel on `stream` may access these bytes.
 [[nodiscard]] bool reaches(cudaStream_t stream, void const* data, std::int64_t bytes);
 
-/// How bodies run that are launched from now on. Set it while no other thread launches.
+/// Controls how later launches run. Set it while no other thread launches.
 [[nodiscard]] Emulation& emulation();
 
 }  // namespace zeroth::testing

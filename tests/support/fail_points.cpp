@@ -36,7 +36,7 @@ State& state() {
 std::atomic<int> delay_ms{0};
 std::atomic<std::int64_t> read_bytes{0};
 
-/// The system's function behind the one that is called here.
+/// The system's function that the one here replaces.
 template <class F>
 F* real(char const* name) {
   return reinterpret_cast<F*>(::dlsym(RTLD_NEXT, name));
@@ -49,7 +49,7 @@ std::string path_of(int descriptor) {
   return {path.data(), static_cast<std::size_t>(bytes > 0 ? bytes : 0)};
 }
 
-/// True if the call is to fail, with errno set.
+/// Returns true, and sets errno, if the call must fail.
 bool fails(char const* call, std::string const& path) {
   auto& all = state();
   std::lock_guard const lock{all.mutex};
@@ -87,7 +87,7 @@ OddDisk& odd_disk() {
   return one;
 }
 
-/// What a call on the odd disk is to fail with, or 0; takes from `bytes` what it does not move.
+/// The error of a call on the odd disk, or 0. Reduces `bytes` to what it transfers.
 int disk_moves(int file, std::size_t& bytes, bool reads) {
   auto& odd = odd_disk();
   if (!odd.armed) {

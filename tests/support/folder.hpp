@@ -13,7 +13,7 @@
 
 namespace zeroth::testing {
 
-/// Fresh, and gone when it ends.
+/// A new temporary folder. The destructor removes it.
 class Folder {
  public:
   Folder() : Folder(std::filesystem::temp_directory_path()) {}
@@ -32,7 +32,7 @@ class Folder {
   }
   [[nodiscard]] std::filesystem::path operator/(std::string_view name) const { return path_ / name; }
   [[nodiscard]] std::filesystem::path const& path() const noexcept { return path_; }
-  /// Names of what is in it, ascending, each followed by a blank.
+  /// Names of its entries, ascending, each followed by a space.
   [[nodiscard]] std::string contents() const {
     std::set<std::string> names;
     for (auto const& entry : std::filesystem::directory_iterator{path_}) {

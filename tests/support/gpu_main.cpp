@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// main() for tests that need a GPU, or as many as the environment variable ZEROTH_FEWEST_GPUS says: without, they are
-/// skipped (exit status 77, which ctest shows), never passed.
+/// main() for tests that need a GPU, or as many as the environment variable ZEROTH_FEWEST_GPUS says. Without them the
+/// tests are skipped (exit status 77, which ctest shows), never passed.
 #include <cuda_runtime_api.h>
 
 #include <cstdlib>

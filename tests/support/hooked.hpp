@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A communicator that does something of a test's after each of its transactions, or when it is given options.
+/// A communicator that calls a test's hook after each of its transactions, or when it gets options.
 #pragma once
 #include <functional>
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace zeroth::testing {
 
-/// Called on every rank, once the rank's stream has done the transaction.
+/// Called on every rank, once the rank's stream has finished the transaction.
 using Hook = std::function<void(comm::Label const&, std::span<comm::Collective const>)>;
 
 using OptionsHook = std::function<void(comm::CommOptions const&)>;

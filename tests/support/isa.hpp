@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Runs code once per instruction set of this machine, and makes numbers to feed it.
+/// Runs code once per instruction set of this machine, and makes its input.
 #pragma once
 #include <bit>
 #include <cmath>
@@ -30,7 +30,7 @@ namespace zeroth::testing {
   return names[static_cast<int>(isa)];
 }
 
-/// The library's loops use `isa` while this lives.
+/// While this lives, the library's loops use `isa`.
 class WithIsa {
  public:
   explicit WithIsa(Isa isa) { choose_isa(isa); }
@@ -41,7 +41,7 @@ class WithIsa {
 
 enum class Numbers { ordinary, any_finite, any };
 
-/// Ordinary numbers are normal, of magnitude about 1. Any finite ones have random bits: subnormal, tiny, huge, zero.
+/// Ordinary numbers are normal, of magnitude about 1. `any` also includes random bits: subnormal, tiny, huge, zero.
 [[nodiscard]] inline std::vector<float> random_floats(std::int64_t count, Numbers numbers, std::uint32_t seed) {
   std::mt19937 bits{seed};
   std::normal_distribution<float> normal;
@@ -77,7 +77,7 @@ template <Element T>
   return result;
 }
 
-/// The same of any dtype: whole numbers of all bits, doubles in [0, 16).
+/// Random values of any dtype: integers with random bits, doubles in [0, 16).
 template <class T>
 [[nodiscard]] std::vector<T> random_values(std::int64_t count, std::uint32_t seed, Numbers numbers) {
   if constexpr (Element<T>) {
@@ -93,7 +93,7 @@ template <class T>
   }
 }
 
-/// Equal bits, or both NaN (whose payload depends on the order of operands, which no program can rely on).
+/// Equal bits, or both NaN. A NaN's payload depends on the order of operands, on which no program can rely.
 template <Element T>
 [[nodiscard]] bool same_number(T a, T b) {
   return (std::isnan(to_float(a)) && std::isnan(to_float(b))) ||

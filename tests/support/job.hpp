@@ -18,13 +18,13 @@ namespace zeroth::testing {
 
 using Wrap = std::function<std::unique_ptr<comm::Communicator>(std::unique_ptr<comm::Communicator>)>;
 
-/// Makes the device that engines of this rank compute on. On the rank's thread.
+/// Makes the device of this rank's engines. Called on the rank's thread.
 using MakeDevice = std::function<std::unique_ptr<device::Device>(int rank)>;
 
-/// What went wrong on a rank, or nothing.
+/// Each rank's exception, or null.
 using Outcome = std::vector<std::exception_ptr>;
 
-/// Runs `rank_main` on `world` threads; an exception on one rank ends the others, as under launch().
+/// Runs `rank_main` on `world` threads; an exception on one rank ends the others, as in launch().
 inline Outcome run_job(int world, std::function<void(Job&)> const& rank_main, Wrap const& wrap = {},
                        MakeDevice const& make_device = {}) {
   auto communicators = comm::make_local(world);
@@ -66,7 +66,7 @@ inline std::string message_of(std::exception_ptr const& error) {
   }
 }
 
-/// The message of every rank that failed, one a line.
+/// The messages of all failed ranks, one per line.
 inline std::string messages_of(Outcome const& outcome) {
   std::string all;
   for (auto const& error : outcome) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the library logs, for tests that read it.
+/// The library's log, for tests that read it.
 #pragma once
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -15,14 +15,14 @@
 
 namespace zeroth::testing {
 
-/// What the library logs while it lives.
+/// Captures the library's log while it lives.
 class Log {
  public:
   Log() { spdlog::set_default_logger(std::make_shared<spdlog::logger>("test", sink_)); }
   ~Log() { spdlog::set_default_logger(before_); }
   Log(Log const&) = delete;
   Log& operator=(Log const&) = delete;
-  /// Waits until `text` was logged.
+  /// Waits until `text` is in the log.
   [[nodiscard]] bool has(std::string const& text) const {
     auto const deadline = Clock::now() + std::chrono::seconds{120};
     while (Clock::now() < deadline) {
@@ -33,7 +33,7 @@ class Log {
     }
     return false;
   }
-  /// How often `text` was logged so far.
+  /// How often `text` is in the log so far.
   [[nodiscard]] int count(std::string const& text) const {
     auto const logged = all();
     int found = 0;

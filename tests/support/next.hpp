@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a grid goes through beside its own rows.
+/// Values that a grid varies beside its own axes.
 #pragma once
 #include <cstddef>
 #include <limits>
 
 namespace zeroth::testing {
 
-/// Another one of `all` with each call, in turn. After each round of `round` calls one is left out: kept from one point
-/// of a grid to the next, it meets every one of as many others that come in turn.
+/// Returns the next one of `all` with each call, in turn, and skips one after each `round` calls. If it is kept across
+/// the points of a grid, each value therefore meets every value of another axis with the same number of values.
 template <class T, std::size_t count>
 class Next {
  public:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Standard streams that take nothing, for children.
+/// Standard streams of children that cannot be written to.
 #pragma once
 #include <fcntl.h>
 #include <unistd.h>
@@ -41,14 +41,14 @@ class OddPipe {
     }
     ::fcntl(ends_[1], F_SETFL, flags);
   }
-  /// For a shell: what is written to `stream` goes into this pipe.
+  /// The shell redirection of `stream` into this pipe.
   [[nodiscard]] std::string takes(int stream) const { return std::to_string(stream) + ">&" + std::to_string(ends_[1]); }
 
  private:
   std::array<int, 2> ends_{-1, -1};
 };
 
-/// `options` with its streams redirected, in a shell's words.
+/// `options` with the shell redirections of its streams.
 [[nodiscard]] inline Child::Options redirected(Child::Options options, std::string const& redirections) {
   std::string words = "exec";
   for (auto const& word : options.command) {

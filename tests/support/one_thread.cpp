@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Linked into tests with the label one_thread, which ThreadSanitizer leaves out: there is no race without a second
-/// thread. This takes the place of pthread_create, and ends a program that asks for one.
+/// Linked into tests with the label one_thread, which ThreadSanitizer skips, as there is no race without a second
+/// thread. It replaces pthread_create, and ends a program that calls it.
 #include <pthread.h>
 
 #include <cstdio>

@@ -1,2 +1,2 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of no content: CMake precompiles headers for a source, and this is the source (see cmake/ZerothPrecompile.cmake).
+// Empty: CMake precompiles headers for a source, and this is that source (see cmake/ZerothPrecompile.cmake).

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the ranks of a test communicate by that are processes: one program serves all who start them.
+/// The transport of tests whose ranks are processes: one program works under all launchers.
 #pragma once
 #include <cstdlib>
 

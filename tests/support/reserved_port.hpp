@@ -10,8 +10,8 @@
 
 namespace zeroth::testing {
 
-/// Of 127.0.0.1, and given to nobody else while this lives: a program beside this test that asks for any free port, or
-/// dials, gets another one. A store can listen at it, for it is bound here and not listened at; who dials it before is
+/// A port of 127.0.0.1 that nothing else is assigned while this lives: a program that asks for any free port, or
+/// connects, gets another one. A store can listen at it, since it is only bound here. Connections before that are
 /// refused.
 class ReservedPort {
  public:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The memory that the system has given this process.
+/// The resident memory of this process.
 #pragma once
 #include <unistd.h>
 
@@ -17,7 +17,7 @@ inline std::int64_t resident_bytes() {
   return resident * sysconf(_SC_PAGESIZE);
 }
 
-/// The most since forget_peak().
+/// The peak since forget_peak().
 inline std::int64_t peak_resident_bytes() {
   std::ifstream status{"/proc/self/status"};
   for (std::string word; status >> word;) {

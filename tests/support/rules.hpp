@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Rules that tests of updates and of training go through: each of the library's, away from its defaults.
+/// Rules for tests of updates and of training: each of the library's, with other values than its defaults.
 #pragma once
 #include <string>
 #include <variant>
@@ -13,7 +13,7 @@ struct NamedRule {
   char const* name;
   optim::Rule rule;
   char const*
-      optimizer;  ///< Members of a stage file's section `optimizer`. The rate and the weight decay are 0.01, 0.1.
+      optimizer;  ///< Members of a stage file's section `optimizer`. The rate and the weight decay are 0.01 and 0.1.
 };
 
 [[nodiscard]] inline std::vector<NamedRule> all_rules() {
@@ -39,10 +39,10 @@ struct NamedRule {
   };
 }
 
-/// Momentum as all_rules() has it, without decay, as a rule of a program's own: the same operations on gradients that
-/// come scaled, and so the same bits.
-[[nodiscard]] inline optim::Own own_momentum() {
-  return {"own momentum", {{"buffer"}}, [](optim::OwnElements const& e) {
+/// Momentum of all_rules(), without decay, as a program's own rule. It does the same operations on scaled gradients,
+/// and so computes the same bits.
+[[nodiscard]] inline optim::CustomRule own_momentum() {
+  return {"own momentum", {{"buffer"}}, [](optim::CustomRuleElements const& e) {
             float const rest = e.applied == 1 ? 1.0F : 0.75F;
             for (std::size_t i = 0; i < e.master.size(); ++i) {
               float const next = 0.75F * e.states[0][i] + rest * e.gradient[i];

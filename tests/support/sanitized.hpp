@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How much of a grid of bits a program goes through. A sanitizer looks for races and wrong accesses, of which a grid
-/// has no more than some of its points: those that call the same code with as many ranks, or more, are left to the
-/// plain build.
+/// How much of a grid of bits a program runs. Under a sanitizer, which looks for races and invalid accesses, some of a
+/// grid's points suffice. The other points call the same code with as many ranks, or more, and run only in the plain
+/// build.
 #pragma once
 #include <algorithm>
 #include <cstdlib>
@@ -23,9 +23,9 @@ inline constexpr bool sanitized = true;
 inline constexpr bool sanitized = false;
 #endif
 
-/// Of a grid one point in `one_in`, a number that divides none of the grid's own: kept from one row to the next, it
-/// goes through other columns of each. So any two values of the grid meet; those of more that may meet are drawn anew
-/// in every run by tests/jobs. All points where ZEROTH_FULL_GRIDS is set in the environment.
+/// Selects one point in `one_in` of a grid; `one_in` must divide none of the grid's sizes. If it is kept from one row
+/// to the next, it selects other columns in each, so any two values of the grid meet. tests/jobs draws larger
+/// combinations anew in every run. Selects all points if ZEROTH_FULL_GRIDS is set in the environment.
 class Sample {
  public:
   explicit Sample(int one_in) noexcept : Sample{one_in, std::min(one_in, 5)} {}
@@ -42,7 +42,7 @@ class Sample {
   int one_in_, next_ = 0;
 };
 
-/// All of `list`, and under a sanitizer one in `one_in`, beginning with the first.
+/// All of `list`; under a sanitizer one in `one_in`, beginning with the first.
 template <class T>
 [[nodiscard]] std::vector<T> sampled(std::vector<T> list, int one_in) {
   Sample sample{one_in, 1};
@@ -50,7 +50,7 @@ template <class T>
   return list;
 }
 
-/// Numbers of ranks to go through.
+/// The world sizes to test.
 inline std::vector<int> worlds(std::vector<int> const& all, std::vector<int> const& under_sanitizers) {
   return sanitized ? under_sanitizers : all;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A model with everything that a layout and a schedule can meet, whose "gradients" are cheap functions of parameters,
-/// sample and element: wrong values, stale gathers, lost contributions and double counting all show in the losses.
+/// A model with everything that a layout and a schedule can meet. Its "gradients" are cheap functions of parameters,
+/// sample and element, so wrong values, stale gathers, lost contributions and double counting all show in the losses.
 #pragma once
 #include <bit>
 #include <chrono>
@@ -20,8 +20,8 @@
 
 namespace zeroth::testing {
 
-/// Tied parameter, frozen parameters, an all-frozen unit, a unit used twice, one that ranks skip at times, a parameter
-/// whose gradient nobody asks for, sizes that no world size divides.
+/// It has a tied parameter, frozen parameters, an all-frozen unit, a unit used twice, one that ranks skip at times, a
+/// parameter whose gradient is never requested, and sizes that no world size divides.
 struct SyntheticModel {
   struct Block {
     Unit unit;
@@ -71,40 +71,41 @@ struct SyntheticModel {
   static constexpr std::size_t expert_index = 4;
 };
 
-/// How the math of a test, which the host does, reaches parameters and gradients: on the CPU where they are.
+/// Gives the math of a test, which runs on the host, access to parameters and gradients. On the CPU it uses them in
+/// place.
 class Access {
  public:
   Access() = default;
   Access(Access const&) = delete;
   Access& operator=(Access const&) = delete;
   virtual ~Access() = default;
-  /// What to read in place of `bytes` at `data`, until the next read(). In order with the engine's work.
+  /// Memory to read instead of `bytes` at `data`, until the next read(). In order with the engine's work.
   [[nodiscard]] virtual void const* read(void const* data, std::int64_t /*bytes*/) { return data; }
-  /// Likewise, to be changed until commit().
+  /// Memory to change instead of `bytes` at `data`, until commit(). In order with the engine's work.
   [[nodiscard]] virtual void* edit(void* data, std::int64_t /*bytes*/) { return data; }
   virtual void commit() {}
 };
-/// For what is ordered on this stream of the engine's.
+/// Makes an Access that is ordered on this stream of the engine's.
 using MakeAccess = std::function<std::unique_ptr<Access>(device::StreamRef)>;
 
 struct TrainOptions {
   int steps = 4;
-  bool skips = true;           ///< Ranks skip the expert in some micro-steps, and a whole micro-step.
+  bool skips = true;           ///< Ranks skip the expert in some micro-steps, and also a whole micro-step.
   bool evaluates = true;       ///< Between steps and between micro-steps.
-  float overflow_at_step = 0;  ///< At the last place alone a gradient of this step is infinite. 0: never.
+  float overflow_at_step = 0;  ///< A gradient of this step is infinite, only on the last place. 0: never.
   bool waits = false;          ///< Sleeps in odd places.
-  /// Not 0: a step has this many micro-steps on all ranks together, what is done differently follows their number in
-  /// it, and an evaluation has as many passes: the same work, whatever the number of ranks.
+  /// If not 0, a step has this many micro-steps on all ranks together, their number in it selects what is done
+  /// differently, and an evaluation has as many passes. So the work is the same for any number of ranks.
   int batch = 0;
-  /// Before the first step: how many were made already, by whoever saved what this restores.
+  /// Called before the first step. Returns how many steps the run that is restored here had made.
   std::function<int(AnyEngine&)> begin = [](AnyEngine&) { return 0; };
   std::function<void(AnyEngine&, int step)> after_step = [](AnyEngine&, int) {};
   MakeAccess access = [](device::StreamRef) { return std::make_unique<Access>(); };
-  /// Who runs backward of a micro-step, ends of guards included, while this thread waits.
+  /// Runs backward of a micro-step, including the ends of guards, while this thread waits.
   std::function<void(std::function<void()> const&)> backward_by = [](auto const& backward) { backward(); };
 };
 
-/// Runs `work` on a thread that ends with it, as a library that has autograd on threads of its own may.
+/// Runs `work` on a new thread and joins it, like a library whose autograd has its own threads.
 inline void on_new_thread(std::function<void()> const& work) {
   std::exception_ptr error;
   std::thread{[&] {
@@ -122,12 +123,12 @@ inline void on_new_thread(std::function<void()> const& work) {
 struct Trained {
   std::vector<StepReport> reports;
   std::vector<float> evaluations;
-  std::vector<float> parameters;  ///< Of all units, as forward reads them in the end.
+  std::vector<float> parameters;  ///< All units' parameters as forward reads them at the end.
   MemoryBytes planned, peak;
 };
 
-/// Bits, so that NaN equals itself and -0 is not 0. Of a NaN not those of its payload: GPUs and processors differ
-/// there.
+/// The bits, so that NaN equals itself and -0 differs from 0. Ignores a NaN's payload, in which GPUs and processors
+/// differ.
 inline std::uint32_t bits_of_number(float value) {
   return std::isnan(value) ? 0x7fc00000U : std::bit_cast<std::uint32_t>(value);
 }
@@ -208,7 +209,7 @@ class Trainer {
   Engine<T, G>& engine() { return engine_; }
 
  private:
-  /// What a micro-step's peculiarities follow: with a batch its number there.
+  /// Selects the peculiarities of a micro-step: with a batch, its number in the batch.
   [[nodiscard]] int number_of(int micro_index) const noexcept {
     return options_.batch > 0 ? micro_index * world_ + place_ : micro_index + place_;
   }
@@ -292,7 +293,7 @@ class Trainer {
     auto const& block = synthetic_.blocks[b];
     for (int use = 0; use < block.uses; ++use) {
       auto const p = micro.backward(block.unit);
-      state = std::tanh(state + read(p, block));  // as recomputation would
+      state = std::tanh(state + read(p, block));  // like recomputation
       for (auto const& param : block.trained) {
         bool const overflow = overflows && b == 1;
         add(p, param, state, micro.first_sample() + use, seed, overflow);
@@ -340,11 +341,11 @@ class Trainer {
   TrainOptions options_;
   Engine<T, G> engine_;
   std::unique_ptr<Access> access_;
-  int place_;  // what ranks do differently follows it
+  int place_;  // selects what ranks do differently
   Trained result_;
 };
 
-/// Trains on this rank with the types that the file asks for.
+/// Trains on this rank with the types that the file selects.
 inline Trained train_synthetic(Job& job, Config const& config, TrainOptions const& options = {}) {
   Trained result;
   SyntheticModel const synthetic;

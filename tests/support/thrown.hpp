@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a call throws, as text.
+/// The exception of a call, as text.
 #pragma once
 #include <exception>
 #include <string>

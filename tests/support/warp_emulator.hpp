@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Warps of the block emulator: cuda/warp.hpp on the host, lane after lane. Fragments lie in lanes as the PTX ISA has
-/// it, so that a kernel that takes a lane's pair for another one computes nonsense here as well.
+/// Warps of the block emulator: cuda/warp.hpp on the host, lane after lane. Fragments are distributed over lanes as in
+/// the PTX ISA, so that a kernel that confuses the pairs of lanes computes nonsense here as well.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace zeroth::testing {
 
-/// A GPU gives up at such an access.
+/// A GPU would abort at such an access.
 inline void expect_aligned(void const* address, std::size_t bytes) {
   if (reinterpret_cast<std::uintptr_t>(address) % bytes != 0) {
     throw std::logic_error{"a kernel's access is not aligned"};
@@ -99,7 +99,7 @@ class EmulatedWarp {
     return to_float(halves[k]);
   }
 
-  /// `place(lane, k)`: which element of its matrix is half k of a lane's pair.
+  /// `place(lane, k)` is the element of its matrix that is half k of a lane's pair.
   template <class T, class Address, class Where>
   void load_matrices(PerLane<cuda::FragmentB<T>>& to, Address const& address, Where const& place) const {
     for (int lane = 0; lane < cuda::warp_threads; ++lane) {

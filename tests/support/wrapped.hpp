@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A communicator around another: passes everything on, but for submissions and splits, which are for who derives.
+/// A communicator around another. It forwards everything except submissions and splits, which derived classes
+/// implement.
 #pragma once
 #include <memory>
 #include <span>

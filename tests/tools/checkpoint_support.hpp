@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Checkpoints of a small language model for the tool to look into, and files of them to damage.
+/// Makes checkpoints of a small language model for the tool to inspect, and damages their files.
 #pragma once
 #include <fmt/format.h>
 
@@ -15,7 +15,7 @@
 
 namespace zeroth::testing {
 
-/// Matrices, one of which two units use, and frozen parameters.
+/// Matrices, one of them shared by two units, and frozen parameters.
 struct LanguageModel {
   Model model{3};
   Unit embedding = model.unit("embedding"), block = model.unit("block"), head = model.unit("head");
@@ -30,15 +30,15 @@ struct LanguageModel {
 struct SavedRun {
   int world = 2;
   int stage = 2;
-  std::string keys = {};  ///< Of the stage file, each with a comma before it.
-  std::string zero = {};  ///< Of its section zero_optimization, likewise.
+  std::string keys = {};  ///< Keys of the stage file, each with a leading comma.
+  std::string zero = {};  ///< Keys of its section zero_optimization, each with a leading comma.
   int steps = 2;
-  std::filesystem::path from = {};     ///< A checkpoint to go on from.
-  std::filesystem::path weights = {};  ///< Where save_weights() writes behind the last step.
-  float odd_seed = 0;                  ///< Of a gradient of the last step.
+  std::filesystem::path from = {};     ///< A checkpoint to resume from.
+  std::filesystem::path weights = {};  ///< The target of save_weights() after the last step.
+  float odd_seed = 0;                  ///< Makes a gradient of the last step differ.
 };
 
-/// Trains, and saves into `folder` what is behind the last step, as if by process 4711 on node7.
+/// Trains, and saves the state after the last step into `folder`, as if by process 4711 on node7.
 inline std::filesystem::path save_run(std::filesystem::path const& folder, SavedRun const& run) {
   auto const config = small_config(run.stage, {.accumulation = 1, .zero = run.zero, .more = run.keys});
   std::int64_t step = 0;

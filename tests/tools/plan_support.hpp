@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the tests of plans share.
+/// Common parts of the tests of plans.
 #pragma once
 #include <string>
 
@@ -8,8 +8,8 @@
 
 namespace zeroth::tools {
 
-/// ZeRO's mixed precision: 2 bytes of parameter, 2 of gradient and 12 of optimizer for each parameter. Gradients are
-/// of two bytes because one micro-step is reduced once, in bf16, and summed up nowhere.
+/// ZeRO's mixed precision: 2 bytes per parameter, 2 for its gradient and 12 for the optimizer. Gradients have two bytes
+/// because a single micro-step is reduced once, in bf16, and not accumulated.
 inline constexpr char const* mixed = R"({"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 1,
                                          "bf16": {"enabled": true}})";
 

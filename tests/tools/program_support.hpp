@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The program `zeroth`, run as users run it.
+/// Runs the program `zeroth` as users do.
 #pragma once
 #include <algorithm>
 #include <filesystem>
@@ -29,7 +29,7 @@ inline ToolResult zeroth_tool(std::string const& words, std::filesystem::path co
 
 inline bool contains(std::string const& text, std::string const& part) { return text.find(part) != std::string::npos; }
 
-/// A command line that is refused: exit status 2, and why.
+/// Checks that a command line is rejected: exit status 2, and the reason.
 inline void check_refused(std::string const& words, std::string const& why) {
   auto const result = zeroth_tool(words);
   INFO("zeroth " << words << "\n" << result.output);
@@ -37,7 +37,7 @@ inline void check_refused(std::string const& words, std::string const& why) {
   CHECK(contains(result.output, why));
 }
 
-/// A file or model that is refused: exit status 1, and why.
+/// Checks that a file or model is rejected: exit status 1, and the reason.
 inline void check_failed(std::string const& words, std::string const& why,
                          std::filesystem::path const& folder = ZEROTH_SOURCE_DIR) {
   auto const result = zeroth_tool(words, folder);

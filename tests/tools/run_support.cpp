@@ -11,7 +11,7 @@
 namespace zeroth::testing {
 namespace {
 
-/// Of several processes one may be ended before it counts: they are told.
+/// With several processes the attempt number comes from the environment: one of them may be killed before it counts.
 constexpr auto prelude = R"(
 note() { echo "$*" >> attempts; }
 if [ -n "$RANK" ]; then

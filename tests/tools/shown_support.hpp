@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Commands of the tool that documents show, with what they print.
+/// Commands of the tool in documents, with the output shown there.
 #pragma once
 #include <filesystem>
 #include <fstream>
@@ -18,7 +18,7 @@ struct Shown {
   std::string command, output;
 };
 
-/// Command lines "    zeroth ..." with a block of output right behind them.
+/// Command lines "    zeroth ..." that are directly followed by a block of output.
 inline std::vector<Shown> shown_in(std::string const& text) {
   std::string const begin = "\n    zeroth ", open = "\n\n```\n", close = "```\n";
   std::vector<Shown> shown;

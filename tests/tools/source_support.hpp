@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the tests of model sources share.
+/// Common parts of the tests of model sources.
 #pragma once
 #include <filesystem>
 #include <fstream>
@@ -15,7 +15,7 @@
 
 namespace zeroth::tools {
 
-/// A folder with files that a test writes.
+/// A folder for files that a test writes.
 class Files {
  public:
   std::filesystem::path write(std::string const& name, std::string_view text) const {
@@ -39,7 +39,7 @@ inline std::vector<std::string> unit_names(SourcedModel const& source) {
   }
   return names;
 }
-/// Elements that a unit makes.
+/// Elements of the parameters that a unit makes.
 inline std::int64_t count_of_unit(SourcedModel const& source, std::size_t unit) {
   std::int64_t count = 0;
   for (auto const param : source.model.description().units[id_at<UnitId>(unit)].params) {
@@ -47,7 +47,7 @@ inline std::int64_t count_of_unit(SourcedModel const& source, std::size_t unit) 
   }
   return count;
 }
-/// The message with which `path` is refused, without the folder.
+/// The error for `path`, without the folder.
 inline std::string refusal_of(std::filesystem::path const& path) {
   auto message = testing::thrown<ConfigError>([&] { return read(path); });
   auto const folder = path.parent_path().string() + "/";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Advice, followed.
+/// Follows the advice and checks its effect.
 #include "advice.hpp"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ constexpr std::int64_t gib = std::int64_t{1} << 30U;
 Advice advice_for(PlanInput const& input, int stage, std::int64_t device_bytes) {
   return advise(input, plan_stages(input), stage, device_bytes);
 }
-/// {"a": {"b": value}} of "a.b".
+/// Turns "a.b" into {"a": {"b": value}}.
 std::string file_with(Saving const& saving) {
   auto const dot = saving.key.find('.');
   return dot == std::string::npos ? "{\"" + saving.key + "\": " + saving.value + "}"
@@ -33,7 +33,7 @@ TEST_CASE("The smallest stage that fits is named, and fits") {
   REQUIRE(advice.smallest_stage == 2);
   CHECK(total_at(input, 2, 8) <= 5 * gib);
   CHECK(total_at(input, 1, 8) > 5 * gib);
-  CHECK_FALSE(advice.world_for_stage_3);  // stage 3 fits here
+  CHECK_FALSE(advice.world_for_stage_3);  // stage 3 fits this world
   REQUIRE(advice.stages.size() == 1);
   CHECK(advice.stages[0].stage == 0);
 }
@@ -49,13 +49,13 @@ TEST_CASE("The smallest world for stage 3 is named, and is the smallest power of
   CHECK(total_at(input, 3, world) <= 4 * gib);
   CHECK(total_at(input, 3, world / 2) > 4 * gib);
   CHECK_FALSE(advice.worlds_refused);
-  REQUIRE(advice.stages.size() == 2);  // what would help the stage asked for, and what stage 3
+  REQUIRE(advice.stages.size() == 2);  // advice for the requested stage, and for stage 3
   CHECK(advice.stages[1].stage == 3);
 }
 
 TEST_CASE("Worlds that the file's batch size rules out are not advised") {
   auto const input = input_for(equal_units(1'000'000'000), R"({"train_batch_size": 48, "bf16": {"enabled": true}})",
-                               3);  // worlds up to 16
+                               3);  // allows worlds up to 16
   auto const advice = advice_for(input, 0, gib);
   CHECK_FALSE(advice.world_for_stage_3);
   CHECK(advice.worlds_refused);
@@ -111,7 +111,7 @@ TEST_CASE("A buffer for conversion is what another reduction dtype, or smaller b
   REQUIRE(savings.size() == 2);
   CHECK(savings[0].key == "communication_data_type");
   CHECK(savings[0].numbers_differ);
-  CHECK(savings[0].bytes > 4 * 400'000'000LL);  // and the sums in fp32 beside the gradients
+  CHECK(savings[0].bytes > 4 * 400'000'000LL);  // and the fp32 sums besides the gradients
   CHECK(savings[1].key == "zero_optimization.reduce_bucket_size");
   CHECK_FALSE(savings[1].numbers_differ);
   CHECK(savings[1].bytes > 4 * 360'000'000LL);
@@ -120,7 +120,7 @@ TEST_CASE("A buffer for conversion is what another reduction dtype, or smaller b
 
 TEST_CASE("Keys that save memory may do with fewer ranks") {
   auto const input = input_for(equal_units(7'500'000'000), mixed, 8);
-  auto const device = total_at(input, 3, 1024) - 1;  // slots of the default keys are too much at any world below
+  auto const device = total_at(input, 3, 1024) - 1;  // at any smaller world the slots of the default keys need too much
   auto const advice = advice_for(input, 3, device);
   REQUIRE(advice.world_with_savings);
   CHECK((!advice.world_for_stage_3 || *advice.world_with_savings < *advice.world_for_stage_3));
@@ -143,7 +143,7 @@ TEST_CASE("Masters in bf16 are advised, and then moments in bf16, with what they
     return found != savings.end() && found->numbers_differ ? found->bytes : 0;
   };
   CHECK(saving_of("", "bf16.bf16_master_weights_and_grads") == 4 * count / 8);
-  CHECK(saving_of("", "bf16.bf16_optimizer_states") == 0);  // refused with fp32 masters
+  CHECK(saving_of("", "bf16.bf16_optimizer_states") == 0);  // rejected with fp32 masters
   auto const* const masters = R"(, "bf16_master_weights_and_grads": true)";
   CHECK(saving_of(masters, "bf16.bf16_optimizer_states") == 2 * 2 * count / 8);
 }
@@ -192,7 +192,7 @@ TEST_CASE("Parameters are advised onto a disk where states alone are not enough,
   CHECK_FALSE(advised(input, states.bytes.total()));
   auto const on_disk = changed(input, R"({"zero_optimization": {"sub_group_size": 262144,
       "offload_optimizer": {"device": "nvme", "nvme_path": "/nvme"}}})");
-  for (auto const& asked : {input, on_disk}) {  // the file may have them there already
+  for (auto const& asked : {input, on_disk}) {  // the file may have offloaded them already
     auto const roomy = advised(asked, states.bytes.total() - 1);
     REQUIRE(roomy);
     CHECK(roomy->total == with(on_disk, roomy->count).bytes.total());
@@ -205,7 +205,7 @@ TEST_CASE("Parameters are advised onto a disk where states alone are not enough,
   CHECK_FALSE(advised(changed(on_disk, R"({"zero_optimization": {"offload_param": {"device": "nvme",
       "nvme_path": "/nvme"}}})"),
                       1));
-  CHECK_FALSE(advice_for(input, 2, 1).stages.front().parameters);  // they are not cut there
+  CHECK_FALSE(advice_for(input, 2, 1).stages.front().parameters);  // stage 2 does not shard them
   auto on_gpu = input;
   on_gpu.options.device = DeviceKind::cuda;
   CHECK_FALSE(advised(on_gpu, 1));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a step of many micro-steps sends, against the simulation of all of them.
+/// Compares the bytes sent in a step of many micro-steps with a simulation of all of them.
 #include <fmt/format.h>
 
 #include <limits>
@@ -45,7 +45,7 @@ TEST_CASE("What five micro-steps and more send is what a simulation of all of th
   }
 }
 
-/// Units of any size, some frozen in part or as a whole, some with ties, some used more than once.
+/// Units of any size: some frozen in part or as a whole, some with ties, some used more than once.
 Model model_from(std::mt19937& random) {
   auto const upto = [&](int most) { return std::uniform_int_distribution{0, most}(random); };
   Model model;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// `zeroth checkpoint inspect` and `verify`: what they say of checkpoints that are whole, damaged, incomplete and
-/// forged.
+/// `zeroth checkpoint inspect` and `verify` for checkpoints that are intact, damaged, incomplete and forged.
 #include <nlohmann/json.hpp>
 #include <random>
 
@@ -24,7 +23,7 @@ Json json_of(std::string const& words, fs::path const& folder, int status = 0) {
   return Json::parse(result.output);
 }
 
-/// As somebody would who wants the hash to fit.
+/// Forges a record with a matching hash.
 void write_record(fs::path const& checkpoint, std::string const& text) {
   auto const body = text.substr(0, text.rfind(",\n \"xxh3\""));
   write_file(checkpoint / "checkpoint.json", body + checkpoint::hash_line(body));
@@ -86,7 +85,7 @@ TEST_CASE("inspect answers what, when, how large and by whom") {
     auto const& expected = params[small.model.description().param_named.at(param["name"].get<std::string>())];
     CHECK(param["shape"].get<std::vector<std::int64_t>>() == expected.shape);
     CHECK(param["trainable"] == expected.options.trainable);
-    bool const is_tied = param["name"] == "wte.weight";  // which makes it a unit of its own
+    bool const is_tied = param["name"] == "wte.weight";  // its tie makes it a flat unit of its own
     CHECK(param["unit"] == (is_tied ? expected.name : small.model.description().units[expected.owner].name));
     CHECK(param["ties"] == (is_tied ? Json{"head"} : Json::array()));
   }
@@ -185,7 +184,7 @@ TEST_CASE("damage in a large file is told by the MiB, and what is beside it stay
   Folder const folder;
   auto const outcome = run_job(2, [&](Job& job) {
     Model model{1};
-    static_cast<void>(model.param(model.unit("large"), "w", {2'500'000}, Constant{1}));  // 3 states of 4.8 MiB a rank
+    static_cast<void>(model.param(model.unit("large"), "w", {2'500'000}, Constant{1}));  // 3 states of 4.8 MiB per rank
     Engine<float> engine{job, model, small_config(2)};
     engine.save(folder.path()).wait();
   });
@@ -195,7 +194,7 @@ TEST_CASE("damage in a large file is told by the MiB, and what is beside it stay
   auto bytes = read_file(place);
   auto const data =
       bytes.size() - 15 * 8 - static_cast<std::size_t>(checkpoint::read_record(path).contents.state_bytes(1));
-  for (auto const mib : {2, 3, 7}) {  // of which the first two follow each other, and the third is in two states
+  for (auto const mib : {2, 3, 7}) {  // the first two are adjacent, and the third contains two states
     bytes[data + (static_cast<std::size_t>(mib) << 20U) + 77] ^= 1;
   }
   write_file(place, bytes);
@@ -252,12 +251,12 @@ TEST_CASE("forged checkpoints do nothing to a terminal, nor to other files, and 
     }
     fs::remove_all(folder / "out");
   }
-  // A name is a name, and no place.
+  // A parameter's name is never used as a path.
   auto const text = good;
   forged("wte.weight", "../../../../tmp/evil");
   CHECK(zeroth_tool("checkpoint export saved out --max-shard-bytes 1KB", folder.path()).status == 1);  // headers differ
   CHECK(folder.contents() == "saved ");
-  // Many files, of which there are two.
+  // A record that claims many files, of which two exist.
   forged("\"places\":2", "\"places\":16777216");
   for (auto const* const words : {"inspect saved/step_00000002", "verify saved", "export saved out"}) {
     auto const result = zeroth_tool(std::string{"checkpoint "} + words, folder.path());

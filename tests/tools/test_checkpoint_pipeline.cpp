@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// `zeroth checkpoint` looks into what pipelines have saved.
+/// `zeroth checkpoint` on checkpoints of pipelines.
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -13,7 +13,7 @@ using Catch::Contains;
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-/// Saves behind two steps, the weights too; or what `from` has, as another shape.
+/// Trains two steps, then saves a checkpoint and the weights; or saves the states of `from` with another shape.
 void save_chain(fs::path const& folder, Shape const& shape, fs::path const& from = {}) {
   ChainRun run;
   run.options.steps = from.empty() ? 2 : 0;

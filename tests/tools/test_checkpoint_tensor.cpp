@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// `zeroth checkpoint` looks into what tensor ranks have saved: it tells whole parameters.
+/// `zeroth checkpoint` on checkpoints of tensor ranks: it shows whole parameters.
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -14,7 +14,7 @@ using Catch::Contains;
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-/// Saves behind two steps, the weights too; or what `from` has, by another grid.
+/// Trains two steps, then saves a checkpoint and the weights; or saves the states of `from` with another grid.
 void save_grid(fs::path const& folder, Grid const& grid, fs::path const& from = {}) {
   auto const save = [=](AnyEngine& engine) {
     engine.save(folder).wait();
@@ -103,7 +103,7 @@ TEST_CASE("inspect, verify, diff and export tell whole parameters of what tensor
     CHECK(tensors_of(folder / (from + ".safetensors")) == expected);
   }
 
-  flip(folder / "cut/step_00000002/place_00003.safetensors", 200);  // of stage 0, part 1
+  flip(folder / "cut/step_00000002/place_00003.safetensors", 200);  // belongs to stage 0, part 1
   auto const damaged = tool("verify cut");
   CHECK(damaged.status == 1);
   CHECK_THAT(damaged.output,

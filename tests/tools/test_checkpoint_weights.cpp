@@ -60,7 +60,7 @@ TEST_CASE("diff names states, elements and the largest difference, and status 1"
   Folder const folder;
   auto const a = save_run(folder / "a", {.world = 2});
   auto const b = save_run(folder / "b", {.world = 3, .stage = 0, .steps = 0, .from = a});
-  // An element of wte.weight by hand, in the file and its table of hashes.
+  // Changes an element of wte.weight by hand, in the file and in its table of hashes.
   auto const record = checkpoint::read_record(b);
   auto const found = record.contents.by_name().at("wte.weight").front();
   auto const& space = record.contents.spaces[found.space];
@@ -259,7 +259,7 @@ TEST_CASE("a large parameter is compared and exported in little memory") {
     engine.save(folder / "saved").wait();
   });
   REQUIRE(messages_of(outcome) == "");
-  // What a child of this process has had at its largest counts what it had in common with it: of one in between.
+  // The peak of a child includes memory that it shared with this process at the fork, so Python in between starts it.
   std::string const measure =
       "import resource, subprocess, sys; status = subprocess.run(sys.argv[1:]).returncode; "
       "print('KiB:', resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss); sys.exit(status)";
@@ -274,7 +274,7 @@ TEST_CASE("a large parameter is compared and exported in little memory") {
     auto const at = child.output().find("KiB: ");
     REQUIRE(at != std::string::npos);
     if (!sanitized) {
-      CHECK(std::stol(child.output().substr(at + 5)) < 56 * 1024);  // of 92 MiB that it has
+      CHECK(std::stol(child.output().substr(at + 5)) < 56 * 1024);  // the state has 92 MiB
     }
   }
   CHECK(static_cast<std::int64_t>(fs::file_size(folder / "out.safetensors")) > 2 * count);

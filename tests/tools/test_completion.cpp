@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What shells complete by the tool's scripts, and its manual page.
+/// Tests completion with the tool's scripts in shells, and its manual page.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -13,7 +13,7 @@
 namespace zeroth::testing {
 namespace {
 
-/// What bash offers for the last of `words`, in order; that is "''" where a new one begins.
+/// The completions that bash offers for the last of `words`, in order; "''" stands for a new word.
 std::string offered(Folder const& folder, std::string const& words) {
   Child child{{.command = {"bash", "-c",
                            "source ./completion; COMP_WORDS=(" + words +
@@ -52,7 +52,7 @@ TEST_CASE("bash completes files where the tool takes any, and the program behind
   for (auto const* const words :
        {"zeroth plan --config ''", "zeroth run --ranks 4 -- --ra", "zeroth config --given c"}) {
     INFO(words);
-    CHECK(offered(script.folder, words) == "\n");  // then bash's own default, files, counts
+    CHECK(offered(script.folder, words) == "\n");  // bash then falls back to files
   }
   CHECK(contains(zeroth_tool("completion bash").output, "\ncomplete -o default -F _zeroth zeroth\n"));
 }

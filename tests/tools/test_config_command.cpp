@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The program `zeroth config`: exit status, what it prints of one file and of several, for people and programs.
+/// The program `zeroth config`: its exit status, and its output for one file and for several, as text and JSON.
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -72,7 +72,7 @@ TEST_CASE("zeroth config takes what the file leaves open from --given, and --set
   CHECK(given.status == 0);
   CHECK(contains(given.output, "4 ranks could start: 8 samples an update"));
   CHECK(contains(given.output, "(given)"));
-  CHECK(contains(given.output, "= \"AdamW\""));  // the file says so
+  CHECK(contains(given.output, "= \"AdamW\""));  // from the file
   auto const set = files.config("complete.json --set zero_optimization.stage=1 --set optimizer.type=SGD --ranks 8");
   CHECK(set.status == 0);
   CHECK(contains(set.output, "= \"SGD\""));
@@ -164,7 +164,7 @@ TEST_CASE("zeroth config --json is for programs") {
   CHECK(several[0]["status"] == "open");
   CHECK(several[0]["open"].size() == 3);
   CHECK(several[1]["status"] == "refused");
-  CHECK(several[1]["problems"].size() == 3);  // with the line above them
+  CHECK(several[1]["problems"].size() == 3);  // includes the summary line
   CHECK(several[2] == 1);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// `zeroth env`, `zeroth --version`, and words that are nearly commands or options.
+/// `zeroth env`, `zeroth --version`, and suggestions for mistyped commands and options.
 #include <nlohmann/json.hpp>
 
 #include "program_support.hpp"

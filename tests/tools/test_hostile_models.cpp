@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Models that were made to hurt: deep, endless, with more names than anybody reads, and what is no file.
+/// Malicious models: deeply nested, endless, with huge numbers of names, or not files.
 #include <fmt/format.h>
 #include <sys/stat.h>
 

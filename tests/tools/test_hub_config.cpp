@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// config.json of models whose parameters are known to the last one.
+/// config.json of models with exactly known parameters.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
@@ -16,7 +16,7 @@ struct Known {
   std::int64_t parameters;
 };
 
-// The keys of the models' own files that matter here; counts as the models' safetensors headers have them.
+// The relevant keys of the models' own files; counts are from the models' safetensors headers.
 Known const known[] = {
     {"gpt2", R"({"model_type": "gpt2", "n_embd": 768, "n_head": 12, "n_layer": 12, "n_positions": 1024,
                  "vocab_size": 50257, "n_inner": null})",
@@ -65,7 +65,7 @@ TEST_CASE("A config.json gives exactly the parameters that the model is known to
   for (auto const& [name, config, parameters] : known) {
     INFO(name);
     CHECK(count_of(read(files.write("config.json", config))) == parameters);
-    CHECK(count_of(read(files.path())) == parameters);  // the folder
+    CHECK(count_of(read(files.path())) == parameters);  // the folder works too
   }
 }
 

@@ -41,10 +41,10 @@ TEST_CASE("Streams of what is offloaded have a line where they do something") {
 
 TEST_CASE("What never takes most of a column is drawn as often as its time says") {
   Timeline timeline;
-  for (int i = 0; i < 40; ++i) {  // a quarter of each column is waited
+  for (int i = 0; i < 40; ++i) {  // a quarter of each column is waiting
     timeline.add({"compute", "forward", "a", 10.0 * i, 10.0 * i + 7.5});
     timeline.add({"compute", "wait", "", 10.0 * i + 7.5, 10.0 * i + 10});
-    timeline.add({"gather", "gather", "a", 10.0 * i, 10.0 * i + 1});  // and a tenth gathered
+    timeline.add({"gather", "gather", "a", 10.0 * i, 10.0 * i + 1});  // a tenth is gathering
   }
   auto const text = lanes_of(timeline, 400, 40);
   CHECK(testing::count_of(text, ".") == 10);
@@ -52,9 +52,23 @@ TEST_CASE("What never takes most of a column is drawn as often as its time says"
   CHECK(testing::count_of(text, "G") == 4);
 }
 
+TEST_CASE("A wait in the middle of a turn is drawn as a wait") {
+  Timeline timeline;
+  timeline.add({"tensor", "sum", "a", 30, 60});
+  timeline.add({"compute", "wait", "", 30, 50});
+  timeline.add({"compute", "wait", "", 80, 90});
+  timeline.add({"compute", "forward", "a", 0, 90});
+  timeline.add({"compute", "backward", "a", 90, 100});
+  CHECK(lanes_of(timeline, 100, 10) ==
+        " compute |FFF..FFF.B|\n"
+        "  gather |          |\n"
+        "  reduce |          |\n"
+        "  tensor |   SSS    |\n");
+}
+
 TEST_CASE("Nothing is drawn where it had no time") {
   Timeline timeline;
-  timeline.add({"compute", "forward", "a", 0, 14});  // owed 0.4 of the second column, and too late in the third
+  timeline.add({"compute", "forward", "a", 0, 14});  // has a share of 0.4 in the second column, and none in the third
   timeline.add({"compute", "backward", "a", 14, 30});
   CHECK(lanes_of(timeline, 30, 3) == " compute |FBB|\n  gather |   |\n  reduce |   |\n");
 }

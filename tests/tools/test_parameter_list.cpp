@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Models written down as lists.
+/// Models described as lists.
 #include "source_support.hpp"
 #include "support/catch.hpp"
 #include "support/ids.hpp"

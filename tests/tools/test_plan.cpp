@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Plans against the ZeRO paper, and against the library's own.
+/// Compares plans with the ZeRO paper, and with the library's own.
 #include "plan.hpp"
 
 #include <fmt/format.h>
@@ -18,7 +18,7 @@
 namespace zeroth::tools {
 namespace {
 
-/// Parameters, gradients and optimizer without padding, in GB of 10^9 bytes, of stages 0 to 3.
+/// Parameters, gradients and optimizer states of stages 0 to 3 without padding, in GB of 10^9 bytes.
 std::array<double, 4> state_gigabytes(std::int64_t parameters, int world) {
   std::array<double, 4> gigabytes{};
   for (auto const& stage : plan_stages(input_for(equal_units(parameters), mixed, world))) {
@@ -31,11 +31,11 @@ std::array<double, 4> state_gigabytes(std::int64_t parameters, int world) {
 
 enum class Printed { rounded, cut };
 
-/// Has `value` the digits of `printed`? Those of the paper are rounded in one column and cut off in the others.
+/// Whether `value` has the digits of `printed`. The paper rounds one column and truncates the others.
 bool prints_as(double value, std::string const& printed, Printed how) {
   auto const point = printed.find('.');
   auto const scale = point == std::string::npos ? 1.0 : std::pow(10.0, static_cast<double>(printed.size() - point - 1));
-  // Shares are rounded up to whole elements, so that nothing lies below the paper's value but by the last bits.
+  // Shares are rounded up to whole elements, so values are never below the paper's, except for floating-point error.
   auto const units = std::floor(value * scale * (1 + 1e-12) + (how == Printed::rounded ? 0.5 : 0.0));
   return units == std::round(std::stod(printed) * scale);
 }
@@ -121,7 +121,7 @@ TEST_CASE("A step sends twice the parameters, at stage 3 three times, but for it
     INFO("stage " << stage.stage << " sends " << stage.bytes_sent_per_step << " of " << all);
     auto const times = stage.stage == 3 ? 3 : 2;
     auto const least = times * (all / 64 * 63);
-    // Stage 3 keeps the last unit of forward for backward, and gathers it once.
+    // Stage 3 keeps the last unit of forward for backward, and gathers it only once.
     auto const kept = stage.stage == 3 ? all / 32 / 64 * 63 : 0;
     CHECK(stage.bytes_sent_per_step >= least - kept);
     CHECK(stage.bytes_sent_per_step < least - kept + 10'000);
@@ -184,12 +184,12 @@ TEST_CASE("What tensor ranks divide is planned by the part of one of them, and s
       }
     }
   }
-  // Of both sums of a block, forward and backward, each rank sends 2 (T - 1) / T.
+  // A block has two sums, in forward and in backward; each rank sends 2 (T - 1) / T of each.
   auto const sent = [&](int tensor) {
     auto const source = read_model({.model = "124M", .untied_head = true, .tensor_ranks = tensor});
     return plan_stages(input_for(source.model, text(0, 1, tensor), tensor))[0].bytes_sent_per_step;
   };
-  constexpr std::int64_t activations = std::int64_t{2} * 1024 * 768 * 2;  // bytes of a micro-step
+  constexpr std::int64_t activations = std::int64_t{2} * 1024 * 768 * 2;  // bytes per micro-step
   auto const sums = 4 * 2 * (12 * 2 + 1) * activations;
   CHECK(sent(1) == 0);
   CHECK(sent(2) >= sums);
@@ -200,6 +200,20 @@ TEST_CASE("What tensor ranks divide is planned by the part of one of them, and s
   auto const equal = testing::thrown<ConfigError>(
       [&] { static_cast<void>(read_model({.model = {}, .parameters = 1000, .tensor_ranks = 2})); });
   CHECK(equal == "zeroth.mesh.tensor 2 with --parameters: allowed with a preset, and with a Hugging Face config.json");
+}
+
+TEST_CASE("With sequence parallelism a stage of a pipeline sends the rows that a tensor rank has") {
+  auto const input_of = [](bool sequence) {
+    auto const model = read_model({.model = "124M", .tensor_ranks = 4, .sequence = sequence});
+    return model.model.description().units[id_at<UnitId>(1)].input_per_sample;
+  };
+  CHECK(input_of(false) == 1024 * 768);
+  CHECK(input_of(true) == 1024 * 768 / 4);
+  CHECK(testing::thrown<ConfigError>([] {
+          static_cast<void>(read_model({.model = "124M", .context = 1022, .tensor_ranks = 4, .sequence = true}));
+        }) ==
+        "preset 124M: 1022 tokens in a sequence, which zeroth.mesh.tensor with zeroth.sequence_parallel, 4, does "
+        "not divide; allowed are multiples of it");
 }
 
 TEST_CASE("Models that no pipeline cuts are refused with what would do") {
@@ -217,14 +231,14 @@ TEST_CASE("Models that no pipeline cuts are refused with what would do") {
       [&] { return piped(read_model({.model = {}, .parameters = 1000, .units = 4}).model, 2); });
   CHECK(few.find("the model has 1 unit that a stage may begin with") != std::string::npos);
   auto const equal = read_model({.model = {}, .parameters = 1000, .units = 4, .channels = 10, .context = 7});
-  // Of one micro-step nothing is received ahead: an input, an output, and a gradient of each.
+  // A single micro-step receives nothing ahead: one input, one output, and a gradient of each.
   CHECK(piped(equal.model, 4)[3].plan.value().pipeline[1].message_bytes == 4 * 70 * 4);
   auto const uneven = testing::thrown<ConfigError>([&] { return piped(equal.model, 5); });
   CHECK(uneven.find("zeroth.mesh.pipeline is 5, which does not divide 12 ranks") != std::string::npos);
 }
 
 TEST_CASE("A stage at which the file contradicts itself is refused by itself") {
-  // Stage 2 reduces every micro-step and may sum up what was reduced in bf16; stages 0 and 1 reduce sums in fp32.
+  // Stage 2 reduces every micro-step and may sum the reduced gradients in bf16; stages 0 and 1 reduce sums in fp32.
   auto const config = R"({"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4,
                           "communication_data_type": "bf16", "data_types": {"grad_accum_dtype": "bf16"},
                           "zero_optimization": {"stage": 2}})";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What people and programs get to read.
+/// The output of plans, as text and as JSON.
 #include "plan_output.hpp"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Presets against what is published of them.
+/// Compares presets with published figures.
 #include "presets.hpp"
 
 #include <cmath>
@@ -11,7 +11,7 @@
 namespace zeroth::tools {
 namespace {
 
-/// "7.5B" as 7.5e9.
+/// Turns "7.5B" into 7.5e9.
 double size_in_name(std::string const& name) {
   auto const unit = name.back() == 'M' ? 1e6 : name.back() == 'B' ? 1e9 : 1e12;
   return std::strtod(name.c_str(), nullptr) * unit;

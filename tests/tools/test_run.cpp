@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// `zeroth run`: what ends it, what it starts again, how often and with how many ranks.
+/// `zeroth run`: the ends of a run, restarts, and the number of attempts and ranks.
 #include <fstream>
 
 #include "checkpoint_mark.hpp"
@@ -19,7 +19,7 @@ Words operator+(Words words, Words const& more) {
   return words;
 }
 
-/// Ends by itself, with this status.
+/// Checks that the child ends by itself with this status.
 void check_status(Child& child, int status) {
   auto const ending = child.wait();
   CAPTURE(child.output());
@@ -95,7 +95,7 @@ TEST_CASE("with progress all restarts are ahead again, and no rank is given up")
     CHECK(count_of(child.output(), "in 1 s, restart 1 of 1 without progress") == 2);
   }
   Folder const folder;
-  Child child{zeroth_run_script(options, script, folder)};  // where nobody says where checkpoints are
+  Child child{zeroth_run_script(options, script, folder)};  // without a place of checkpoints
   check_status(child, 1);
   CHECK(lines_of(folder, "attempts") == "3 3 ");
 }
@@ -115,10 +115,10 @@ TEST_CASE("progress is a file latest that is there now, and is another one than 
   auto const written = std::filesystem::last_write_time(folder / "latest");
   write("step_2");
   std::filesystem::last_write_time(folder / "latest", written);
-  CHECK(CheckpointMark::of(folder.path()).is_newer_than(first));  // by what it says
+  CHECK(CheckpointMark::of(folder.path()).is_newer_than(first));  // by content
   write("step_1");
   std::filesystem::last_write_time(folder / "latest", written + std::chrono::nanoseconds{1000});
-  CHECK(CheckpointMark::of(folder.path()).is_newer_than(first));  // by when
+  CHECK(CheckpointMark::of(folder.path()).is_newer_than(first));  // by time
   std::filesystem::remove(folder / "latest");
   std::filesystem::create_symlink("nowhere", folder / "latest");
   CHECK(CheckpointMark::of(folder.path()).is_newer_than(first));

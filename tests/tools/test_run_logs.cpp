@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// `zeroth run --log-dir --tee`: a log for each rank, what of it the screen shows, and how ranks ended.
+/// `zeroth run --log-dir --tee`: a log for each rank, its display on the screen, and the report on how ranks ended.
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -30,7 +30,7 @@ std::string text_of(Folder const& folder, std::string const& name) {
   return {std::istreambuf_iterator<char>{file}, {}};
 }
 
-/// Ends by itself, with this status.
+/// Checks that the child ends by itself with this status.
 void check_ends(Child& child, int status) {
   auto const ending = child.wait();
   CAPTURE(child.output());

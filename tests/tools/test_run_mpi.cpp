@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// `zeroth run --transport mpi`: ranks of mpirun, whose exit status is obeyed.
+/// `zeroth run --transport mpi`: ranks of mpirun, and the use of its exit status.
 #include <csignal>
 
 #include "run_support.hpp"

@@ -31,7 +31,7 @@ TEST_CASE("processes know their rank, where they meet, and how often they were s
   for (auto const* const who : {"0/3 0/3", "1/3 1/3", "2/3 2/3"}) {
     CHECK(count_of(child.output(), std::string{who} + " 1\n") == 1);
   }
-  CHECK(count_of(child.output(), "0/3 0/3 0\n") == 1);  // others may be ended before they say so
+  CHECK(count_of(child.output(), "0/3 0/3 0\n") == 1);  // the other ranks may be terminated before they print it
   auto const first = lines_of(folder, "met.1.0");
   auto const second = lines_of(folder, "met.2.0");
   CHECK(lines_of(folder, "met.2.1") == second);

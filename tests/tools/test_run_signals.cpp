@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// `zeroth run`: signals are passed on once, and nobody is left behind.
+/// `zeroth run`: passes signals on once, and leaves no process behind.
 #include <array>
 #include <csignal>
 
@@ -77,7 +77,7 @@ TEST_CASE("a signal in the pause before a restart ends zeroth run with the statu
   struct Run {
     int signal;
     Folder folder{};
-    // In the third pause, which is long enough for the signal to come in it on a slow machine, too.
+    // During the third pause, which is long enough for the signal to arrive in it even on a slow machine.
     Child child{zeroth_run_script(restarting, "note ran; exit 1", folder)};
   };
   std::array<Run, 3> runs{Run{SIGTERM}, Run{SIGINT}, Run{SIGUSR1}};
@@ -94,7 +94,7 @@ TEST_CASE("the program does not outlive a zeroth run that is killed") {
   Child child{zeroth_run_ranks(restarting, {"steps"}, folder)};
   REQUIRE(child.wait_for("is under way.", 2));
   child.send(SIGKILL);
-  auto const ending = child.wait();  // at the end of what agent and program write
+  auto const ending = child.wait();  // when the output of agent and program ends
   CHECK(ending.in_time);
   CHECK(ending.signal == SIGKILL);
   CHECK(is_gone(program_in(child)));
@@ -156,7 +156,7 @@ TEST_CASE("signals that were ignored are none of zeroth run's") {
   REQUIRE(child.wait_for("ready"));
   child.send(SIGINT);
   std::filesystem::create_directory(folder / "enough");
-  CHECK(child.wait().status == 0);  // of the second attempt, which a request to stop would have left out
+  CHECK(child.wait().status == 0);  // of the second attempt, which a request to stop would have prevented
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// `zeroth run --transport tcp`: ranks that are processes without MPI, and what becomes of them.
+/// `zeroth run --transport tcp`: ranks are processes without MPI.
 #include <csignal>
 #include <string>
 #include <string_view>
@@ -15,9 +15,10 @@ using Catch::Contains;
 
 constexpr int world = 3;
 
-/// tests/faults' program, which finds its transport by itself, within the machine by memory or by the network.
+/// The program of tests/faults, which selects its transport by itself and uses `within` between ranks of a machine:
+/// shared memory or the network.
 Child::Options ranks(Words scenario, Folder const& folder, char const* within = "memory", int count = world) {
-  scenario.insert(scenario.end(), {"--grace", "1000"});  // who was killed does not say why
+  scenario.insert(scenario.end(), {"--grace", "1000"});  // a killed rank does not report a reason
   auto options =
       zeroth_run_ranks({"--transport", "tcp", "--ranks", std::to_string(count), "--grace", "2"}, scenario, folder);
   options.environment["ZEROTH_WITHIN_MACHINE"] = within;
@@ -61,7 +62,7 @@ TEST_CASE("a process over tcp that is killed, or exits, ends all with its name")
   CHECK_THAT(failed(exits), Contains("rank 1 on ") && Contains("ended without leaving the job"));
 }
 
-/// Those of one test wait at the same time.
+/// The runs of one test wait at the same time.
 struct Run {
   Run(Words const& scenario, char const* within, int count = world) : child{ranks(scenario, folder, within, count)} {}
   Folder folder;
@@ -127,6 +128,21 @@ TEST_CASE("what befalls a process before sums of shared parameters are exchanged
   CHECK_THAT(failed(dead.child), Contains("] rank 0 ") && Contains("ended without leaving the job"));
 }
 
+TEST_CASE("what befalls a process of a tensor rank before a verb or a sum of gradients over tcp ends all") {
+  for (auto const& [place, words] :
+       {std::pair{"enter_backward", "reduce_scatter (enter_backward(), 8 fp32)"},
+        std::pair{"parts", "all_reduce (add parts of unit 'block (partial)', 128 fp32)"}}) {
+    INFO(place);
+    auto const scenario = [where = place](char const* fault) { return fmt::format("{}_before_{}", fault, where); };
+    Run thrown{{scenario("throw")}, "memory"};
+    Run frozen{{scenario("freeze")}, "memory"};
+    Run dead{{scenario("die")}, "memory"};
+    CHECK_THAT(failed(thrown.child), Contains("zeroth: [rank 1/3] the data are gone\n"));
+    CHECK_THAT(failed(frozen.child), Contains(" waited ") && Contains(words) && Contains("missing: rank 1"));
+    CHECK_THAT(failed(dead.child), Contains("] rank 1 ") && Contains("ended without leaving the job"));
+  }
+}
+
 TEST_CASE("variables that make no sense are refused on all ranks over tcp") {
   Folder const folder;
   for (auto const& [name, value, words] :
@@ -141,7 +157,7 @@ TEST_CASE("variables that make no sense are refused on all ranks over tcp") {
     CAPTURE(child.output());
     CHECK(ending.status == 2);
     CHECK_THAT(child.output(), Contains("cannot take part: ") && Contains(words));
-    if (name == std::string_view{"ZEROTH_WITHIN_MACHINE"}) {  // what needs no other rank is told before they meet
+    if (name == std::string_view{"ZEROTH_WITHIN_MACHINE"}) {  // this is checked before ranks meet
       CHECK_THAT(child.output(), Contains(std::string{"[error] [rank 0/3] "} + words));
     }
   }

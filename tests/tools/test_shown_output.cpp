@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What docs show of the program, against what it prints.
+/// Compares the output in the documents with that of the program.
 #include "program_support.hpp"
 #include "shown_support.hpp"
 
@@ -11,7 +11,7 @@ TEST_CASE("docs show what the tool prints, or lines of it that follow each other
     char const* name;
     std::size_t commands;
   };
-  for (auto const& [name, commands] : {Document{"docs/plan.md", 1}, {"docs/simulate.md", 3}}) {
+  for (auto const& [name, commands] : {Document{"docs/plan.md", 1}, {"docs/simulate.md", 3}, {"docs/3d.md", 3}}) {
     auto const shown = shown_in(document(name));
     CHECK(shown.size() >= commands);
     for (auto const& [command, output] : shown) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The program `zeroth simulate`: command lines, exit codes, its trace, and what it costs.
+/// The program `zeroth simulate`: command lines, exit codes, its trace, and its cost in time and memory.
 #include <fmt/format.h>
 #include <sys/resource.h>
 
@@ -89,6 +89,30 @@ TEST_CASE("Options of a simulation that say nothing useful are refused with what
                 "--ranks: 65 with --all-ranks: allowed: at most 64, for each is simulated");
   check_refused("simulate --model 124M --ranks 65 --slow 64=2",
                 "--ranks: 65 with --slow: allowed: at most 64, for each is simulated");
+}
+
+TEST_CASE("--permute puts the axes of a mesh in all orders, and --slow takes any tensor rank") {
+  std::string const mesh = "--model 355M --untied-head --config configs/3d.json";
+  auto const orders = simulated(mesh + " --ranks 32 --permute")["stages"];
+  REQUIRE(orders.size() == 6);
+  CHECK(orders[0]["nearness"][0] == "tensor");
+  for (std::size_t i = 1; i < 6; ++i) {
+    CHECK(orders[i]["step_ms"] >= orders[i - 1]["step_ms"]);
+  }
+  for (auto const& order : simulated(mesh + " --ranks 8 --permute")["stages"]) {  // on one node
+    CHECK(order["step_ms"] == simulated(mesh + " --ranks 8")["stages"][1]["step_ms"]);
+  }
+  check_refused("simulate --ranks 32 --permute --schedules " + mesh, "--schedules excludes --permute");
+  check_failed(
+      "simulate --ranks 30 --permute " + mesh,
+      "configs/3d.json: zeroth.mesh.pipeline 2 times zeroth.mesh.tensor 2 is 4, which does not divide 30 ranks");
+  check_failed("simulate --model 124M --ranks 8 --permute",
+               "--permute: a mesh of 1 tensor, 8 data and 1 pipeline ranks");
+  auto const slow_ms = [&](std::string const& slow) {
+    return simulated(mesh + " --ranks 8" + slow)["stages"][1]["step_ms"].get<double>();
+  };
+  CHECK(slow_ms(" --slow 3=2") > 1.2 * slow_ms(""));
+  CHECK(slow_ms(" --slow 3=2") == slow_ms(" --slow 2=2"));
 }
 
 TEST_CASE("What a simulation lacks is asked for by name") {
@@ -183,7 +207,7 @@ TEST_CASE("A machine at the limits of what is allowed gives times that are numbe
   }
 }
 
-/// Lines as bench_collectives prints them: a start of 100 us, and 1 GB/s.
+/// Lines in the format of bench_collectives: a start of 100 us, and 1 GB/s.
 std::string measured_lines(int ranks) {
   std::string lines;
   for (char const* const name : {"all_gather", "reduce_scatter"}) {
@@ -200,7 +224,7 @@ TEST_CASE("Measured links take the place of a machine's") {
   Folder const folder;
   std::ofstream{folder.path() / "links.jsonl"} << measured_lines(2) << measured_lines(4);
   auto const file = (folder.path() / "links.jsonl").string();
-  // What they say, as a machine.
+  // The same links as a machine.
   auto machine = json::parse(R"({"peak_flops_per_s": 1e13, "math_efficiency": 1, "memory_bytes_per_s": 1e11,
       "ranks_per_node": 2, "node_bytes_per_s": 1e9, "network_bytes_per_s": 1e9, "communication_share": 0.5,
       "enqueue_us": 1, "kernel_us": 1, "ring": [{"start_us": 0, "step_us": 33.333333, "network_step_us": 33.333333}]})");
@@ -240,7 +264,7 @@ TEST_CASE("Help names every option of a simulation") {
   CHECK(help.status == 0);
   for (char const* option :
        {"--model", "--parameters", "--units", "--config", "--ranks", "--machine", "--measured-links", "--context",
-        "--recompute", "--schedules", "--all-ranks", "--slow", "--trace", "--json"}) {
+        "--recompute", "--schedules", "--permute", "--all-ranks", "--slow", "--trace", "--json"}) {
     CHECK(contains(help.output, option));
   }
 }
@@ -252,7 +276,7 @@ TEST_CASE("One trillion parameters on 1024 ranks are simulated in less than a Gi
   rusage usage{};
   REQUIRE(getrusage(RUSAGE_CHILDREN, &usage) == 0);
   CHECK(usage.ru_maxrss > 1000);  // KiB, of the largest child so far
-  if (!sanitized) {               // which needs several bytes of its own for each of ours
+  if (!sanitized) {               // a sanitizer needs several bytes of its own for each of ours
     CHECK(usage.ru_maxrss < 1024 * 1024);
   }
 }

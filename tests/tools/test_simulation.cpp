@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What `zeroth simulate` finds, and what people and programs get to read of it.
+/// The results of `zeroth simulate`, and its output as text and as JSON.
 #include "simulation.hpp"
 
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "plan_support.hpp"
 #include "support/catch.hpp"
@@ -66,7 +67,7 @@ TEST_CASE("On 1,024 H100, groups of a machine's ranks with sums of their own tak
   CHECK(hpz < 0.69 * flat);
   CHECK(hpz_two_levels < hpz);
   CHECK(mics < 0.67 * flat);
-  // What docs/groups.md has.
+  // The figures in docs/groups.md.
   CHECK(flat == Approx(556.4).epsilon(1e-3));
   CHECK(hpz_two_levels == Approx(366.6).epsilon(1e-3));
 }
@@ -201,7 +202,8 @@ TEST_CASE("A pipeline has columns for its bubble, a line for each stage, and a t
     CHECK(contains(text, fmt::format("\n stage {} |", stage)));
     auto const& result = at(stages, stage);
     REQUIRE(result.pipeline.size() == 4);
-    CHECK(result.bubble_ms > 0.1 * result.step_ms);  // (4 - 1) / (8 + 4 - 1) of it, and a little for uneven stages
+    CHECK(result.bubble_ms > 0.1 * result.step_ms);  // (4 - 1) / (8 + 4 - 1) of it, and a little more because stages
+                                                     // are uneven
     CHECK(result.bubble_ms < 0.5 * result.step_ms);
   }
   auto const parsed = json::parse(as_json(stages, request));
@@ -222,6 +224,82 @@ TEST_CASE("A pipeline has columns for its bubble, a line for each stage, and a t
   one_stage.schedules = true;
   CHECK(testing::thrown<ConfigError>([&] { return simulate_stages(source, one_stage); }) ==
         "--schedules: zeroth.mesh.pipeline is 1; allowed with it are 2 and more");
+}
+
+TEST_CASE("The axes of a mesh in all orders: a row for each, fastest first, with what ranks wait for along each axis") {
+  auto const of_mesh = [](int tensor, int pipeline, int world) {
+    return Case{.config = fmt::format(R"({{"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 8,
+                                          "bf16": {{"enabled": true}},
+                                          "zero_optimization": {{"stage": 1, "overlap_comm": true}},
+                                          "zeroth": {{"mesh": {{"tensor": {}, "pipeline": {}}}}}}})",
+                                      tensor, pipeline),
+                .world = world};
+  };
+  auto const permuted = [](Case const& with, int tensor) {
+    auto request = request_of(with);
+    request.permute = true;
+    return simulate_stages(read_model({.model = "6.7B", .context = 1024, .untied_head = true, .tensor_ranks = tensor}),
+                           request);
+  };
+  auto const with = of_mesh(4, 4, 64);
+  auto const all = permuted(with, 4);
+  REQUIRE(all.stages.size() == 6);
+  std::set<std::string> names;
+  for (auto const& order : all.stages) {
+    names.insert(name_of(order));
+    REQUIRE(order.result);
+    CHECK(order.stage == 1);
+    CHECK(order.result->step_ms >= all.stages.front().result->step_ms);
+    CHECK(order.result->memory == all.stages.front().result->memory);
+    // Four tensor ranks that are neighbours are on a node, and others on two or more.
+    bool const inside = order.nearness->front() == simulate::MeshAxis::tensor;
+    CHECK((order.result->tensor_ms > 2 * all.stages.front().result->tensor_ms) == !inside);
+  }
+  CHECK(names.size() == 6);
+  CHECK(all.stages.front().nearness->front() == simulate::MeshAxis::tensor);
+  CHECK(all.asked_for().step_ms == at(simulate_stages(all.model, request_of(with)), 1).step_ms);
+  CHECK(name_of(*std::ranges::find(all.stages, true, &SimulatedStage::asked_for)) == "tensor, data, pipeline");
+
+  auto request = request_of(with);
+  request.permute = true;
+  auto const text = as_text(all, request);
+  CHECK(contains(text, "nearest first"));
+  CHECK(contains(text, "of first  tensor ms  pipeline ms  data ms     MFU  tokens/s\n"));
+  CHECK(contains(text, "\ntensor, data, pipeline *  "));
+  CHECK(contains(text, "\npipeline, data, tensor    "));
+  auto const parsed = json::parse(as_json(all, request));
+  REQUIRE(parsed["stages"].size() == 6);
+  for (auto const& order : parsed["stages"]) {
+    CHECK(order["nearness"].size() == 3);
+    CHECK(order["tensor_ms"].get<double>() > 0);
+    CHECK(order["bubble_ms"].get<double>() > 0);
+  }
+
+  CHECK(permuted(of_mesh(4, 1, 64), 4).stages.size() == 2);
+  CHECK_FALSE(contains(as_text(permuted(of_mesh(4, 1, 64), 4), request_of(of_mesh(4, 1, 64))), "pipeline ms"));
+  CHECK(permuted(of_mesh(1, 4, 64), 1).stages.size() == 2);
+  CHECK(permuted(of_mesh(4, 4, 16), 4).stages.size() == 2);
+  CHECK(testing::thrown<ConfigError>([&] { static_cast<void>(permuted(of_mesh(1, 1, 64), 1)); }) ==
+        "--permute: a mesh of 1 tensor, 64 data and 1 pipeline ranks has one order; allowed are meshes with several "
+        "ranks along two axes or more");
+  CHECK(contains(testing::thrown<ConfigError>([&] { static_cast<void>(permuted(of_mesh(4, 4, 40), 4)); }),
+                 "zeroth.mesh.pipeline 4 times zeroth.mesh.tensor 4 is 16, which does not divide 40 ranks"));
+}
+
+TEST_CASE("Code that overlaps sums of tensor ranks waits less for them") {
+  Case with{.config = R"({"train_micro_batch_size_per_gpu": 2, "bf16": {"enabled": true},
+                          "zeroth": {"mesh": {"tensor": 4}}})",
+            .world = 4};
+  auto const tensor_ms = [&] {
+    auto const source = read_model({.model = "6.7B", .tensor_ranks = 4});
+    return at(simulate_stages(source, request_of(with)), 0).tensor_ms;
+  };
+  CHECK_FALSE(with.machine.rates.tensor_overlap);
+  auto const in_turn_ms = tensor_ms();
+  with.machine.rates.tensor_overlap = true;
+  CHECK(tensor_ms() < 0.7 * in_turn_ms);
+  CHECK(tensor_ms() > in_turn_ms / 2);  // forward's
+  CHECK(simulate::machine_of("8xH100").running("fused").rates.tensor_overlap);
 }
 
 TEST_CASE("A stage at which the file contradicts itself says why, in JSON and in text") {
@@ -247,7 +325,7 @@ TEST_CASE("A file that does not suit the world is refused") {
 TEST_CASE("One rank sends nothing, and hardly waits") {
   for (auto const& stage : simulated({.config = overlapping(3), .world = 1}, "1.5B").stages) {
     CHECK(stage.result->bytes_sent == 0);
-    CHECK(stage.result->exposed_comm_ms < 0.01 * stage.result->step_ms);  // only for copies and sums of its own
+    CHECK(stage.result->exposed_comm_ms < 0.01 * stage.result->step_ms);  // only copies and sums on the rank itself
   }
 }
 
@@ -290,14 +368,14 @@ TEST_CASE("Recompute costs a forward without the last products, and does not cou
   auto const once = simulated(with, "1.5B");
   with.recompute = true;
   auto const twice = simulated(with, "1.5B");
-  // Of a block 4 of 12 squares of its channels are the last product's, of the head all.
+  // The last product has 4 of 12 squared channel counts of a block, and all of the head.
   double const block = 12.0 * 1600 * 1600 + 2.0 * 1024 * 1600, head = 50'257.0 * 1600;
   double const part = 48 * (block - 4.0 * 1600 * 1600) / (48 * block + head);
   for (int const stage : {0, 1, 2, 3}) {
     auto const &a = at(once, stage), &b = at(twice, stage);
     double const useful_ms = 1e3 * b.mfu * b.step_ms / 1e3;  // as a share of the peak
     CHECK(useful_ms == Approx(a.mfu * a.step_ms));
-    // Math takes mfu x step / efficiency, of which forward is a third.
+    // Math takes mfu x step / efficiency; forward is a third of it.
     CHECK(b.step_ms - a.step_ms ==
           Approx(part * a.mfu * a.step_ms / with.machine.rates.math_efficiency / 3).epsilon(0.02));
   }
@@ -316,7 +394,7 @@ TEST_CASE("Tensor ranks divide math, and wait for what they add up") {
   auto const [one_ms, nothing] = of(1);
   auto const [two_ms, sent] = of(2);
   CHECK(nothing == 0);
-  // 4 sums of a micro-batch's activations a block, of which a ring sends as much as there is.
+  // 4 sums of a micro-batch's activations per block, of which a ring sends the full size.
   double const sums_ms = 1e3 * 32 * 4 * (2.0 * 1024 * 4096 * 2) / simulate::machine_of("8xH100").node_bytes_per_s;
   CHECK(sent >= 32 * 4 * std::int64_t{2 * 1024 * 4096 * 2});
   CHECK(two_ms > one_ms / 2 + sums_ms);
@@ -353,6 +431,22 @@ TEST_CASE("One slow rank makes all of them slow") {
   CHECK(contains(text, "\nrank 2, whose math takes 2 times as long\n compute |"));
   auto const parsed = json::parse(as_json(uneven, request_of(with)));
   CHECK(parsed["slow"] == json::parse(R"([{"rank": 2, "factor": 2.0}])"));
+}
+
+TEST_CASE("A slow tensor rank slows those that add up with it") {
+  Case const with{.config = R"({"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true},
+                                "zeroth": {"mesh": {"tensor": 2}}})",
+                  .world = 6,
+                  .options = {.all_ranks = true, .slowdown = {{3, 2.0}}}};
+  auto const source = read_model({.model = "124M", .tensor_ranks = 2});
+  auto const text = as_text(simulate_stages(source, request_of(with)), request_of(with));
+  INFO(text);
+  CHECK(contains(text, "\nranks 0 to 1\n compute |"));
+  CHECK(contains(text, "\nranks 2 to 3, whose math takes 2 times as long\n compute |"));
+  CHECK_FALSE(contains(text, "ranks 4 to 5"));
+  CHECK(contains(text, "\n  tensor |"));
+  CHECK(contains(text, "; S sum of tensor ranks; "));
+  CHECK(contains(text, "Tensor: math waits for sums of tensor ranks"));
 }
 
 TEST_CASE("Units that are gathered too late are counted, with the keys that would help") {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Safetensors files, of which only the header is read.
+/// Safetensors files of which only the header is read.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -13,13 +13,13 @@
 namespace zeroth::tools {
 namespace {
 
-/// `header` behind its length, as a file begins.
+/// A file's begin: the length of `header`, then `header`.
 std::string file_of(std::string const& header) {
   auto const length = std::bit_cast<std::array<char, 8>>(std::uint64_t{header.size()});
   return std::string{length.data(), length.size()} + header;
 }
 
-/// Tensors one behind the other.
+/// Consecutive tensors.
 class Header {
  public:
   Header& add(std::string const& name, std::vector<std::int64_t> const& shape, char const* dtype = "F32",
@@ -41,7 +41,7 @@ class Header {
   std::int64_t end_ = 0;
 };
 
-/// GPT-2 of two layers, in an order that is not the model's; with the mask that its published file has.
+/// GPT-2 with two layers, in another order than the model's, and with the mask of its published file.
 Header gpt_header() {
   Header header;
   header.add("ln_f.weight", {8}).add("h.10.mlp.weight", {8, 32}).add("h.2.mlp.weight", {8, 32});

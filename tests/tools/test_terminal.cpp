@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The program on terminals of several widths, with colours and without.
+/// The program on terminals of several widths, with and without colours.
 #include <algorithm>
 #include <map>
 #include <sstream>
@@ -13,7 +13,7 @@ namespace {
 
 using Variables = std::map<std::string, std::string>;
 
-/// `zeroth WORDS` on a terminal, with what it prints there but for the \r that a terminal adds.
+/// The output of `zeroth WORDS` on a terminal, without the \r that a terminal adds.
 std::string on_terminal(std::string const& words, int columns, Variables environment = {}) {
   std::vector<std::string> command{ZEROTH_TOOL};
   std::ranges::move(words_of(words), std::back_inserter(command));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The bar of a work that takes its time.
+/// The progress bar for long work.
 #include <poll.h>
 #include <pty.h>
 #include <sys/ioctl.h>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t gib = std::int64_t{1} << 30U;
 
-/// What `use` writes to standard error, which is a terminal of so many columns meanwhile.
+/// The output of `use` on standard error, which is a terminal of `columns` columns meanwhile.
 template <class F>
 std::string on_a_terminal(int columns, F const& use) {
   int ours = -1, theirs = -1;
@@ -49,14 +49,14 @@ TEST_CASE("a bar takes what the words leave of a line, and goes before they do")
   CHECK(work_text("verify", gib, 4 * gib, 40) == "verify  25 %  1.00 of 4.00 GiB");
   CHECK(work_text("verify", gib, 4 * gib, 12) == "verify  25 %");
   CHECK(work_text("diff", 4 * gib, 4 * gib, 200) == "diff  100 %  4.00 of 4.00 GiB  [" + std::string(60, '#') + "]");
-  CHECK(work_text("diff", 3, 0, 20) == "diff  100 %  0.00 of");  // of nothing all is done
+  CHECK(work_text("diff", 3, 0, 20) == "diff  100 %  0.00 of");  // no work counts as all done
 }
 
 TEST_CASE("a bar is drawn on a terminal once its time has come, and is gone at the end") {
   auto const drawn = on_a_terminal(60, [] {
     WorkBar bar{"export", 2 * gib, std::chrono::milliseconds{0}};
     bar.add(gib);
-    bar.add(gib / 2);  // too soon for another drawing
+    bar.add(gib / 2);  // too soon to draw again
   });
   CHECK(drawn == "\r\x1b[K" + work_text("export", gib, 2 * gib, 59) + "\r\x1b[K");
   auto const short_work = on_a_terminal(60, [] {

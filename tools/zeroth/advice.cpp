@@ -15,7 +15,7 @@
 namespace zeroth::tools {
 namespace {
 
-/// A value that may need less memory than the file's.
+/// A value of a key that may need less memory than the file's value.
 struct Candidate {
   std::string_view section, key, value;
   bool numbers_differ;
@@ -43,7 +43,7 @@ constexpr Candidate candidates[] = {
     {"bf16", "bf16_optimizer_states", "true", true},
 };
 
-/// What `input` would plan, or nothing if its file contradicts itself or the world.
+/// Total bytes of the plan with `changes`; nullopt if the file then contradicts itself or the world.
 std::optional<std::int64_t> total_of(PlanInput const& input, std::string const& changes) {
   try {
     return plan_of(changed(input, changes)).bytes.total();
@@ -52,8 +52,9 @@ std::optional<std::int64_t> total_of(PlanInput const& input, std::string const& 
   }
 }
 
-/// The largest tiles or buffers with which `input` fits, or the smallest that were tried, with the file's own other
-/// keys; nothing where they save no memory. `changes` says what they change, `in_tier` what a plan then has there.
+/// The largest tiles or buffers with which `input` fits, or else the smallest that were tried; the file's other keys
+/// stay. nullopt if they save no memory. `changes` makes the changes for a size, `in_tier` gives the bytes that a plan
+/// keeps in the tier.
 template <class Changes, class InTier>
 std::optional<TierSaving> tier_saving(PlanInput const& input, std::int64_t total, std::int64_t device_bytes,
                                       Changes const& changes, InTier const& in_tier) {
@@ -85,7 +86,7 @@ std::optional<TierSaving> states_saving(PlanInput const& input, std::int64_t tot
       [&](Plan const& plan) { return on_gpu ? plan.host.bytes : plan.disk.bytes; });
 }
 
-/// Beside the optimizer's states, `states` of which are advised, where those alone are not enough.
+/// Advises parameters on a disk if offloading the optimizer's states, as `states` advises, is not enough.
 std::optional<TierSaving> parameters_saving(PlanInput const& input, std::optional<TierSaving> const& states,
                                             std::int64_t total, std::int64_t device_bytes) {
   auto const settings = plan_of(input).settings;
@@ -110,10 +111,10 @@ std::optional<TierSaving> parameters_saving(PlanInput const& input, std::optiona
 
 int next_power_of_two(int world) noexcept { return static_cast<int>(std::bit_ceil(static_cast<unsigned>(world) + 1)); }
 
-/// What is planned, and what is known to save memory in it.
+/// The advice for a stage, and the input after it.
 struct Explored {
   StageAdvice advice;
-  PlanInput best;  ///< With all savings that change no numbers.
+  PlanInput best;  ///< With all savings that leave the numbers unchanged.
 };
 
 Explored explore(PlanInput const& input, int stage, std::int64_t total, std::int64_t device_bytes) {

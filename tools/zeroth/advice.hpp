@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What to change when a model does not fit: found by planning with the change.
+/// Advice for a model that does not fit, found by planning with each change.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -10,40 +10,42 @@
 
 namespace zeroth::tools {
 
-/// A key of the file that would save memory, and what it would save alone.
+/// A key of the file that would save memory, and the saving from this key alone.
 struct Saving {
   std::string key;              ///< "zeroth.gradient_slots"
-  std::string value;            ///< As in the file.
-  std::int64_t bytes = 0;       ///< Less than the file's own value needs, on each rank.
+  std::string value;            ///< As written in the file.
+  std::int64_t bytes = 0;       ///< Bytes saved per rank, compared with the file's own value.
   bool numbers_differ = false;  ///< Training rounds differently with it.
 };
 
-/// What lives beside the device's memory: the largest tiles or buffers with which a stage fits, or the smallest that
-/// were tried.
+/// Offloading to another tier: the largest tiles or buffers with which a stage fits, or else the smallest that were
+/// tried.
 struct TierSaving {
   std::int64_t count = 0;    ///< Elements of a tile (sub_group_size) or of a buffer (buffer_size).
-  std::int64_t total = 0;    ///< Of memory then.
-  std::int64_t in_tier = 0;  ///< Of each rank.
+  std::int64_t total = 0;    ///< Device memory per rank with this offload.
+  std::int64_t in_tier = 0;  ///< Per rank.
 };
 
-/// Of one stage.
+/// The advice for one stage.
 struct StageAdvice {
   int stage = 0;
   std::vector<Saving> savings;           ///< Greatest first.
-  std::int64_t total_with_savings = 0;   ///< All savings together that change no numbers.
-  std::optional<TierSaving> states;      ///< A CPU's on a disk, a GPU's in memory of the host, where they are not yet.
-  std::optional<TierSaving> parameters;  ///< On a disk too, where states in another tier are not enough for stage 3.
+  std::int64_t total_with_savings = 0;   ///< With all savings that leave the numbers unchanged.
+  std::optional<TierSaving> states;      ///< On a CPU to a disk, on a GPU to host memory, unless they are there
+                                         ///< already.
+  std::optional<TierSaving> parameters;  ///< To a disk too, if offloading states is not enough for stage 3.
 };
 
 struct Advice {
-  std::optional<int> smallest_stage;      ///< That fits at this world.
+  std::optional<int> smallest_stage;      ///< Smallest stage that fits this world.
   std::optional<int> world_for_stage_3;   ///< Smallest power of two above this world, if stage 3 does not fit here.
-  std::optional<int> world_with_savings;  ///< The same with stage 3's savings that change no numbers, if it is smaller.
-  bool worlds_refused = false;            ///< The file's batch sizes rule out some of those tried.
-  std::vector<StageAdvice> stages;        ///< The one asked for, then stage 3 if no stage fits.
+  std::optional<int> world_with_savings;  ///< With stage 3's savings that leave the numbers unchanged, if that world is
+                                          ///< smaller.
+  bool worlds_refused = false;            ///< The file's batch sizes rule out some of the worlds tried.
+  std::vector<StageAdvice> stages;        ///< The requested stage, then stage 3 if no stage fits.
 };
 
-/// For a `stage` that needs more than `device_bytes`. `stages` are plan_stages' of `input`.
+/// Advice for `stage`, which needs more than `device_bytes`. `stages` is the result of plan_stages(input).
 [[nodiscard]] Advice advise(PlanInput const& input, std::vector<StagePlan> const& stages, int stage,
                             std::int64_t device_bytes);
 

@@ -10,9 +10,9 @@
 #include <utility>
 
 #include <zeroth/comm/exit_code.hpp>
-#include <zeroth/comm/restart_budget.hpp>
-#include <zeroth/core/standard_streams.hpp>
-#include <zeroth/core/terminal.hpp>
+#include <zeroth/tool/comm/restart_budget.hpp>
+#include <zeroth/tool/core/standard_streams.hpp>
+#include <zeroth/tool/core/terminal.hpp>
 
 #include "checkpoint_mark.hpp"
 #include "endings.hpp"
@@ -27,9 +27,9 @@ using Clock = std::chrono::steady_clock;
 
 void say(std::string const& text) { write_error("zeroth run: " + text + "\n"); }
 
-constexpr int first_signal = 129, last_signal = 128 + 64;  // as shells show them
+constexpr int first_signal = 129, last_signal = 128 + 64;  // the exit status of a shell for a signal
 
-/// Another try may help: of our programs' statuses, and of the signals that shells and mpirun show as one.
+/// Whether another attempt may help. Includes the signals that shells and mpirun report as a status.
 bool may_be_tried_again(int exit_code) noexcept {
   return exit_code == ExitCode::failed || (exit_code >= first_signal && exit_code <= last_signal);
 }
@@ -63,7 +63,7 @@ class Agent {
       if (!pause) {
         say(fmt::format("ends after {}, with {} of {} restarts without progress used", end.words, budget_.used(),
                         budget_.most()));
-        tell_of(end);  // last: what the reader of a screen sees first
+        tell_of(end);  // last: the line that the reader of a screen sees first
         return end.exit_code;
       }
       tell_of(end);
@@ -86,14 +86,14 @@ class Agent {
 
   [[nodiscard]] std::string count_ranks() const { return ranks_ == 1 ? "1 rank" : fmt::format("{} ranks", ranks_); }
 
-  /// Not of processes that have ended because somebody asked for it.
+  /// Prints nothing about processes that ended on request.
   void tell_of(Verdict const& end) const {
     if (!asked_to_end_ && !end.account.empty()) {
       write_error(end.account);
     }
   }
 
-  /// The next signal, or 0 at `deadline`; meanwhile the screen follows the logs.
+  /// The next signal, or 0 at `deadline`. Meanwhile prints new lines of the logs.
   int next_signal(std::optional<Clock::time_point> deadline, RankLogs& logs) const {
     constexpr std::chrono::milliseconds pause{100};
     while (logs.are_followed()) {
@@ -117,7 +117,7 @@ class Agent {
       }
     }
     Processes processes{starts, signals_};
-    std::optional<Clock::time_point> deadline;  // once a rank has failed
+    std::optional<Clock::time_point> deadline;  // set once a rank has failed
     while (processes.are_running()) {
       int const signal = next_signal(deadline, logs);
       if (signal == SIGCHLD) {
@@ -139,7 +139,7 @@ class Agent {
     logs.show_all();
     auto verdict = verdict_of(processes, starts.size() > 1, logs);
     if (verdict.exit_code >= first_signal && !logs.are_there() && terminal_at(STDERR_FILENO).is_there) {
-      write_error("\n");  // of a line that steps write over nobody has written the end
+      write_error("\n");  // end the progress line that the killed program left open
     }
     return verdict;
   }
@@ -155,21 +155,21 @@ class Agent {
     }
   }
 
-  /// False if a signal that asks for the end comes before that.
+  /// Returns false if a signal asks for the end before the pause is over.
   bool wait(std::chrono::seconds pause) {
     auto const until = Clock::now() + pause;
     int signal = SIGCHLD;
-    while (signal == SIGCHLD) {  // left over from those that have ended
+    while (signal == SIGCHLD) {  // SIGCHLD is left over from ended processes
       signal = signals_.next(until);
     }
     return signal == 0;
   }
 
   AgentOptions const& options_;
-  std::filesystem::path run_folder_;  // of logs; empty: there are none
+  std::filesystem::path run_folder_;  // of logs; empty: no logs
   AwaitedSignals signals_;
   int ranks_;
-  /// No attempt has ended with as few ranks: status 2 may mean that they do not divide a batch.
+  /// No attempt with this number of ranks has ended yet: status 2 may mean that they do not divide a batch.
   bool is_new_number_ = false;
   RestartBudget budget_;
   bool asked_to_end_ = false, terminated_ = false;

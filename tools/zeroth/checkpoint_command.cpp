@@ -10,7 +10,7 @@
 
 #include <zeroth/checkpoint/folder.hpp>
 #include <zeroth/checkpoint/record.hpp>
-#include <zeroth/core/standard_streams.hpp>
+#include <zeroth/tool/core/standard_streams.hpp>
 
 #include "checkpoint_diff.hpp"
 #include "checkpoint_export.hpp"
@@ -33,15 +33,15 @@ struct CheckpointOptions {
   InspectOptions inspect;
   ExportOptions weights;
 };
-using SharedOptions = std::shared_ptr<CheckpointOptions>;  // lives as long as the callbacks
+using SharedOptions = std::shared_ptr<CheckpointOptions>;  // shared with the callbacks
 
 bool is_checkpoint(fs::path const& path) {
   std::error_code error;
   return fs::exists(path / checkpoint::record_name, error);
 }
 
-/// Calls `use` with the checkpoint that `path` names. A job that saves there may remove that before it is open, once it
-/// has a newer one: then `use` gets the newer one.
+/// Calls `use` with the checkpoint that `path` names. A job that saves there may remove that checkpoint before it is
+/// open, once a newer one exists: then `use` gets the newer one.
 template <class F>
 auto use_named(fs::path const& path, F const& use) {
   auto const found = checkpoint::find_checkpoint(path);
@@ -56,7 +56,7 @@ auto use_named(fs::path const& path, F const& use) {
   }
 }
 
-/// A command of its own options, with a path.
+/// Adds a subcommand with a path and options of its own.
 CLI::App* add_subcommand(CLI::App& checkpoint, SharedOptions const& options, char const* name, char const* what,
                          char const* path) {
   auto* const command = checkpoint.add_subcommand(name, what);
@@ -65,7 +65,7 @@ CLI::App* add_subcommand(CLI::App& checkpoint, SharedOptions const& options, cha
   return command;
 }
 
-/// What was found, as asked for.
+/// Shows the result as text or JSON, as requested.
 template <class Found>
 void show(Page& page, bool json, Found const& found) {
   json ? page.add_data(as_json(found)) : page.add_text(as_text(found, page.paper()));

@@ -11,8 +11,8 @@
 #include <optional>
 
 #include <zeroth/checkpoint/file_reader.hpp>
-#include <zeroth/config/changes.hpp>
-#include <zeroth/core/utf8.hpp>
+#include <zeroth/tool/config/changes.hpp>
+#include <zeroth/tool/core/utf8.hpp>
 
 #include "readable.hpp"
 #include "saved_elements.hpp"
@@ -25,7 +25,7 @@ using checkpoint::Reader;
 using checkpoint::Record;
 using checkpoint::SavedState;
 
-constexpr std::int64_t most_values = 1000;  // that are listed
+constexpr std::int64_t most_values = 1000;  // maximum number of values listed
 
 class Comparison {
  public:
@@ -57,7 +57,7 @@ class Comparison {
  private:
   using Parts = std::vector<checkpoint::Found>;
 
-  /// Of every parameter, in the order of the files.
+  /// Calls `use` for every parameter once, in the order of the files.
   template <class F>
   static void each_name(Reader const& reader, F const& use) {
     for (auto const& space : reader.record().contents.spaces) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// `zeroth checkpoint diff`: whether two checkpoints go on with the same bits, whatever the number of ranks that wrote
-/// them, and where they do not.
+/// `zeroth checkpoint diff`: whether two checkpoints continue with the same bits, regardless of the number of ranks
+/// that wrote them, and where they differ.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -13,36 +13,36 @@
 
 namespace zeroth::tools {
 
-/// A state of a parameter that has not the same elements.
+/// A state of a parameter with elements that differ.
 struct StateDifference {
   std::string state, param;
-  Dtype dtype = Dtype::fp32, other_dtype = Dtype::fp32;  ///< Where they differ, values are compared, and not bits.
-  std::int64_t count = 0;                                ///< Elements.
+  Dtype dtype = Dtype::fp32, other_dtype = Dtype::fp32;  ///< If the dtypes differ, values are compared, otherwise bits.
+  std::int64_t count = 0;                                ///< Total number of elements.
   std::int64_t differing = 0;
-  std::int64_t first = 0;  ///< The first that differs.
+  std::int64_t first = 0;  ///< Index of the first that differs.
   double largest = 0;      ///< |a - b|; infinite if only one of them is a number.
 };
 
-/// One value of how far training has come, or of the model.
+/// A value of the training progress, or of the model, that differs.
 struct ValueDifference {
   std::string what, value, other;
 };
 
 struct CheckpointDifference {
   std::filesystem::path path, other;
-  std::vector<ValueDifference> values;  ///< Step, samples, data order, ..., and what only one of them has.
-  std::int64_t values_left_out = 0;     ///< More of them.
+  std::vector<ValueDifference> values;  ///< Step, samples, data order and so on, and what only one of them has.
+  std::int64_t values_left_out = 0;     ///< Number of further ones that were left out.
   std::vector<StateDifference> states;
-  std::int64_t params = 0, elements = 0;  ///< Of states, that were compared.
-  std::vector<std::string> settings;      ///< In which the stage files differ. They do not count.
+  std::int64_t params = 0, elements = 0;  ///< Compared states.
+  std::vector<std::string> settings;      ///< Differences of the stage files, which do not count.
 
   [[nodiscard]] bool same() const noexcept { return values.empty() && states.empty(); }
 };
 
-/// Whether what programs keep in their checkpoints counts.
+/// Whether the state that a program stores in its checkpoints is compared.
 enum class ProgramState { counts, does_not_count };
 
-/// Of the folders of two checkpoints. Takes 24 MiB. Throws SystemError for what cannot be read or is damaged.
+/// Compares the folders of two checkpoints. Uses 24 MiB. Throws SystemError for files that are unreadable or damaged.
 [[nodiscard]] CheckpointDifference compare(std::filesystem::path const& checkpoint, std::filesystem::path const& other,
                                            ProgramState program_state = ProgramState::counts);
 [[nodiscard]] std::string as_text(CheckpointDifference const& difference, Paper const& paper = {});

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include <zeroth/core/utf8.hpp>
+#include <zeroth/tool/core/utf8.hpp>
 
 #include "checkpoint_diff.hpp"
 #include "readable.hpp"

@@ -6,10 +6,10 @@
 #include <algorithm>
 
 #include <zeroth/checkpoint/file_reader.hpp>
-#include <zeroth/config/document.hpp>
 #include <zeroth/core/error.hpp>
-#include <zeroth/core/whole_file.hpp>
-#include <zeroth/engine/safetensors_writer.hpp>
+#include <zeroth/tool/config/document.hpp>
+#include <zeroth/tool/core/whole_file.hpp>
+#include <zeroth/tool/engine/safetensors_writer.hpp>
 
 #include "checkpoint_facts.hpp"
 #include "readable.hpp"
@@ -32,7 +32,7 @@ std::optional<Dtype> dtype_named(std::string const& name) {
   return found == std::end(exported_dtypes) ? std::nullopt : std::optional{*found};
 }
 
-/// What the weights of a space are: the masters, or what is frozen.
+/// The weights of each space: the masters, or the frozen states.
 std::vector<SavedElements> weights_in(Reader& reader) {
   std::vector<SavedElements> weights;
   auto const& contents = reader.record().contents;
@@ -53,7 +53,8 @@ std::vector<SavedElements> weights_in(Reader& reader) {
   return weights;
 }
 
-/// Of the masters; where nothing is trained, of what is frozen; fp32, which has all values, where there are several.
+/// The dtype of the masters, or of frozen states if nothing is trained; fp32, which holds all values, if there are
+/// several.
 Dtype dtype_of_masters(std::vector<SavedElements> const& weights) {
   std::optional<Dtype> found;
   for (auto const* const name : {"master", "frozen"}) {
@@ -133,7 +134,7 @@ Exported export_weights(fs::path const& checkpoint, ExportOptions const& options
   Reader reader{checkpoint};
   auto const& record = reader.record();
   for (int place = 0; place < record.contents.places; ++place) {
-    reader.check_file(place);  // before anything is written
+    reader.check_file(place);  // checked before anything is written
   }
   auto weights = weights_in(reader);
   Exported result{checkpoint, options.to, record.position.step, dtype_asked_for(options.dtype, reader, weights), 0, 0,

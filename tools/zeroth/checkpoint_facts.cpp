@@ -5,7 +5,7 @@
 #include <system_error>
 
 #include <zeroth/checkpoint/file_reader.hpp>
-#include <zeroth/config/document.hpp>
+#include <zeroth/tool/config/document.hpp>
 
 namespace zeroth::tools {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// `zeroth checkpoint inspect` of one checkpoint, for people, and for programs. Names are safe for a terminal.
+/// `zeroth checkpoint inspect` for one checkpoint, as text and as JSON. Names are safe for a terminal.
 #pragma once
 #include <string>
 
@@ -8,10 +8,10 @@
 
 namespace zeroth::tools {
 
-/// What is shown only on request.
+/// Parts that are shown only on request.
 struct InspectOptions {
-  bool parameters = false;  ///< All of them; JSON always has them.
-  bool stage_file = false;  ///< Of the run that saved, resolved.
+  bool parameters = false;  ///< Lists all parameters; JSON always does.
+  bool stage_file = false;  ///< Shows the resolved stage file of the run that saved.
 };
 
 [[nodiscard]] std::string as_text(CheckpointFacts const& facts, InspectOptions const& options, Paper const& paper = {});

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include <zeroth/checkpoint/contents.hpp>
-#include <zeroth/config/document.hpp>
+#include <zeroth/tool/config/document.hpp>
 
 #include "checkpoint_inspect.hpp"
 #include "safe_json.hpp"
@@ -37,7 +37,7 @@ Json states_as_json(std::vector<StateFacts> const& all) {
 
 Json count_as_json(ParamCount const& count) { return {{"tensors", count.params}, {"elements", count.elements}}; }
 
-/// How tensor ranks had divided it.
+/// The division among tensor ranks.
 Json cut_as_json(std::optional<checkpoint::SavedCut> const& saved) {
   return saved ? Json{{"dim", saved->cut.dim},
                       {"sections", saved->cut.sections},
@@ -64,10 +64,10 @@ Json parameters_as_json(checkpoint::Contents const& contents) {
   return json;
 }
 
-/// As an object, unless it is none that was resolved.
+/// Returns an object for a resolved stage file, otherwise a text.
 Json stage_file_as_json(std::string const& text) {
   config::Problems problems;
-  static_cast<void>(config::read_document(text, problems, config::Comments::refused));  // which limits its depth
+  static_cast<void>(config::read_document(text, problems, config::Comments::refused));  // checks the depth
   auto json = Json::parse(text, nullptr, false);
   return problems.empty() && !json.is_discarded() ? json : Json(text);
 }

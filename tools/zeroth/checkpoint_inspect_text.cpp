@@ -2,8 +2,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <zeroth/config/document.hpp>
-#include <zeroth/core/utf8.hpp>
+#include <zeroth/tool/config/document.hpp>
+#include <zeroth/tool/core/utf8.hpp>
 
 #include "checkpoint_inspect.hpp"
 #include "readable.hpp"

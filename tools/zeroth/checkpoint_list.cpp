@@ -7,9 +7,9 @@
 #include <system_error>
 
 #include <zeroth/checkpoint/folder.hpp>
-#include <zeroth/config/document.hpp>
 #include <zeroth/core/error.hpp>
-#include <zeroth/core/utf8.hpp>
+#include <zeroth/tool/config/document.hpp>
+#include <zeroth/tool/core/utf8.hpp>
 
 #include "readable.hpp"
 #include "safe_json.hpp"
@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-/// Of a name in the folder; nothing if it is none of a checkpoint.
+/// The condition that a name in the folder shows; nullopt if it is not a checkpoint's name.
 std::optional<Condition> condition_of(std::string const& name) {
   if (!checkpoint::step_of(name.substr(0, name.find('.')))) {
     return std::nullopt;
@@ -90,7 +90,7 @@ CheckpointList list(fs::path const& folder) {
     throw SystemError{fmt::format("checkpoints in {}: cannot be listed: {}", folder.string(), error.message())};
   }
   if (list.checkpoints.empty() && !list.latest) {
-    static_cast<void>(checkpoint::find_checkpoint(folder));  // says what is missing
+    static_cast<void>(checkpoint::find_checkpoint(folder));  // throws an error that says what is missing
   }
   std::ranges::sort(list.checkpoints, {}, &ListedCheckpoint::name);
   return list;

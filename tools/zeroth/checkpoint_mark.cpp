@@ -17,7 +17,7 @@ CheckpointMark CheckpointMark::of(std::filesystem::path const& folder) {
   }
   mark.exists_ = true;
   mark.written_ns_ = std::int64_t{facts.st_mtim.tv_sec} * 1'000'000'000 + facts.st_mtim.tv_nsec;
-  std::array<char, 4096> text{};  // names are shorter
+  std::array<char, 4096> text{};  // longer than any name
   std::ifstream in{file, std::ios::binary};
   in.read(text.data(), text.size());
   mark.content_.assign(text.data(), static_cast<std::size_t>(in.gcount()));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Whether a checkpoint was committed, seen from outside.
+/// Detects from outside that a checkpoint was committed.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -7,12 +7,12 @@
 
 namespace zeroth::tools {
 
-/// What tells one state of a folder's file `latest`, or link of that name, from another.
+/// Identifies a version of a folder's file `latest`, or of a link of that name.
 class CheckpointMark {
  public:
-  /// Of no folder, or where there is no such file: none. Never throws for what cannot be read.
+  /// Empty without a folder or such a file. Never throws if it cannot be read.
   [[nodiscard]] static CheckpointMark of(std::filesystem::path const& folder);
-  /// There is one, and it was written since, or says something else.
+  /// Whether the file exists, and has another time or content than `before`.
   [[nodiscard]] bool is_newer_than(CheckpointMark const& before) const noexcept;
 
  private:

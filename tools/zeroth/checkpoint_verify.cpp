@@ -5,9 +5,9 @@
 
 #include <optional>
 
-#include <zeroth/config/document.hpp>
 #include <zeroth/core/error.hpp>
-#include <zeroth/core/utf8.hpp>
+#include <zeroth/tool/config/document.hpp>
+#include <zeroth/tool/core/utf8.hpp>
 
 #include "checkpoint_facts.hpp"
 #include "readable.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// `zeroth checkpoint verify`: every byte of every file against the hashes that were written with it.
+/// `zeroth checkpoint verify`: compares every byte of every file with the hashes saved with it.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -19,17 +19,17 @@ struct DamagedFile {
 
 struct Verification {
   std::filesystem::path path;
-  std::string no_record;  ///< Why checkpoint.json cannot be used; all else is then unknown.
+  std::string no_record;  ///< The reason if checkpoint.json cannot be used; everything else is then unknown.
   std::int64_t step = 0;
   int places = 0;
-  std::int64_t bytes = 0;  ///< Of the files that are whole.
-  std::int64_t read = 0;   ///< Files that were looked at: the last ones are left out where very many are damaged.
+  std::int64_t bytes = 0;  ///< Total size of undamaged files.
+  std::int64_t read = 0;   ///< Files examined; stops early if very many are damaged.
   std::vector<DamagedFile> damaged;
 
   [[nodiscard]] bool whole() const noexcept { return no_record.empty() && damaged.empty(); }
 };
 
-/// Of the folder of a checkpoint. Takes 8 MiB, and what it found.
+/// Verifies a checkpoint's folder. Uses 8 MiB in addition to the result.
 [[nodiscard]] Verification verify(std::filesystem::path const& checkpoint);
 [[nodiscard]] std::string as_text(Verification const& found, Paper const& paper = {});
 [[nodiscard]] std::string as_json(Verification const& found);

@@ -8,7 +8,7 @@
 namespace zeroth::tools {
 namespace {
 
-/// Of "TEXT:{local,tcp}": local, tcp.
+/// The words of a type such as "TEXT:{local,tcp}": local, tcp.
 std::vector<std::string> words_in(std::string_view type) {
   auto const begin = type.find(":{");
   std::vector<std::string> words;
@@ -47,7 +47,7 @@ OptionHelp help_of(CLI::Option const& option) {
 void add_options(CLI::App const& app, CommandHelp& help) {
   for (auto const* const option : app.get_options()) {
     if (app.get_name().empty() && option == app.get_help_ptr()) {
-      continue;  // a group's help is its command's
+      continue;  // a group's help belongs to its command
     }
     (option->nonpositional() ? help.options : help.arguments).push_back(help_of(*option));
   }

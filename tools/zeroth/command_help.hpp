@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a command line knows, as data: for completions, for a manual page, and for words that are nearly right.
+/// The commands and options of a program as data: for completions, a manual page, and suggestions for mistyped words.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <string>
@@ -8,11 +8,11 @@
 namespace zeroth::tools {
 
 struct OptionHelp {
-  std::vector<std::string> names;  ///< "--ranks", "-q"; of an argument without a name what stands for it: "files".
-  std::string value;               ///< What it takes, "INT"; empty: nothing.
-  std::vector<std::string> words;  ///< That it takes and nothing else, where these can be listed.
-  std::string text;                ///< A phrase.
-  std::string otherwise;           ///< Its value where it is not given; empty: none, or the phrase says it.
+  std::vector<std::string> names;  ///< "--ranks", "-q"; for an argument without a name the word for its value: "files".
+  std::string value;               ///< The type of its value, "INT"; empty: takes no value.
+  std::vector<std::string> words;  ///< The only values allowed, if they can be listed.
+  std::string text;                ///< A phrase of help.
+  std::string otherwise;           ///< The default; empty if there is none, or if the phrase states it.
   bool is_required = false;
 };
 
@@ -23,10 +23,10 @@ struct CommandHelp {
   std::vector<CommandHelp> commands;
 };
 
-/// Of `app` and all commands below it; its groups' options are its own.
+/// The help of `app` and of all its subcommands; a group's options count as the command's own.
 [[nodiscard]] CommandHelp help_of(CLI::App const& app);
 
-/// `command` and all below it, in the order of the help.
+/// `command` and all its subcommands, in the order of the help.
 [[nodiscard]] std::vector<CommandHelp const*> all_commands(CommandHelp const& command);
 
 }  // namespace zeroth::tools

@@ -16,7 +16,7 @@
 namespace zeroth::tools {
 namespace {
 
-/// Words that it takes beside files.
+/// Words that an option takes, possibly besides files.
 std::vector<std::string> words_of(OptionHelp const& option) {
   auto words = option.words;
   for (auto const& name : option.names) {
@@ -32,7 +32,7 @@ std::vector<std::string> words_of(OptionHelp const& option) {
   return words;
 }
 
-/// Patterns of `case`, "plan:--comm|plan:-c", that name the option behind the command.
+/// Patterns of `case`, "plan:--comm|plan:-c", that match the option after the command.
 std::string patterns_of(CommandHelp const& command, OptionHelp const& option) {
   std::vector<std::string> patterns;
   for (auto const& name : option.names) {
@@ -41,7 +41,7 @@ std::string patterns_of(CommandHelp const& command, OptionHelp const& option) {
   return fmt::format("{}", fmt::join(patterns, "|"));
 }
 
-/// A line of a script for each command below the program: how it is found from left to right.
+/// Patterns of `case` that match the path of each command below the program, read from left to right.
 std::string cases_of_paths(CommandHelp const& program) {
   std::vector<std::string> paths;
   for (auto const* const command : all_commands(program)) {
@@ -52,8 +52,8 @@ std::string cases_of_paths(CommandHelp const& program) {
   return fmt::format("{}", fmt::join(paths, "|"));
 }
 
-/// Of options whose value comes next: `list` is how the shell is given words, with files beside them or without, and
-/// `files` how it is given those alone.
+/// Cases for options whose value comes next. `list` gives the shell words, with or without files; `files` gives it
+/// files alone.
 template <class List>
 std::string cases_of_values(CommandHelp const& program, List const& list, std::string_view files) {
   std::string cases;
@@ -84,7 +84,7 @@ std::vector<std::string> names_in(CommandHelp const& command) {
   return names;
 }
 
-/// For zsh: in quotes, a name and its phrase.
+/// For zsh: a name and its phrase, in quotes.
 std::string described(std::string_view name, std::string_view text) {
   std::string quoted = "'";
   for (char const letter : name) {
@@ -183,7 +183,7 @@ if [[ $funcstack[1] == _zeroth ]]; then _zeroth "$@"; else compdef _zeroth zerot
 
 void add_completion_commands(CLI::App& app, Page& page) {
   auto* const completion = app.add_subcommand("completion", "A script that completes this tool's words in a shell");
-  auto const shell = std::make_shared<std::string>();  // lives as long as the callback
+  auto const shell = std::make_shared<std::string>();  // shared with the callback
   completion->add_option("shell", *shell, "Which")->required()->check(CLI::IsMember{{"bash", "zsh"}});
   completion->footer("For this session: source <(zeroth completion bash)");
   completion->callback([shell, &app, &page] {

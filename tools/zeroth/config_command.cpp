@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include <zeroth/config/assignments.hpp>
 #include <zeroth/config/config.hpp>
 #include <zeroth/core/error.hpp>
+#include <zeroth/tool/config/assignments.hpp>
 
 #include "job_options.hpp"
 #include "option_values.hpp"
@@ -32,13 +32,13 @@ struct ConfigOptions {
   bool json = false, quiet = false;
 };
 
-/// What became of one file.
+/// The result for one file.
 struct FileVerdict {
   std::string file;
   int status = could_start;
-  std::vector<std::string> problems;  // with what comes first of all: the file and their number
-  std::optional<Config> config;       // if the file itself is right
-  std::optional<Settings> settings;   // if a job could start
+  std::vector<std::string> problems;  // lines; the first one gives the file and the number of problems
+  std::optional<Config> config;       // set if the file itself is valid
+  std::optional<Settings> settings;   // set if a job could start
   int ranks = 1;
 };
 
@@ -52,7 +52,7 @@ std::vector<std::string> lines_of(std::string const& text) {
   return lines;
 }
 
-/// Where nobody says how many ranks: as many as the three batch sizes imply, or else one.
+/// The number of ranks if none is given: the number that the three batch sizes imply, or 1.
 int ranks_of(Config const& config) {
   auto const values = nlohmann::json::parse(config.to_json());
   auto const stated = [&](char const* path) -> std::int64_t {
@@ -67,11 +67,11 @@ int ranks_of(Config const& config) {
   return implies ? static_cast<int>(train / others) : 1;
 }
 
-FileVerdict judge(std::string const& file, Beside const& beside, std::optional<int> ranks) {
+FileVerdict judge(std::string const& file, ConfigInputs const& inputs, std::optional<int> ranks) {
   FileVerdict verdict;
   verdict.file = file == standard_input ? standard_input_name : file;
   try {
-    verdict.config = read_config(file, beside, "config");
+    verdict.config = read_config(file, inputs, "config");
     verdict.ranks = ranks ? *ranks : ranks_of(*verdict.config);
     if (!verdict.config->open().empty()) {
       verdict.status = is_open;
@@ -95,7 +95,7 @@ std::string open_names(FileVerdict const& verdict) {
 
 std::string in_ranks(int ranks) { return fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s"); }
 
-/// For a list of files.
+/// One line, for a list of files.
 std::string line_of(FileVerdict const& verdict, Paper const& paper) {
   if (verdict.status == is_refused) {
     auto const& problems = verdict.problems;
@@ -110,7 +110,7 @@ std::string line_of(FileVerdict const& verdict, Paper const& paper) {
              : fmt::format("{}: {} {}{}\n", verdict.file, in_ranks(verdict.ranks), paper.good("could start"), notes);
 }
 
-/// The verdict, and all that leads to it; then every value.
+/// The verdict with its reasons, then every value.
 std::string text_of(FileVerdict const& verdict, Paper const& paper) {
   if (verdict.status == is_refused) {
     auto const& problems = verdict.problems;
@@ -167,11 +167,11 @@ nlohmann::ordered_json json_of(FileVerdict const& verdict) {
 }
 
 int print(ConfigOptions const& options, Page& page) {
-  auto const beside = beside_of(options.given_file, options.assignments);
+  auto const inputs = inputs_of(options.given_file, options.assignments);
   int status = could_start;
   auto all = nlohmann::ordered_json::array();
   for (auto const& file : options.files) {
-    auto const verdict = judge(file, beside, options.ranks);
+    auto const verdict = judge(file, inputs, options.ranks);
     status = verdict.status == is_refused || status == is_refused ? is_refused : std::max(status, verdict.status);
     if (options.json) {
       all.push_back(json_of(verdict));
@@ -191,7 +191,7 @@ int print(ConfigOptions const& options, Page& page) {
 }  // namespace
 
 void add_config_command(CLI::App& app, Page& page) {
-  auto const options = std::make_shared<ConfigOptions>();  // lives as long as the callback
+  auto const options = std::make_shared<ConfigOptions>();  // shared with the callback
   auto* const command = app.add_subcommand("config", "What stage files say, and whether a job could start with them");
   command->add_option("files", options->files, "Stage files, or - for standard input; of several a line each")
       ->required();

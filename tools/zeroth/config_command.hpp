@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// `zeroth config`: what stage files say, and whether a job could start with them.
+/// `zeroth config`: shows the values of stage files, and whether a job could start with them.
 #pragma once
 #include <CLI/CLI.hpp>
 
@@ -7,7 +7,7 @@
 
 namespace zeroth::tools {
 
-/// Its status is 0 if a job could start with every file, 1 if one is refused, otherwise 3: values are open.
+/// Sets the page's status: 0 if a job could start with every file, 1 if one is rejected, otherwise 3: values are open.
 void add_config_command(CLI::App& app, Page& page);
 
 }  // namespace zeroth::tools

@@ -19,7 +19,7 @@ std::string words_of(Ended const& how) {
                          : fmt::format("signal {} ({})", how.signal, ::strsignal(how.signal));
 }
 
-/// "rank 3", or "ranks 0, 2 to 7" of places in order.
+/// "rank 3", or "ranks 0, 2 to 7"; places are sorted.
 std::string ranks_text(std::vector<std::size_t> const& places) {
   std::vector<std::string> runs;
   for (std::size_t begin = 0, end = 0; begin < places.size(); begin = end) {
@@ -33,7 +33,7 @@ std::string ranks_text(std::vector<std::size_t> const& places) {
   return fmt::format("rank{} {}", places.size() == 1 ? "" : "s", fmt::join(runs, ", "));
 }
 
-/// A line for each way in which processes other than `first` have ended.
+/// A line for each way in which processes other than `first` ended.
 std::string others_text(Processes const& processes, std::size_t first) {
   std::map<std::string, std::vector<std::size_t>> places_of;
   for (auto const& [place, how] : processes.ended()) {
@@ -68,7 +68,7 @@ std::string log_text(RankLogs const& logs, std::size_t place) {
 Verdict verdict_of(Processes const& processes, bool are_ranks, RankLogs const& logs) {
   auto const& ended = processes.ended();
   auto const first = std::ranges::find_if(ended, [](auto const& each) { return !each.second.is_well(); });
-  // A rank says `wrong` of itself alone: what the others make of its end may have come first.
+  // `wrong` states the rank's own fault, while other ranks may have ended first as a consequence.
   auto decides = std::ranges::find_if(
       ended, [](auto const& each) { return each.second.signal == 0 && each.second.status == ExitCode::wrong; });
   if (decides == ended.end()) {

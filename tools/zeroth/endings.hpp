@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How the processes of an attempt have ended, in words.
+/// Describes how the processes of an attempt ended.
 #pragma once
 #include <string>
 
@@ -8,15 +8,15 @@
 
 namespace zeroth::tools {
 
-/// Of all processes of an attempt, the one that decides, and it in words.
+/// The outcome of an attempt: the process that decides its exit status, and a description.
 struct Verdict {
   int exit_code = ExitCode::done;
-  std::string words;  ///< "rank 2: exit status 1"; of ranks that are in one process, or below one, "exit status 1".
-  std::string
-      account;  ///< Lines on how each ended, where several did and one failed; that one last, with its log's end.
+  std::string words;    ///< "rank 2: exit status 1", or "exit status 1" if one process runs or starts all ranks.
+  std::string account;  ///< Lines on how each process ended, if there are several and one failed. The failed one comes
+                        ///< last, with the end of its log.
 };
 
-/// Once all have ended. `are_ranks`: there is a process for each.
+/// Call it when all processes have ended. `are_ranks`: each process is a rank.
 [[nodiscard]] Verdict verdict_of(Processes const& processes, bool are_ranks, RankLogs const& logs);
 
 }  // namespace zeroth::tools

@@ -11,7 +11,7 @@
 namespace zeroth::tools {
 
 void add_env_command(CLI::App& app, Page& page) {
-  auto const json = std::make_shared<bool>(false);  // lives as long as the callback
+  auto const json = std::make_shared<bool>(false);  // shared with the callback
   auto* const command = app.add_subcommand("env", "This machine and this build: what a report of a fault needs");
   command->add_flag("--json", *json, "Print JSON");
   command->callback([json, &page] {

@@ -15,6 +15,7 @@ void add_norm(ModelBuilder& build, std::string const& name, std::int64_t channel
 void add_first(ModelBuilder& build, std::string const& name, std::int64_t inputs, std::int64_t outputs,
                std::vector<std::int64_t> const& sections = {}) {
   build.matrix(name + ".weight", inputs, outputs, cut_along(1, sections));
+  build.first_product();
   build.vector(name + ".bias", outputs, cut_along(0, sections));
 }
 
@@ -29,7 +30,7 @@ void add_second(ModelBuilder& build, std::string const& name, std::int64_t input
 void add_gpt(ModelBuilder& build, GptShape const& shape) {
   auto const channels = shape.channels;
   build.unit("transformer.embedding");
-  auto const of_vocabulary = cut_along(0, {}, vocabulary_multiple);
+  ParamOptions const of_vocabulary{.cut = cut_of_vocabulary({0, build.tensor_ranks()})};
   auto const tokens = build.table("transformer.wte.weight", shape.vocabulary, channels, of_vocabulary);
   build.table("transformer.wpe.weight", shape.context, channels);
   for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
@@ -51,6 +52,7 @@ void add_gpt(ModelBuilder& build, GptShape const& shape) {
   } else {
     build.matrix("lm_head.weight", shape.vocabulary, channels, of_vocabulary);
   }
+  build.first_product();
   build.last_product();
 }
 

@@ -9,7 +9,7 @@ namespace zeroth::tools {
 
 struct GptShape {
   std::int64_t layers = 0, channels = 0, context = 0, vocabulary = 0;
-  std::int64_t hidden = 0;  ///< Of the MLP.
+  std::int64_t hidden = 0;  ///< Width of the MLP.
   bool tied_head = true;
 };
 

@@ -18,9 +18,9 @@
 namespace zeroth::tools {
 namespace {
 
-/// Until nobody can write any more.
+/// Runs until the other end of the pipe is closed.
 [[noreturn]] void guard(int words) {
-  ::setsid();  // what is sent to this process's group does not end it
+  ::setsid();  // protects it from signals to this process's group
   ::prctl(PR_SET_NAME, "zeroth guard");
   std::set<pid_t> groups;
   pid_t word = 0;

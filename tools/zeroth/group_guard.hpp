@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Ends process groups when the process that made them ends before them.
+/// Kills process groups when the process that made them ends before them.
 #pragma once
 #include <sys/types.h>
 
 namespace zeroth::tools {
 
-/// A small process beside this one, which learns of this one's end, however it comes, and then kills the groups that it
-/// was told of. For programs of one thread.
+/// A small child process that detects the end of this one, whatever the cause, and then kills the registered groups.
+/// For programs with one thread.
 class GroupGuard {
  public:
   /// Throws SystemError.
   GroupGuard();
-  /// Kills the groups that are still guarded.
+  /// Kills the groups that are still registered.
   ~GroupGuard();
   GroupGuard(GroupGuard const&) = delete;
   GroupGuard& operator=(GroupGuard const&) = delete;
 
-  /// May be called in a process that was forked.
+  /// May be called in a forked process.
   void add(pid_t group) noexcept { tell(group); }
-  void remove(pid_t group) noexcept { tell(-group); }  ///< It has no process any more.
+  void remove(pid_t group) noexcept { tell(-group); }  ///< Call when the group has no process left.
 
  private:
   void tell(pid_t word) noexcept;

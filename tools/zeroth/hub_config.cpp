@@ -15,7 +15,7 @@
 namespace zeroth::tools {
 namespace {
 
-constexpr std::int64_t most_layers = largest_unit_count - 2;  // beside the embedding and the head
+constexpr std::int64_t most_layers = largest_unit_count - 2;  // the embedding and the head take two units
 
 std::int64_t layers_of(JsonObject const& config, char const* key) {
   auto const layers = config.extent(key);
@@ -25,7 +25,8 @@ std::int64_t layers_of(JsonObject const& config, char const* key) {
   return layers;
 }
 
-/// Widths of heads, and how many share what. Absent keys mean what the architecture's class in transformers says.
+/// Reads the widths of heads and the number of key and value heads. Absent keys default as in the architecture's class
+/// in transformers.
 void read_heads(JsonObject const& config, LlamaShape& shape) {
   shape.heads = config.extent("num_attention_heads");
   if (!config.has("head_dim") && shape.channels % shape.heads != 0) {
@@ -38,7 +39,7 @@ void read_heads(JsonObject const& config, LlamaShape& shape) {
   }
 }
 
-/// And how long a sequence is.
+/// Reads the shape, and sets the sequence length.
 LlamaShape read_llama(JsonObject const& config, ModelRequest const& request, ModelBuilder& build) {
   LlamaShape shape;
   shape.layers = layers_of(config, "num_hidden_layers");
@@ -121,7 +122,7 @@ SourcedModel model_of_hub_config(std::filesystem::path const& file, Object const
     config.refuse("model_type", R"("gpt2", "llama", "mistral", "qwen2" or "qwen3"; of another model give its )"
                                 ".safetensors file, or a list of its parameters");
   }
-  ModelBuilder build{file.string(), request.tensor_ranks};
+  ModelBuilder build{file.string(), request.tensor_ranks, request.sequence};
   known->add(config, request, build);
   return build.finish(file.string(), fmt::format("model_type {}", type));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Hugging Face's config.json.
+/// Reads Hugging Face's config.json.
 #pragma once
 #include <filesystem>
 
@@ -8,7 +8,8 @@
 
 namespace zeroth::tools {
 
-/// Of the architectures whose parameters are known exactly; others are refused by a ConfigError that lists them.
+/// The model of an architecture with exactly known parameters. Throws ConfigError, which lists these architectures, for
+/// others.
 [[nodiscard]] SourcedModel model_of_hub_config(std::filesystem::path const& file, Object const& object,
                                                ModelRequest const& request = {});
 

@@ -3,9 +3,9 @@
 
 #include <fmt/format.h>
 
-#include <zeroth/config/assignments.hpp>
 #include <zeroth/core/error.hpp>
-#include <zeroth/core/input_file.hpp>
+#include <zeroth/tool/config/assignments.hpp>
+#include <zeroth/tool/core/input_file.hpp>
 
 #include "option_values.hpp"
 #include "standard_input.hpp"
@@ -13,7 +13,8 @@
 namespace zeroth::tools {
 namespace {
 
-/// 2 bytes of parameter, 2 of gradient, 12 of optimizer. Overlap at every stage, so that stages differ in nothing else.
+/// 2 bytes per parameter, 2 per gradient, 12 for the optimizer. Overlap at every stage, so that stages differ in
+/// nothing else.
 constexpr char const* without_file = R"({"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true},
                                          "zero_optimization": {"stage": 3, "overlap_comm": true}})";
 
@@ -55,41 +56,41 @@ void add_beside_options(CLI::App& command, std::string& given_file, std::vector<
       ->allow_extra_args(false);
 }
 
-Beside beside_of(std::string const& given_file, std::vector<std::string> const& assignments) {
-  Beside beside;
+ConfigInputs inputs_of(std::string const& given_file, std::vector<std::string> const& assignments) {
+  ConfigInputs inputs;
   if (given_file == standard_input) {
-    beside.given_by = standard_input_name;
-    beside.given = read_standard_input("--given");
+    inputs.given_by = standard_input_name;
+    inputs.given = read_standard_input("--given");
   } else if (!given_file.empty()) {
-    beside.given_by = given_file;
+    inputs.given_by = given_file;
     try {
-      beside.given = read_text(given_file);
+      inputs.given = read_text(given_file);
     } catch (Unreadable const& error) {
       throw ConfigError{fmt::format("--given {}: {}", given_file, error.what())};
     }
   }
   if (!assignments.empty()) {
-    beside.changes = config::changes_from(assignments);
+    inputs.changes = config::changes_from(assignments);
   }
-  return beside;
+  return inputs;
 }
 
-Config read_config(std::string const& file, Beside const& beside, char const* option) {
+Config read_config(std::string const& file, ConfigInputs const& inputs, char const* option) {
   if (file != standard_input) {
-    return Config::from_file(file, beside);
+    return Config::from_file(file, inputs);
   }
   auto const text = read_standard_input(option);
   try {
-    return Config::from_json(text, beside);
+    return Config::from_json(text, inputs);
   } catch (ConfigError const& error) {
     throw ConfigError{name_standard_input(error.what())};
   }
 }
 
 Config config_of(JobOptions const& options) {
-  auto const beside = beside_of(options.given_file, options.assignments);
-  return options.config_file.empty() ? Config::from_json(without_file, beside)
-                                     : read_config(options.config_file, beside, "--config");
+  auto const inputs = inputs_of(options.given_file, options.assignments);
+  return options.config_file.empty() ? Config::from_json(without_file, inputs)
+                                     : read_config(options.config_file, inputs, "--config");
 }
 
 std::int64_t context_of(SourcedModel const& model) {

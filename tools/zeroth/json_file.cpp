@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <utility>
 
-#include <zeroth/config/nearest.hpp>
 #include <zeroth/core/error.hpp>
-#include <zeroth/core/input_file.hpp>
+#include <zeroth/tool/config/nearest.hpp>
+#include <zeroth/tool/core/input_file.hpp>
 
 namespace zeroth::tools {
 namespace {

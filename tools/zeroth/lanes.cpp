@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <iterator>
 #include <map>
 #include <string_view>
 #include <utility>
@@ -15,7 +16,7 @@ namespace {
 
 constexpr char waiting = '.', idle = ' ';
 
-using Shares = std::map<char, double>;  // of a column's time, by letter
+using Shares = std::map<char, double>;  // by letter: fraction of a column's time
 
 char letter_of(std::string const& what) {
   if (what == "backward_inputs" || what == "backward_weights") {
@@ -24,26 +25,45 @@ char letter_of(std::string const& what) {
   return what == "wait" ? waiting : static_cast<char>(std::toupper(static_cast<unsigned char>(what.front())));
 }
 
+/// Waits within another span are no part of it: compute waits for tensor ranks in the middle of a unit.
 std::vector<Shares> shares_of(std::vector<Span> const& spans, std::string_view stream, double column_us, int columns) {
   std::vector<Shares> lane(static_cast<std::size_t>(columns), Shares{{idle, 1}});
   auto const column_at = [&](double us) { return std::clamp(static_cast<int>(us / column_us), 0, columns - 1); };
+  auto const add = [&](char letter, double begin_us, double end_us) {
+    for (int i = column_at(begin_us); i <= column_at(end_us); ++i) {
+      double const begin = i * column_us;
+      double const us = std::min(end_us, begin + column_us) - std::max(begin_us, begin);
+      auto& shares = lane[static_cast<std::size_t>(i)];
+      shares[letter] += std::max(us, 0.0) / column_us;
+      shares[idle] -= std::max(us, 0.0) / column_us;
+    }
+  };
+  std::vector<Span> waits;  // in order, as a stream has them
+  std::ranges::copy_if(spans, std::back_inserter(waits),
+                       [&](Span const& span) { return span.stream == stream && letter_of(span.what) == waiting; });
   for (auto const& span : spans) {
     if (span.stream != stream) {
       continue;
     }
-    for (int i = column_at(span.begin_us); i <= column_at(span.end_us); ++i) {
-      double const begin = i * column_us;
-      double const us = std::min(span.end_us, begin + column_us) - std::max(span.begin_us, begin);
-      auto& shares = lane[static_cast<std::size_t>(i)];
-      shares[letter_of(span.what)] += std::max(us, 0.0) / column_us;
-      shares[idle] -= std::max(us, 0.0) / column_us;
+    double at_us = span.begin_us;
+    if (letter_of(span.what) != waiting) {
+      for (auto wait = std::ranges::lower_bound(waits, span.begin_us, {}, &Span::begin_us);
+           wait != waits.end() && wait->end_us <= span.end_us; ++wait) {
+        if (wait->begin_us > at_us) {
+          add(letter_of(span.what), at_us, wait->begin_us);
+        }
+        at_us = wait->end_us;
+      }
+    }
+    if (span.end_us > at_us || span.begin_us == span.end_us) {
+      add(letter_of(span.what), at_us, span.end_us);
     }
   }
   return lane;
 }
 
-/// The letter to whom most is owed of what had a share of its column, so that each comes as often as its time says,
-/// even if it never has most of one.
+/// Draws lanes by error diffusion: of the letters with a share of a column, picks the one with the largest accumulated
+/// share. Each letter then occurs in proportion to its time, even if it never has most of a column.
 std::string drawn(std::vector<Shares> const& lane) {
   std::string text;
   Shares owed;
@@ -52,7 +72,7 @@ std::string drawn(std::vector<Shares> const& lane) {
     for (auto const& [letter, share] : shares) {
       owed[letter] += share;
     }
-    auto best = owed.rbegin();  // where two are owed the same: work before waiting before nothing
+    auto best = owed.rbegin();  // on ties: work before waiting before nothing
     for (auto each = owed.rbegin(); each != owed.rend(); ++each) {
       best = each->second > best->second + 1e-6 ? each : best;
     }
@@ -73,8 +93,9 @@ std::string lane_of(Timeline const& timeline, std::string_view stream, std::stri
 std::string lanes_of(Timeline const& timeline, double end_us, int columns) {
   auto const spans = timeline.spans();
   std::string text;
-  constexpr std::pair<char const*, bool> streams[] = {{"compute", true}, {"gather", true},  {"reduce", true},
-                                                      {"read", false},   {"update", false}, {"write", false}};
+  constexpr std::pair<char const*, bool> streams[] = {{"compute", true}, {"gather", true}, {"reduce", true},
+                                                      {"tensor", false}, {"read", false},  {"update", false},
+                                                      {"write", false}};
   for (auto const& [stream, always] : streams) {
     if (!always && std::ranges::find(spans, stream, &Span::stream) == spans.end()) {
       continue;

@@ -10,6 +10,7 @@ namespace {
 void add_first(ModelBuilder& build, std::string const& name, std::int64_t inputs, std::int64_t outputs, bool bias,
                ParamOptions const& options = cut_along(0)) {
   build.matrix(name + ".weight", outputs, inputs, options);
+  build.first_product();
   if (bias) {
     build.vector(name + ".bias", outputs, options);
   }
@@ -51,7 +52,7 @@ void add_mlp(ModelBuilder& build, std::string const& name, LlamaShape const& s) 
 
 void add_llama(ModelBuilder& build, LlamaShape const& s) {
   build.unit("model.embedding");
-  auto const of_vocabulary = cut_along(0, {}, vocabulary_multiple);
+  ParamOptions const of_vocabulary{.cut = cut_of_vocabulary({0, build.tensor_ranks()})};
   auto const tokens = build.table("model.embed_tokens.weight", s.vocabulary, s.channels, of_vocabulary);
   for (std::int64_t layer = 0; layer < s.layers; ++layer) {
     auto const block = fmt::format("model.layers.{}", layer);
@@ -68,6 +69,7 @@ void add_llama(ModelBuilder& build, LlamaShape const& s) {
   } else {
     build.matrix("lm_head.weight", s.vocabulary, s.channels, of_vocabulary);
   }
+  build.first_product();
   build.last_product();
 }
 

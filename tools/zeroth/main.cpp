@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Answers questions about training with Zeroth without training, starts it, again where it failed, and looks into
-/// what it saved.
+/// Answers questions about training with Zeroth without training, starts and restarts jobs, and inspects their
+/// checkpoints.
 ///
 ///   zeroth plan --model 7.5B --ranks 64
 ///   zeroth simulate --model 7.5B --ranks 64 --machine 8xH100
@@ -16,8 +16,8 @@
 #include <new>
 #include <sstream>
 
-#include <zeroth/core/standard_streams.hpp>
-#include <zeroth/core/terminal.hpp>
+#include <zeroth/tool/core/standard_streams.hpp>
+#include <zeroth/tool/core/terminal.hpp>
 #include <zeroth/version.hpp>
 
 #include "checkpoint_command.hpp"
@@ -34,7 +34,7 @@ namespace {
 
 using zeroth::tools::Page;
 
-/// Prints on `page`, what is wrong on standard error. Returns the exit status.
+/// Prints on `page`, and errors on standard error. Returns the exit status.
 int run(int argc, char** argv, Page& page) {
   CLI::App app{"What training with ZeRO stages 0 to 3 takes, before it is started; its start; and what it saves.",
                "zeroth"};

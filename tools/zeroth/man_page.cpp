@@ -22,7 +22,7 @@ Where it is dumb, lines are neither folded nor coloured.
 The documents that are installed beside the tool: docs/tool.md, and the page of each command that it names.
 )";
 
-/// As roff shows it: a hyphen that can be copied, and nothing that it would obey.
+/// Escapes text for roff: hyphens can be copied, and nothing is taken as a request.
 std::string in_roff(std::string_view text) {
   std::string roff;
   bool begins_line = true;

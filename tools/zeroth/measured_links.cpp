@@ -12,17 +12,17 @@
 #include <vector>
 
 #include <zeroth/core/error.hpp>
-#include <zeroth/core/input_file.hpp>
+#include <zeroth/tool/core/input_file.hpp>
 
 #include "json_file.hpp"
 
 namespace zeroth::tools {
 namespace {
 
-/// A collective of one size.
+/// A collective at one size.
 struct Measured {
   std::int64_t ranks = 0;
-  double bytes = 0;  ///< That each rank received.
+  double bytes = 0;  ///< Received by each rank.
   double seconds = 0;
 };
 
@@ -57,7 +57,7 @@ std::vector<Measured> read_lines(std::filesystem::path const& file) {
   return all;
 }
 
-/// Seconds of a start, and of a byte.
+/// Fits seconds per start and per byte.
 std::pair<double, double> fit(std::vector<Measured> const& lines) {
   double xx = 0, xy = 0, yy = 0, x = 0, y = 0;
   for (auto const& each : lines) {
@@ -90,7 +90,7 @@ simulate::Machine with_measured_links(simulate::Machine machine, std::filesystem
   }
   machine.name += fmt::format(", links of {}", file.filename().string());
   machine.node_bytes_per_s = machine.network_bytes_per_s = 1 / of_byte;
-  // As steps, so that an all-reduce has it twice.
+  // Counted per step, because an all-reduce pays the start twice.
   double const step_us = 1e6 * start / (ranks - 1);
   machine.ring = {{.start_us = 0, .step_us = step_us, .network_step_us = step_us, .bandwidth_fraction = 1}};
   machine.tree.clear();

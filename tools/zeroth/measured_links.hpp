@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Links as they were measured, for a simulation.
+/// Replaces a machine's links by measured ones, for a simulation.
 #pragma once
 #include <filesystem>
 
@@ -7,10 +7,10 @@
 
 namespace zeroth::tools {
 
-/// `machine`, for a job of `ranks` ranks, with the links that `file` was measured on: lines that bench_collectives
-/// prints, of as many ranks where the job is to run. Its all-gathers and reduce-scatters are fitted by a start and a
-/// bandwidth, with the least sum of squares of relative errors; all-reduces are taken to be one of each. What is fitted
-/// takes the place of both links, rings and trees. Throws ConfigError naming file, line, key and what is allowed.
+/// `machine`, for a job of `ranks` ranks, with the links that `file` was measured on: lines printed by
+/// bench_collectives with that number of ranks on the target machine. Fits a start and a bandwidth to its all-gathers
+/// and reduce-scatters, by least squares of relative errors; an all-reduce counts as one of each. The fit replaces both
+/// links, rings and trees. Throws ConfigError, which names file, line, key and what is allowed.
 [[nodiscard]] simulate::Machine with_measured_links(simulate::Machine machine, std::filesystem::path const& file,
                                                     int ranks);
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include <zeroth/config/nearest.hpp>
+#include <zeroth/tool/config/nearest.hpp>
 
 #include "command_help.hpp"
 

@@ -5,18 +5,18 @@
 
 #include <utility>
 
-#include <zeroth/config/document.hpp>
 #include <zeroth/core/error.hpp>
-#include <zeroth/core/utf8.hpp>
 #include <zeroth/model/description.hpp>
+#include <zeroth/tool/config/document.hpp>
+#include <zeroth/tool/core/utf8.hpp>
 
 namespace zeroth::tools {
 
 namespace {
 
-Init const start = Constant{0};  // nothing is ever filled
+Init const start = Constant{0};  // the model is never initialised
 
-/// Tables and traces have it as it is.
+/// Tables and traces print it unchanged.
 bool is_printable(std::string name) {
   std::erase(name, '\\');
   return escaped(name) == name;
@@ -60,8 +60,14 @@ void ModelBuilder::unit(std::string const& name, std::int64_t input_channels, in
     throw ConfigError{fmt::format("{}: {} channels in a sequence of {} tokens come into unit {}; allowed: {} elements",
                                   source_, input_channels, context, config::in_quotes(name), model::largest_count)};
   }
-  units_.push_back(model_.unit(
-      name, {.input_per_sample = input_channels * context, .tensor_sums_per_sample = sums * input_channels * context}));
+  if (context % rows_divided_by_ != 0) {
+    throw ConfigError{
+        fmt::format("{}: {} tokens in a sequence, which zeroth.mesh.tensor with zeroth.sequence_parallel, {}, does not "
+                    "divide; allowed are multiples of it",
+                    source_, context, rows_divided_by_)};
+  }
+  units_.push_back(model_.unit(name, {.input_per_sample = input_channels * context / rows_divided_by_,
+                                      .tensor_sums_per_sample = sums * input_channels * context}));
   facts_.emplace_back();
 }
 

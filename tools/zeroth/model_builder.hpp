@@ -15,19 +15,16 @@
 namespace zeroth::tools {
 
 /// Of a parameter that tensor ranks divide.
-[[nodiscard]] inline ParamOptions cut_along(int dim, std::vector<std::int64_t> sections = {},
-                                            std::int64_t multiple = 0) {
-  return {.cut = Cut{.dim = dim, .sections = std::move(sections), .multiple = multiple}};
+[[nodiscard]] inline ParamOptions cut_along(int dim, std::vector<std::int64_t> sections = {}) {
+  return {.cut = Cut{.dim = dim, .sections = std::move(sections)}};
 }
-/// Rows of an embedding, and of the head, that a tensor rank has are a multiple of it, as in Megatron-LM.
-inline constexpr std::int64_t vocabulary_multiple = 128;
 
 /// Everything goes to the unit that was opened last. Throws ConfigError, naming `source`, for what no model can have.
 class ModelBuilder {
  public:
-  /// The first of `tensor_ranks` has what is built.
-  explicit ModelBuilder(std::string source, int tensor_ranks = 1)
-      : source_{std::move(source)}, model_{0, {0, tensor_ranks}} {}
+  /// The first of `tensor_ranks` has what is built. With `sequence` they divide the rows between layers, too.
+  explicit ModelBuilder(std::string source, int tensor_ranks = 1, bool sequence = false)
+      : source_{std::move(source)}, model_{0, {0, tensor_ranks}}, rows_divided_by_{sequence ? tensor_ranks : 1} {}
 
   [[nodiscard]] int tensor_ranks() const { return model_.tensor_part().of; }
   /// Tensor ranks have whole heads.
@@ -45,6 +42,8 @@ class ModelBuilder {
   void vector(std::string const& name, std::int64_t count, ParamOptions const& options = {});
   /// The unit multiplies with an earlier unit's parameter, too.
   void tie(Param<2> const& param);
+  /// The matrix that came last begins a pair of layers: tensor ranks add up the gradient of its input.
+  void first_product() { facts_.back().first_matmul_count += last_matrix_count_; }
   /// The matrix that came last is that of the unit's last product.
   void last_product() { facts_.back().last_matmul_count = last_matrix_count_; }
   /// Heads are divided, too.
@@ -59,6 +58,7 @@ class ModelBuilder {
 
   std::string source_;
   Model model_;
+  int rows_divided_by_;
   std::vector<Unit> units_;
   std::vector<UnitFacts> facts_;
   std::set<std::string> names_;

@@ -42,7 +42,7 @@ SourcedModel of_equal_units(std::int64_t parameters, ModelRequest const& request
   return build.finish("equal units", "from --parameters");
 }
 
-/// Of a source that does not say which parameter is the head's, and which are a pair's.
+/// For a source that does not tell which parameter is the head's, or which ones are pairs.
 void refuse_questions_of_layers(ModelRequest const& request) {
   auto const refused = [&](std::string const& what) {
     return ConfigError{fmt::format("{} with {}: allowed with a preset, and with a Hugging Face config.json", what,

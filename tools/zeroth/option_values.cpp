@@ -40,7 +40,7 @@ CLI::Validator whole_from(std::int64_t least, std::int64_t most) {
             if (!value) {
               return fmt::format("{}: allowed: {}", text, allowed);
             }
-            text = std::to_string(*value);  // what CLI11 reads: it does not know 7.5e9 as a whole number
+            text = std::to_string(*value);  // CLI11 does not parse 7.5e9 as a whole number
             return std::string{};
           },
           allowed};

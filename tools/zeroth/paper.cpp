@@ -10,14 +10,14 @@ namespace {
 
 constexpr auto npos = std::string_view::npos;
 
-/// Without what a terminal obeys: colours.
+/// Width without escape sequences for colours.
 std::size_t width_of(std::string_view text) {
   std::size_t width = 0;
   for (std::size_t at = 0; at < text.size(); ++at) {
     if (text[at] == '\x1b') {
       at = std::min(text.find('m', at), text.size());
     } else {
-      width += (static_cast<unsigned char>(text[at]) & 0xC0U) != 0x80U ? 1U : 0U;  // not the rest of a letter of UTF-8
+      width += (static_cast<unsigned char>(text[at]) & 0xC0U) != 0x80U ? 1U : 0U;  // skip continuation bytes of UTF-8
     }
   }
   return width;
@@ -25,13 +25,13 @@ std::size_t width_of(std::string_view text) {
 
 std::size_t indent_of(std::string_view line) { return std::min(line.find_first_not_of(' '), line.size()); }
 
-/// Where a second column begins, behind two blanks or more; npos where there is none.
+/// The start of a second column, after two blanks or more; npos if there is none.
 std::size_t second_column(std::string_view line) {
   auto const gap = line.find("  ", indent_of(line));
   return gap == npos ? npos : line.find_first_not_of(' ', gap);
 }
 
-/// With two blanks in place of more, and `indent` at its beginning.
+/// Replaces runs of blanks by two blanks, and sets the indentation to `indent`.
 std::string narrowed(std::string_view line, std::size_t indent) {
   std::string text(indent, ' ');
   for (auto const letter : line.substr(indent_of(line))) {
@@ -42,7 +42,7 @@ std::string narrowed(std::string_view line, std::size_t indent) {
   return text;
 }
 
-/// Words, each with the blanks before it, in lines of `columns`.
+/// Breaks words, each with the blanks before it, into lines of `columns`.
 std::string in_lines(std::string_view line, std::size_t hang, std::size_t columns) {
   std::string text;
   std::size_t column = 0;

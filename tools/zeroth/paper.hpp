@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What text is written on: a terminal of some width, with colours or without, or anything else.
+/// The medium for text: a terminal of some width, with or without colours, or anything else.
 #pragma once
 #include <string>
 #include <string_view>
 
-#include <zeroth/core/terminal.hpp>
+#include <zeroth/tool/core/terminal.hpp>
 
 namespace zeroth::tools {
 
 struct Paper {
-  int columns = 0;  ///< Of a line; 0: lines are as long as they are.
+  int columns = 0;  ///< Line width; 0: unlimited.
   bool has_colours = false;
 
   Paper() = default;
@@ -23,8 +23,8 @@ struct Paper {
   [[nodiscard]] std::string in_colour(std::string_view words, std::string_view code) const;
 };
 
-/// `text` with no line wider than the paper, but for words that are. What a line is continued with stands below its
-/// second column, where that leaves room, and else two blanks further in than the line.
+/// Wraps the lines of `text` to the paper's width; a word that is wider stays whole. Continuation lines start at the
+/// line's second column if there is room, otherwise two blanks further in than the line.
 [[nodiscard]] std::string fold(std::string_view text, Paper const& paper);
 
 }  // namespace zeroth::tools

@@ -8,8 +8,8 @@
 ///                               "trainable": false}]},
 ///              {"name": "head", "ties": ["wte"], "parameters": [...]}]}
 ///
-/// Only names, parameters and shapes are required. A token is multiplied with every parameter of two dimensions or more
-/// that is no `lookup`, and with what a unit ties.
+/// Only names, parameters and shapes are required. A token is multiplied with every parameter of two or more dimensions
+/// that is not a `lookup`, and with those that a unit ties.
 #pragma once
 #include <filesystem>
 

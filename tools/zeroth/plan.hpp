@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What each stage of a file would hold on a rank: the library's own layout and plan, asked once for each.
+/// Plans what each stage would hold on a rank, with the library's own layout and plan.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -13,31 +13,31 @@
 
 namespace zeroth::tools {
 
-/// What is planned.
+/// The input of a plan.
 struct PlanInput {
   Model model;
   Config config;
   int world = 1;
-  zeroth::PlanOptions options;  ///< What ranks talk through, and compute on.
+  zeroth::PlanOptions options;  ///< Transport, and device of the ranks.
 };
 
-/// A stage in place of the file's, everything else as the file says.
+/// The plan at another stage, with all other settings from the file.
 struct StagePlan {
   int stage = 0;
   std::optional<Plan> plan;
-  std::int64_t bytes_sent_per_step = 0;  ///< By a rank; see simulate::bytes_sent_per_step().
-  std::string refused;                   ///< Without plan: why the file cannot be used at this stage.
+  std::int64_t bytes_sent_per_step = 0;  ///< Per rank; see simulate::bytes_sent_per_step().
+  std::string refused;                   ///< If there is no plan, the reason why the file cannot be used at this stage.
 };
 
-/// Throws ConfigError if the file does not suit the world.
+/// Throws ConfigError if the file does not fit the world.
 [[nodiscard]] Plan plan_of(PlanInput const& input);
-/// `input` with changes of its file; see Config::with.
+/// `input` with changes to its file; see Config::with.
 [[nodiscard]] PlanInput changed(PlanInput const& input, std::string const& changes);
-/// Another stage, everything else as the file says, but for groups that have what this stage does not cut.
+/// The file at another stage. Drops group settings for states that this stage does not shard.
 [[nodiscard]] Config at_stage(Config const& config, int stage);
 [[nodiscard]] PlanInput at_stage(PlanInput const& input, int stage);
-/// Stages 0 to 3. Throws ConfigError if the file does not suit the world at its own stage; at another one that is
-/// written down, because what a file leaves out may depend on the stage.
+/// Plans stages 0 to 3. Throws ConfigError if the file does not fit the world at its own stage. At another stage it
+/// stores the error, because defaults of the file may depend on the stage.
 [[nodiscard]] std::vector<StagePlan> plan_stages(PlanInput const& input);
 
 }  // namespace zeroth::tools

@@ -30,11 +30,12 @@ PlanResult make_plan(PlanOptions const& options) {
   auto config = config_of(job);
   auto wanted = job.model;
   wanted.tensor_ranks = config.tensor_ranks();
+  wanted.sequence = config.sequence_parallel();
   auto model = read_model(wanted);
   auto const device = options.device == "cuda" ? DeviceKind::cuda : DeviceKind::cpu;
   PlanInput input{model.model, std::move(config), job.ranks, {comm::transport_named(options.comm), device}};
   if (input.config.pipeline().stages > 1) {
-    static_cast<void>(context_of(model));  // of which messages are made
+    static_cast<void>(context_of(model));  // throws if the length is unknown: messages depend on it
   }
   auto asked_for = plan_of(input);
   PlanResult result{std::move(model), std::move(input), job.config_file, std::move(asked_for), {}, {}, {}};
@@ -51,7 +52,7 @@ PlanResult make_plan(PlanOptions const& options) {
 }  // namespace
 
 void add_plan_command(CLI::App& app, Page& page) {
-  auto const options = std::make_shared<PlanOptions>();  // lives as long as the callback
+  auto const options = std::make_shared<PlanOptions>();  // shared with the callback
   auto* const command = app.add_subcommand("plan", "How much memory each stage takes on every rank");
   add_job_options(*command, options->job);
   command->add_option("--device-memory", options->device_memory_gib, "GiB of a rank, to fit into")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// zeroth plan: how much memory each stage takes.
+/// `zeroth plan`: how much memory each stage needs.
 #pragma once
 #include <CLI/CLI.hpp>
 
@@ -7,10 +7,10 @@
 
 namespace zeroth::tools {
 
-/// What `zeroth plan` exits with where the stage that is asked for needs more than --device-memory.
+/// Exit status of `zeroth plan` if the requested stage needs more than --device-memory.
 inline constexpr int does_not_fit = 3;
 
-/// Adds the subcommand to `app`. When it is given, parsing runs it and prints on `page`; what it throws passes through.
+/// Adds the subcommand to `app`. Parsing a command line with it runs it and prints on `page`; exceptions pass through.
 void add_plan_command(CLI::App& app, Page& page);
 
 }  // namespace zeroth::tools

@@ -49,7 +49,7 @@ Json stage_as_json(StagePlan const& stage, std::optional<std::int64_t> device_by
   return json;
 }
 
-/// At the stage of ZeRO that is asked for.
+/// At the requested ZeRO stage.
 Json pipeline_as_json(Plan const& plan) {
   Json json{{"schedule", name_of(plan.settings.pipeline.schedule)},
             {"data_ranks", plan.data_ranks},

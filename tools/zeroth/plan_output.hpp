@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A plan for people, and for programs.
+/// A plan as text and as JSON.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -13,18 +13,18 @@
 
 namespace zeroth::tools {
 
-/// All that `zeroth plan` found.
+/// The result of `zeroth plan`.
 struct PlanResult {
   SourcedModel model;
   PlanInput input;
-  std::string config_file;                   ///< Empty: there was none.
-  Plan asked_for;                            ///< As the file says.
+  std::string config_file;                   ///< Empty: no file.
+  Plan asked_for;                            ///< With the file's own stage.
   std::vector<StagePlan> stages;             ///< 0 to 3.
-  std::optional<std::int64_t> device_bytes;  ///< Of memory, to fit into.
-  std::optional<Advice> advice;              ///< Where the stage asked for does not fit.
+  std::optional<std::int64_t> device_bytes;  ///< Device memory to fit into.
+  std::optional<Advice> advice;              ///< Set if the requested stage does not fit.
 };
 
-/// The file's; 3 where there is no file.
+/// The file's stage; 3 without a file.
 [[nodiscard]] inline int stage_asked_for(PlanResult const& result) { return result.asked_for.settings.stage; }
 
 [[nodiscard]] std::string as_text(PlanResult const& result, Paper const& paper = {});

@@ -49,7 +49,7 @@ std::string headline(PlanResult const& result) {
 std::int64_t bytes_of_host(Plan const& plan) { return plan.host.bytes; }
 std::int64_t bytes_on_disk(Plan const& plan) { return plan.bytes_on_disk(); }
 
-/// Has any stage something there?
+/// Whether any stage has bytes there.
 template <class Bytes>
 bool uses(PlanResult const& result, Bytes const& bytes) {
   return std::ranges::any_of(result.stages,
@@ -122,7 +122,7 @@ std::string table(PlanResult const& result, Paper const& paper) {
   return aligned(rows, paper);
 }
 
-/// A row for each stage of the pipeline, at the stage of ZeRO that is asked for.
+/// A row for each stage of the pipeline, at the requested ZeRO stage.
 std::string pipeline_table(PlanResult const& result, Paper const& paper) {
   auto const& asked_for = result.asked_for;
   if (asked_for.pipeline.empty()) {

@@ -7,14 +7,14 @@
 #include <algorithm>
 #include <vector>
 
-#include <zeroth/config/nearest.hpp>
+#include <zeroth/tool/config/nearest.hpp>
 
 #include "gpt.hpp"
 
 namespace zeroth::tools {
 namespace {
 
-constexpr std::int64_t gpt2_vocabulary = 50257;      // GPT-3's too
+constexpr std::int64_t gpt2_vocabulary = 50257;      // GPT-3's as well
 constexpr std::int64_t megatron_vocabulary = 51200;  // GPT-2's, padded
 constexpr std::int64_t opt_vocabulary = 50272;
 
@@ -22,7 +22,7 @@ constexpr std::string_view gpt2_paper = "GPT-2, Radford et al. 2019, table 2";
 constexpr std::string_view gpt3 = "GPT-3, Brown et al. 2020, table 2.1";
 constexpr std::string_view opt = "OPT, Zhang et al. 2022, table 1";
 constexpr std::string_view megatron = "Megatron-LM, Narayanan et al. 2021, table 1";
-// The paper counts 128e9 parameters in table 1 and does not say of which shape.
+// The paper lists 128e9 parameters in table 1 without a shape.
 constexpr std::string_view zero = "a size of ZeRO, Rajbhandari et al. 2020, table 1, with a depth that makes it";
 
 constexpr Preset known[] = {
@@ -33,7 +33,7 @@ constexpr Preset known[] = {
     {"2.7B", 32, 32, 2560, 2048, gpt2_vocabulary, gpt3},
     {"6.7B", 32, 32, 4096, 2048, gpt2_vocabulary, gpt3},
     {"7.5B", 36, 32, 4096, 2048, megatron_vocabulary, megatron},
-    {"13B", 40, 40, 5120, 2048, gpt2_vocabulary, gpt3},  // the table's 5140 is not 40 heads of 128
+    {"13B", 40, 40, 5120, 2048, gpt2_vocabulary, gpt3},  // the table's 5140 does not match 40 heads of 128
     {"30B", 48, 56, 7168, 2048, opt_vocabulary, opt},
     {"66B", 64, 72, 9216, 2048, opt_vocabulary, opt},
     {"128B", 158, 64, 8192, 1024, gpt2_vocabulary, zero},
@@ -63,7 +63,7 @@ std::string presets_near(std::string_view name) {
 }
 
 SourcedModel model_of_preset(Preset const& preset, ModelRequest const& request) {
-  ModelBuilder build{fmt::format("preset {}", preset.name), request.tensor_ranks};
+  ModelBuilder build{fmt::format("preset {}", preset.name), request.tensor_ranks, request.sequence};
   build.expect_divided_heads(preset.heads);
   build.context(request.context.value_or(preset.context));
   add_gpt(build, {.layers = preset.layers,

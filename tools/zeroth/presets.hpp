@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// GPTs of the papers, by their size.
+/// GPTs of published papers, by size.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -17,9 +17,9 @@ struct Preset {
 };
 
 [[nodiscard]] std::span<Preset const> presets() noexcept;
-/// In any case of its letters; null if there is none.
+/// Ignores case; null if unknown.
 [[nodiscard]] Preset const* find_preset(std::string_view name) noexcept;
-/// "did you mean 7.5B? presets: ...", for a name that is none.
+/// "did you mean 7.5B? presets: ...", for an unknown name.
 [[nodiscard]] std::string presets_near(std::string_view name);
 [[nodiscard]] SourcedModel model_of_preset(Preset const& preset, ModelRequest const& request = {});
 

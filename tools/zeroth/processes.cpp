@@ -25,7 +25,7 @@ constexpr std::array awaited_numbers{SIGTERM, SIGINT, SIGUSR1, SIGCHLD};
 
 std::string error_text(int error) { return std::generic_category().message(error); }
 
-/// Null behind the last one, as exec takes them.
+/// Pointers to the words with a final null, as exec() takes them.
 std::vector<char*> pointers_to(std::vector<std::string>& words) {
   std::vector<char*> pointers;
   for (auto& word : words) {
@@ -35,7 +35,7 @@ std::vector<char*> pointers_to(std::vector<std::string>& words) {
   return pointers;
 }
 
-/// This process's, with `added` in place of what has the same names.
+/// This process's environment, in which `added` replaces variables of the same names.
 std::vector<std::string> environment_with(std::map<std::string, std::string> const& added) {
   std::vector<std::string> all;
   for (char** variable = environ; *variable != nullptr; ++variable) {
@@ -50,15 +50,15 @@ std::vector<std::string> environment_with(std::map<std::string, std::string> con
   return all;
 }
 
-/// In the process that was forked. Only calls that are allowed there, and no memory.
+/// Runs in the forked child: makes only async-signal-safe calls and allocates no memory.
 [[noreturn]] void become(char** command, char** environment, pid_t parent, AwaitedSignals const& signals,
                          GroupGuard& guard, int report_to, int output) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent) {  // it was gone before that
+  if (::getppid() != parent) {  // the parent was gone before prctl()
     ::_exit(EXIT_FAILURE);
   }
   ::setpgid(0, 0);
-  guard.add(::getpid());  // before the program runs: what it starts has no other end if its parent is killed now
+  guard.add(::getpid());  // before the program runs: if its parent is killed now, nothing else ends what it starts
   int const nothing = ::open("/dev/null", O_RDONLY);
   ::dup2(nothing, STDIN_FILENO);
   if (nothing > STDERR_FILENO) {
@@ -68,7 +68,7 @@ std::vector<std::string> environment_with(std::map<std::string, std::string> con
     ::dup2(output, STDOUT_FILENO);
     ::dup2(output, STDERR_FILENO);
   }
-  ::signal(SIGPIPE, SIG_DFL);  // which keep_standard_streams() has changed
+  ::signal(SIGPIPE, SIG_DFL);  // keep_standard_streams() has changed it
   signals.give_back();
   ::execvpe(command[0], command, environment);
   int const error = errno;
@@ -76,7 +76,7 @@ std::vector<std::string> environment_with(std::map<std::string, std::string> con
   ::_exit(EXIT_FAILURE);
 }
 
-/// Nothing if it became the program; otherwise why not.
+/// nullopt if exec() succeeded; otherwise its errno.
 std::optional<int> read_error(int report) {
   int error = 0;
   ssize_t bytes = 0;
@@ -86,12 +86,12 @@ std::optional<int> read_error(int report) {
   return bytes == sizeof error ? std::optional{error} : std::nullopt;
 }
 
-/// For appending; -1 where there is none.
+/// Opens the file for appending; -1 if there is none.
 int open_output(std::filesystem::path const& file) {
   if (file.empty()) {
     return -1;
   }
-  constexpr mode_t everybody = 0666;  // but for what the umask takes away
+  constexpr mode_t everybody = 0666;  // minus the umask
   int const output = ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, everybody);
   if (output < 0) {
     throw SystemError{fmt::format("{} cannot be opened: {}", file.string(), error_text(errno))};
@@ -105,7 +105,7 @@ void close_output(int output) noexcept {
   }
 }
 
-/// Its group is guarded.
+/// Starts a process and registers its group with the guard.
 pid_t start_process(Start const& start, AwaitedSignals const& signals, GroupGuard& guard) {
   auto words = start.command;
   auto variables = environment_with(start.environment);
@@ -143,7 +143,7 @@ pid_t start_process(Start const& start, AwaitedSignals const& signals, GroupGuar
 }  // namespace
 
 AwaitedSignals::AwaitedSignals() {
-  std::signal(SIGCHLD, SIG_DFL);  // ignored, children would leave no word of how they ended
+  std::signal(SIGCHLD, SIG_DFL);  // if it is ignored, the exit status of children is lost
   ::sigemptyset(&awaited_);
   for (int const number : awaited_numbers) {
     struct sigaction now {};
@@ -176,7 +176,8 @@ int AwaitedSignals::next(std::optional<Clock::time_point> deadline) const {
 
 Processes::Processes(std::vector<Start> const& starts, AwaitedSignals const& signals) {
   ::sigemptyset(&sent_);
-  ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // what they leave behind becomes this process's, whose end it then hears of
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // orphans of the children become children of this process, which then can wait
+                                       // for them
   try {
     for (auto const& start : starts) {
       groups_.push_back({start_process(start, signals, guard_), groups_.size(), start.passes_signals_on});
@@ -217,7 +218,7 @@ void Processes::reap() {
   while (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0) {
     auto const found = std::ranges::find_if(
         groups_, [&](Group const& each) { return each.number == info.si_pid && each.leader_runs; });
-    if (found != groups_.end()) {  // otherwise what one of them has left behind
+    if (found != groups_.end()) {  // otherwise it is an orphan of one of them
       Ended const how = info.si_code == CLD_EXITED ? Ended{.status = info.si_status} : Ended{.signal = info.si_status};
       if (how.signal == 0 || ::sigismember(&sent_, how.signal) == 0) {
         ::kill(-info.si_pid, SIGKILL);
@@ -226,7 +227,8 @@ void Processes::reap() {
       ended_.emplace_back(found->place, how);
     }
     ::waitpid(info.si_pid, nullptr, 0);
-    forget_empty_groups();  // now: a group keeps its number as long as one of it is not waited for
+    forget_empty_groups();  // before waiting for the next one: a group keeps its number until its last process was
+                            // waited for
     info = {};
   }
 }

@@ -11,18 +11,18 @@
 
 #include <zeroth/core/clock.hpp>
 #include <zeroth/core/error.hpp>
-#include <zeroth/core/standard_streams.hpp>
+#include <zeroth/tool/core/standard_streams.hpp>
 
 namespace zeroth::tools {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t most_at_once = 4096;  // what a pipe takes without waiting, once it takes anything
+constexpr std::size_t most_at_once = 4096;  // PIPE_BUF: a pipe that is ready takes this much without blocking
 constexpr std::size_t longest_line = most_at_once - 64;
 constexpr std::chrono::seconds patience{2};
 
-/// Up to `most` bytes from `begin` on; none where there is no file.
+/// Reads up to `most` bytes from `begin` on; empty if there is no file.
 std::string read_piece(fs::path const& path, std::int64_t begin, std::size_t most) {
   std::ifstream file{path, std::ios::binary};
   std::string piece(most, '\0');
@@ -64,7 +64,7 @@ fs::path RankLogs::file(std::size_t place) const { return files_.empty() ? fs::p
 bool RankLogs::show_some(File& file, bool ends) {
   auto const piece = read_piece(file.path, file.shown, longest_line);
   auto const last = piece.rfind('\n');
-  bool const is_long = piece.size() == longest_line;  // one that is longer is shown in parts
+  bool const is_long = piece.size() == longest_line;  // a line that is longer is shown in parts
   if (piece.empty() || (last == std::string::npos && !is_long && !ends)) {
     return false;
   }

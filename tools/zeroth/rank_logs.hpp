@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Files that an attempt's processes write to in place of the screen, and the screen that follows them.
+/// Log files that the processes of an attempt write to instead of the screen, and their display on the screen.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -9,36 +9,36 @@
 
 namespace zeroth::tools {
 
-/// A new folder in `log_dir`, run_1 or the first number that is free: what earlier runs wrote stays. Throws ConfigError
-/// where it cannot be made.
+/// Creates a folder in `log_dir`: run_1, or the first number that is free, so that the logs of earlier runs stay.
+/// Throws ConfigError if it cannot be created.
 [[nodiscard]] std::filesystem::path make_run_folder(std::filesystem::path const& log_dir);
 
-/// Of one attempt: attempt_1/rank_0.log and so on in the folder of a run, or ranks.log where all ranks are in one
-/// process, or below one. Ranks write files and never wait for the screen, which is shown what is in them.
+/// The logs of one attempt: attempt_1/rank_0.log and so on in the folder of a run, or ranks.log if one process runs or
+/// starts all ranks. Ranks write files and never wait for the screen, on which this shows the files.
 class RankLogs {
  public:
-  /// There are none.
+  /// Without logs.
   RankLogs() = default;
-  /// Makes the folder of `attempt`. Throws SystemError.
+  /// Creates the folder of `attempt`. Throws SystemError.
   RankLogs(std::filesystem::path const& run_folder, int attempt, std::size_t processes, bool tee);
   [[nodiscard]] bool are_there() const noexcept { return !files_.empty(); }
   [[nodiscard]] bool are_followed() const noexcept { return tee_; }
-  /// Of process `place`; empty where there are none.
+  /// The file of process `place`; empty without logs.
   [[nodiscard]] std::filesystem::path file(std::size_t place) const;
-  /// On standard output, with the rank before each line, what has come since: whole lines, as long as somebody reads.
+  /// Prints new whole lines on standard output, with the rank before each line, as long as a reader takes them.
   void show();
-  /// And the rest, unless nobody reads for two seconds.
+  /// Prints the rest too, unless the reader takes nothing for two seconds.
   void show_all();
-  /// The last lines of process `place`, up to `lines`.
+  /// Up to `lines` last lines of process `place`.
   [[nodiscard]] std::string end_of(std::size_t place, int lines) const;
 
  private:
   struct File {
     std::filesystem::path path;
-    std::string label;       // before each line; empty where there is one process
+    std::string label;       // before each line; empty for a single process
     std::int64_t shown = 0;  // bytes
   };
-  /// True if something was shown, and more may come.
+  /// Returns true if something was shown and there may be more.
   bool show_some(File& file, bool ends);
 
   bool tee_ = false;

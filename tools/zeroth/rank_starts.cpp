@@ -17,7 +17,7 @@
 namespace zeroth::tools {
 namespace {
 
-/// Free now: the system hands it to nobody who asks for any, for a while.
+/// A free port. The system does not assign it again for a while to programs that ask for any port.
 int free_port() {
   int const socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
@@ -45,13 +45,14 @@ std::vector<Start> under_mpirun(AgentOptions const& options, int ranks) {
   return {{command, {}, true}};
 }
 
-/// For the environment, which `ps` does not show to other users, as it does a command line.
+/// Passed in the environment, which `ps` hides from other users, unlike a command line.
 std::string random_token() {
   std::random_device random;
   return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
 }
 
-/// As torchrun on one machine. A token of its own keeps processes of earlier attempts and of other users out.
+/// Sets the variables of torchrun on one machine. A random token rejects processes of earlier attempts and of other
+/// users.
 std::vector<Start> as_torchrun(AgentOptions const& options, int ranks, int attempt) {
   auto const world = std::to_string(ranks);
   auto const port = std::to_string(free_port());

@@ -57,7 +57,7 @@ AgentOptions agent_options(RunOptions const& options) {
 }  // namespace
 
 void add_run_command(CLI::App& app, int& status) {
-  auto const options = std::make_shared<RunOptions>();  // lives as long as the callback
+  auto const options = std::make_shared<RunOptions>();  // shared with the callback
   auto* const command = app.add_subcommand("run", "Runs a program as ranks on this machine, and again after failures");
   auto& agent = options->agent;
   command->add_option("--ranks", agent.ranks, "Ranks to run")->required()->transform(whole_from(1, most_ranks));

@@ -5,7 +5,7 @@
 
 namespace zeroth::tools {
 
-/// Leaves the exit status of what it ran in `status`.
+/// Stores the program's exit status in `status`.
 void add_run_command(CLI::App& app, int& status);
 
 }  // namespace zeroth::tools

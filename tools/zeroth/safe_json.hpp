@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/// JSON that has names from files of others.
+/// JSON with names from untrusted files.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>
 
 namespace zeroth::tools {
 
-/// In ASCII alone, whatever strings hold, so that it does nothing to a terminal.
+/// ASCII only, whatever the strings contain, so that it cannot control a terminal.
 [[nodiscard]] inline std::string safe_text(nlohmann::ordered_json const& json) {
   return json.dump(2, ' ', true, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }

@@ -17,7 +17,7 @@ float element(std::span<std::byte const> elements, std::size_t i) noexcept {
 }  // namespace
 
 std::int64_t bytes_of_states(checkpoint::Contents const& contents) noexcept {
-  double bytes = 0;  // a record that is forged may say anything
+  double bytes = 0;  // double, because a forged record may have any sizes
   for (auto const& group : contents.groups) {
     bytes += static_cast<double>(group.places) * static_cast<double>(group.state_bytes);
   }

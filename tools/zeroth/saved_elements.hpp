@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The elements of a state of a parameter in a checkpoint, however many files they are in, and however it is cut.
+/// Reads the elements of a parameter's state in a checkpoint, however it is divided into files and parts.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -11,16 +11,16 @@
 
 namespace zeroth::tools {
 
-/// Parameters may be larger than memory.
+/// Chunk size for reads, since parameters may be larger than memory.
 inline constexpr std::int64_t elements_at_once = std::int64_t{1} << 20U;
 
-/// Of all files of a checkpoint, without what stands beside states.
+/// Bytes of states in all files of a checkpoint, without headers and hashes.
 [[nodiscard]] std::int64_t bytes_of_states(checkpoint::Contents const& contents) noexcept;
 
-/// Refers to the reader and to its record.
+/// Refers to the reader and its record.
 class SavedElements {
  public:
-  /// Of the parameter that `parts` are, state `state` of Space::states.
+  /// Selects state `state` of Space::states, of the parameter that consists of `parts`.
   SavedElements(checkpoint::Reader& reader, std::vector<checkpoint::Found> parts, std::size_t state)
       : reader_{&reader}, parts_{std::move(parts)}, state_{state} {}
 
@@ -28,8 +28,8 @@ class SavedElements {
   [[nodiscard]] checkpoint::SavedParam const& param() const noexcept { return space().params[parts_.front().param]; }
   [[nodiscard]] Dtype dtype() const noexcept { return state().dtype; }
   [[nodiscard]] std::int64_t count() const noexcept { return param().whole_count(); }
-  /// Elements [first, first + count) of the whole parameter, as they are in the files, in `buffer`. Throws SystemError,
-  /// also for damage.
+  /// Reads elements [first, first + count) of the whole parameter into `buffer`, in their saved dtype. Throws
+  /// SystemError, also for damage.
   [[nodiscard]] std::span<std::byte const> read(std::int64_t first, std::int64_t count,
                                                 std::vector<std::byte>& buffer) {
     buffer.resize(static_cast<std::size_t>(count * bytes_of(dtype())));

@@ -23,7 +23,7 @@
 namespace zeroth::tools {
 namespace {
 
-constexpr int most_simulated_ranks = 64;  // each is a thread
+constexpr int most_simulated_ranks = 64;  // each rank is a thread
 constexpr double largest_slowdown = 1e6;
 
 struct SimulateOptions {
@@ -31,12 +31,12 @@ struct SimulateOptions {
   std::string machine = "8xH100";
   std::string code;
   std::filesystem::path measured_links;
-  bool recompute = false, all_ranks = false, schedules = false, json = false;
+  bool recompute = false, all_ranks = false, schedules = false, permute = false, json = false;
   std::vector<std::string> slow;
   std::filesystem::path trace;
 };
 
-/// Of "3=1.5": rank 3 takes one and a half times as long.
+/// Parses texts such as "3=1.5": rank 3 takes one and a half times as long.
 std::map<int, double> slowdown_of(std::vector<std::string> const& texts, int ranks) {
   std::map<int, double> slowdown;
   for (auto const& text : texts) {
@@ -85,13 +85,15 @@ SimulationRequest request_of(SimulateOptions const& options, SourcedModel const&
           .context = context,
           .recompute = options.recompute,
           .schedules = options.schedules,
+          .permute = options.permute,
           .options = simulation};
 }
 
 void write_trace_of(std::filesystem::path const& file, Simulations const& simulations) {
   std::vector<std::string> events;
-  for (auto const& timeline : simulations.asked_for().timelines) {
-    events.push_back(timeline.to_trace_events(static_cast<int>(events.size())));
+  auto const& asked_for = simulations.asked_for();
+  for (auto const& timeline : asked_for.timelines) {
+    events.push_back(timeline.to_trace_events(asked_for.ranks[events.size()].rank));
   }
   write_trace(file, events);
 }
@@ -99,7 +101,7 @@ void write_trace_of(std::filesystem::path const& file, Simulations const& simula
 }  // namespace
 
 void add_simulate_command(CLI::App& app, Page& page) {
-  auto const options = std::make_shared<SimulateOptions>();  // lives as long as the callback
+  auto const options = std::make_shared<SimulateOptions>();  // shared with the callback
   auto* const command = app.add_subcommand("simulate", "How long a step takes on a machine, at each stage");
   add_job_options(*command, options->job);
   command
@@ -111,8 +113,13 @@ void add_simulate_command(CLI::App& app, Page& page) {
   command->add_option("--measured-links", options->measured_links,
                       "Lines that bench_collectives printed where the job is to run, with as many ranks: its links");
   command->add_flag("--recompute", options->recompute, "Backward computes again what it needs of each unit's forward");
-  command->add_flag("--schedules", options->schedules,
-                    "A row for each schedule of the file's pipeline, in place of the stages of ZeRO");
+  auto* const schedules =
+      command->add_flag("--schedules", options->schedules,
+                        "A row for each schedule of the file's pipeline, in place of the stages of ZeRO");
+  command
+      ->add_flag("--permute", options->permute,
+                 "A row for each order of the mesh's axes, by which of them has neighbours on a node, fastest first")
+      ->excludes(schedules);
   command->add_flag("--all-ranks", options->all_ranks,
                     fmt::format("Simulate every rank, up to {}, not one that stands for all", most_simulated_ranks));
   command->add_option("--slow", options->slow,
@@ -123,6 +130,7 @@ void add_simulate_command(CLI::App& app, Page& page) {
     auto config = config_of(options->job);
     auto wanted = options->job.model;
     wanted.tensor_ranks = config.tensor_ranks();
+    wanted.sequence = config.sequence_parallel();
     auto const model = read_model(wanted);
     auto const request = request_of(*options, model, std::move(config));
     auto const simulations = simulate_stages(model, request);

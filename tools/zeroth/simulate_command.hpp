@@ -7,7 +7,7 @@
 
 namespace zeroth::tools {
 
-/// Prints on `page`, and only once everything has been found.
+/// Prints on `page`, and only after everything was computed.
 void add_simulate_command(CLI::App& app, Page& page);
 
 }  // namespace zeroth::tools

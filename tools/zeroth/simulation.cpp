@@ -3,6 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <limits>
+#include <map>
+
 #include <zeroth/core/error.hpp>
 
 #include "plan.hpp"
@@ -10,19 +14,19 @@
 namespace zeroth::tools {
 namespace {
 
-/// What a rank has of the activations of all its tensor ranks: without sequence parallelism those beside the layers
-/// that are divided are whole on each. They are 10 of 34 bytes that backward needs (Korthikanti et al. 2022, table 2).
+/// The fraction of a model's activations that a tensor rank holds. Without sequence parallelism, each rank holds those
+/// outside the divided layers whole: 10 of 34 bytes that backward needs (Korthikanti et al. 2022, table 2).
 double part_of_activations(Config const& config) {
   double const divided = 1.0 / config.tensor_ranks();
   return config.sequence_parallel() ? divided : (10 + 24 * divided) / 34;
 }
 
-/// A block adds up behind attention, and behind its last product, which is not computed again.
+/// A block sums after attention, and after its last product, which is not recomputed.
 double recomputed_sums(UnitFacts const& facts) {
   return facts.last_matmul_count == 0 ? 1 : facts.attention_channels > 0 ? 0.5 : 0;
 }
 
-/// Backward multiplies twice: for the gradients of inputs and of parameters.
+/// Backward has two products: for the gradients of inputs and of parameters.
 std::vector<simulate::UnitWork> work_of(SourcedModel const& model, SimulationRequest const& request,
                                         std::int64_t samples) {
   auto const tokens = static_cast<double>(samples * request.context);
@@ -37,6 +41,7 @@ std::vector<simulate::UnitWork> work_of(SourcedModel const& model, SimulationReq
          .attention_flops = tokens * facts.attention_flops_per_token(request.context),
          .activation_elements = tokens * channels_of_all * static_cast<double>(facts.attention_channels),
          .matrix_elements = static_cast<double>(facts.matmul_count),
+         .overlapped_flops = 2 * tokens * static_cast<double>(facts.first_matmul_count),
          .recompute_sums = request.recompute ? recomputed_sums(facts) : 0});
   }
   return work;
@@ -50,12 +55,12 @@ int total(std::vector<PlannedSlots> const& planned) {
   return slots;
 }
 
-/// A machine whose ranks reach the host's memory by a link has GPUs.
+/// A machine that reaches host memory over a link has GPUs.
 zeroth::PlanOptions planned_on(simulate::Machine const& machine) {
   return {.device = machine.host_bytes_per_s > 0 ? DeviceKind::cuda : DeviceKind::cpu};
 }
 
-/// `request`'s file with what `simulated` says in its place.
+/// The request's file with the stage or schedule of `simulated`.
 Config config_of(SimulationRequest const& request, SimulatedStage const& simulated) {
   if (!simulated.schedule) {
     return at_stage(request.config, simulated.stage);
@@ -70,7 +75,7 @@ Config config_of(SimulationRequest const& request, SimulatedStage const& simulat
                                          own.schedule_file.empty() ? "" : R"(, "schedule_file": null)"));
 }
 
-/// Adds to `simulated` what that does.
+/// Adds the result to `simulated`.
 SimulatedStage simulate_stage(SourcedModel const& model, SimulationRequest const& request, SimulatedStage simulated) {
   try {
     auto const config = config_of(request, simulated);
@@ -78,6 +83,7 @@ SimulatedStage simulate_stage(SourcedModel const& model, SimulationRequest const
     auto const& batch = planned.settings.batch;
     auto options = request.options;
     options.timelines = simulated.asked_for;
+    options.nearness = simulated.nearness.value_or(options.nearness);
     simulated.result = simulate::run(model.model, config, request.world, work_of(model, request, batch.micro),
                                      request.machine, options);
     simulated.tokens_per_s = static_cast<double>(batch.train * request.context) / (1e-3 * simulated.result->step_ms);
@@ -92,9 +98,46 @@ SimulatedStage simulate_stage(SourcedModel const& model, SimulationRequest const
   return simulated;
 }
 
+/// The mesh with its axes in all orders. Ranks along an axis of one rank are nowhere else than without it, so that such
+/// axes keep the place that they have in Mesh's order.
+std::vector<SimulatedStage> simulate_orders(SourcedModel const& model, SimulationRequest const& request,
+                                            Plan const& planned) {
+  using simulate::MeshAxis;
+  auto const own = simulate::Options{}.nearness;
+  std::map<MeshAxis, int> const sizes{{MeshAxis::tensor, request.config.tensor_ranks()},
+                                      {MeshAxis::data, planned.data_ranks},
+                                      {MeshAxis::pipeline, request.config.pipeline().stages}};
+  if (std::ranges::count_if(sizes, [](auto const& size) { return size.second > 1; }) < 2) {
+    throw ConfigError{
+        fmt::format("--permute: a mesh of {} tensor, {} data and {} pipeline ranks has one order; allowed are meshes "
+                    "with several ranks along two axes or more",
+                    sizes.at(MeshAxis::tensor), sizes.at(MeshAxis::data), sizes.at(MeshAxis::pipeline))};
+  }
+  std::vector<SimulatedStage> orders;
+  auto nearness = own;
+  do {
+    bool const is_new = std::ranges::all_of(own, [&](MeshAxis axis) {
+      auto const place = [axis](auto const& order) { return std::ranges::find(order, axis) - order.begin(); };
+      return sizes.at(axis) > 1 || place(nearness) == place(own);
+    });
+    if (is_new) {
+      orders.push_back(simulate_stage(
+          model, request, {.stage = planned.settings.stage, .nearness = nearness, .asked_for = nearness == own}));
+    }
+  } while (std::ranges::next_permutation(nearness).found);
+  std::ranges::stable_sort(orders, {}, [](SimulatedStage const& order) {
+    return order.result ? order.result->step_ms : std::numeric_limits<double>::infinity();
+  });
+  return orders;
+}
+
 }  // namespace
 
 std::string name_of(SimulatedStage const& stage) {
+  if (stage.nearness) {
+    auto const& [nearest, next, farthest] = *stage.nearness;
+    return fmt::format("{}, {}, {}", name_of(nearest), name_of(next), name_of(farthest));
+  }
   return stage.schedule ? std::string{name_of(*stage.schedule)} : fmt::format("stage {}", stage.stage);
 }
 
@@ -103,6 +146,10 @@ Simulations simulate_stages(SourcedModel const& model, SimulationRequest const& 
   auto const settings = own.settings;
   auto const tokens = settings.batch.train * request.context;
   Simulations simulations{model, std::move(own), tokens, {}};
+  if (request.permute) {
+    simulations.stages = simulate_orders(model, request, simulations.plan);
+    return simulations;
+  }
   if (!request.schedules) {
     for (int const stage : {0, 1, 2, 3}) {
       simulations.stages.push_back(

@@ -8,10 +8,16 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json stage_as_json(SimulatedStage const& stage, std::int64_t device_bytes, bool offloads) {
+Json stage_as_json(SimulatedStage const& stage, std::int64_t device_bytes, bool offloads, bool divides) {
   Json json{{"stage", stage.stage}};
   if (stage.schedule) {
     json["schedule"] = name_of(*stage.schedule);
+  }
+  if (stage.nearness) {
+    json["nearness"] = Json::array();
+    for (auto const axis : *stage.nearness) {
+      json["nearness"].push_back(name_of(axis));
+    }
   }
   if (!stage.result) {
     json["refused"] = stage.refused;
@@ -20,6 +26,9 @@ Json stage_as_json(SimulatedStage const& stage, std::int64_t device_bytes, bool 
   auto const& result = *stage.result;
   json["step_ms"] = result.step_ms;
   json["exposed_comm_ms"] = result.exposed_comm_ms;
+  if (divides) {
+    json["tensor_ms"] = result.tensor_ms;
+  }
   if (!result.pipeline.empty()) {
     json["bubble_ms"] = result.bubble_ms;
     json["pipeline"] = Json::array();
@@ -78,7 +87,8 @@ std::string as_json(Simulations const& simulations, SimulationRequest const& req
     json["slow"].push_back({{"rank", rank}, {"factor", factor}});
   }
   for (auto const& stage : simulations.stages) {
-    json["stages"].push_back(stage_as_json(stage, request.machine.device_memory_bytes, !simulations.tier().empty()));
+    json["stages"].push_back(stage_as_json(stage, request.machine.device_memory_bytes, !simulations.tier().empty(),
+                                           request.config.tensor_ranks() > 1));
   }
   return json.dump(2) + "\n";
 }

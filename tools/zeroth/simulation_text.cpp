@@ -14,13 +14,13 @@ namespace zeroth::tools {
 namespace {
 
 constexpr int most_lane_columns = 96, least_lane_columns = 10;
-constexpr int beside_lane = 11;  // its name, and what it stands between
+constexpr int beside_lane = 11;  // a lane's name and delimiters
 
 struct Scales {
   Scale time, bytes;
 };
 
-/// Those that suit the stage that takes least.
+/// Units that fit the stage with the smallest numbers.
 Scales scales_of(Simulations const& simulations) {
   auto least_ms = std::numeric_limits<double>::infinity();
   auto least_bytes = least_ms;
@@ -33,7 +33,7 @@ Scales scales_of(Simulations const& simulations) {
   return {scale_of_ms(least_ms), scale_of_bytes(least_bytes)};
 }
 
-/// ", each on 1 node", or on several.
+/// ", each on 1 node", or the maximum number of nodes.
 std::string where_groups_are(GroupSettings const& groups, int ranks_per_node) {
   int most = 0;
   for (int group = 0; group < groups.count && groups.count > 1; ++group) {
@@ -88,6 +88,9 @@ Row row_of(SimulatedStage const& stage, Simulations const& all, SimulationReques
   row.push_back(in(scales.time, result.step_ms));
   row.push_back(first ? fmt::format("{:.3f}", result.step_ms / first->step_ms) : "");
   row.push_back(in(scales.time, result.exposed_comm_ms));
+  if (request.config.tensor_ranks() > 1) {
+    row.push_back(in(scales.time, result.tensor_ms));
+  }
   if (!result.pipeline.empty()) {
     row.push_back(in(scales.time, result.bubble_ms));
     row.push_back(fmt::format("{:.1f} %", 100 * result.bubble_ms / result.step_ms));
@@ -112,6 +115,9 @@ std::string table(Simulations const& simulations, SimulationRequest const& reque
   auto const& [time, bytes] = scales;
   Row head{"", fmt::format("step {}", time.name), "of " + name_of(simulations.stages.front()),
            fmt::format("exposed {}", time.name)};
+  if (request.config.tensor_ranks() > 1) {
+    head.push_back(fmt::format("tensor {}", time.name));
+  }
   if (!simulations.plan.pipeline.empty()) {
     head.push_back(fmt::format("bubble {}", time.name));
     head.emplace_back("of step");
@@ -131,12 +137,56 @@ std::string table(Simulations const& simulations, SimulationRequest const& reque
   return aligned(rows, paper);
 }
 
+/// Orders of axes, which differ in what ranks wait for and in nothing that they hold.
+std::string table_of_orders(Simulations const& simulations, SimulationRequest const& request, Paper const& paper) {
+  auto const time = scales_of(simulations).time;
+  bool const divides = request.config.tensor_ranks() > 1, has_stages = !simulations.plan.pipeline.empty();
+  std::vector<Row> rows{{"nearest first", fmt::format("step {}", time.name), "of first"}};
+  auto const add = [&](Row& row, std::string const& tensor, std::string const& bubble, std::string const& data) {
+    row.insert(row.end(), divides ? 1 : 0, tensor);
+    row.insert(row.end(), has_stages ? 1 : 0, bubble);
+    row.push_back(data);
+  };
+  add(rows.front(), "tensor " + std::string{time.name}, "pipeline " + std::string{time.name},
+      "data " + std::string{time.name});
+  rows.front().insert(rows.front().end(), {"MFU", "tokens/s"});
+  for (auto const& order : simulations.stages) {
+    Row row{fmt::format("{}{}", name_of(order), order.asked_for ? " *" : "")};
+    if (order.result) {
+      auto const& result = *order.result;
+      row.push_back(in(time, result.step_ms));
+      row.push_back(fmt::format("{:.3f}", result.step_ms / simulations.stages.front().result->step_ms));
+      add(row, in(time, result.tensor_ms), in(time, result.bubble_ms), in(time, result.exposed_comm_ms));
+      row.push_back(fmt::format("{:.1f} %", 100 * result.mfu));
+      row.push_back(grouped(static_cast<std::int64_t>(std::min(order.tokens_per_s, 1e18))));
+    } else {
+      row.emplace_back("refused, see below");
+    }
+    rows.push_back(row);
+  }
+  std::string text =
+      aligned(rows, paper) +
+      "* as a mesh counts its ranks. Along the first axis ranks are neighbours on a node, along the last "
+      "one they are farthest apart.\n"
+      "A rank waits for sums of tensor ranks, for other stages of the pipeline (bubble), and for "
+      "collectives along data.\n";
+  for (auto const& order : simulations.stages) {
+    if (!order.result) {
+      text += fmt::format("{} is refused: {}\n", name_of(order), order.refused);
+    }
+  }
+  return text;
+}
+
 std::string notes(Simulations const& simulations) {
   auto const& settings = simulations.plan.settings;
   auto const& asked_for = simulations.asked_for();
   std::string text =
       "* what is asked for. Exposed: math waits for communication. Sent, held: by a rank, without activations.\n"
       "Slots: most in use, for parameters + gradients. Misses: gathers that began only when their unit was needed.\n";
+  if (simulations.plan.tensor_ranks > 1) {
+    text += "Tensor: math waits for sums of tensor ranks, which are not in what is exposed.\n";
+  }
   if (auto const& stages = asked_for.pipeline; !stages.empty()) {
     text += fmt::format(
         "A pipeline of {} of {}, {}. Bubble: ranks wait for other stages. Times are means over stages, bytes the most "
@@ -165,7 +215,7 @@ std::string notes(Simulations const& simulations) {
   return text;
 }
 
-/// A line for each stage of a pipeline: what its first rank computes.
+/// A line for each stage of a pipeline: the compute stream of its first rank.
 std::string lanes_of_stages(Simulations const& simulations, int columns) {
   auto const& asked_for = simulations.asked_for();
   auto const ranks = asked_for.timelines.size() / asked_for.pipeline.size();
@@ -184,24 +234,25 @@ std::string lanes(Simulations const& simulations, SimulationRequest const& reque
                                         : most_lane_columns;
   auto const& asked_for = simulations.asked_for();
   auto const scale = scale_of_ms(asked_for.step_ms);
+  auto const tensor = request.config.tensor_ranks();
   auto text =
       fmt::format("\nStage {}, {} {}:\n", simulations.plan.settings.stage, in(scale, asked_for.step_ms), scale.name);
   if (!asked_for.pipeline.empty()) {
     return text + lanes_of_stages(simulations, columns);
   }
   for (std::size_t rank = 0; rank < asked_for.timelines.size(); ++rank) {
-    auto const slow = request.options.slowdown.find(static_cast<int>(rank));
-    bool const is_slow = slow != request.options.slowdown.end();
-    if (rank > 0 && !is_slow) {
-      continue;  // like rank 0
+    auto const [first, slowdown] = asked_for.ranks[rank];
+    if (rank > 0 && slowdown == 1) {
+      continue;  // it equals rank 0
     }
     if (!request.options.slowdown.empty()) {
-      text += is_slow ? fmt::format("rank {}, whose math takes {:g} times as long\n", rank, slow->second)
-                      : fmt::format("rank {}\n", rank);
+      text += tensor == 1 ? fmt::format("rank {}", first) : fmt::format("ranks {} to {}", first, first + tensor - 1);
+      text += slowdown == 1 ? "\n" : fmt::format(", whose math takes {:g} times as long\n", slowdown);
     }
     text += lanes_of(asked_for.timelines[rank], 1e3 * asked_for.step_ms, columns);
   }
   return text + "F forward, B backward, U update; G gather, P publish, R reduce, D decide; " +
+         (tensor > 1 ? "S sum of tensor ranks; " : "") +
          (simulations.tier().empty() ? std::string{} : fmt::format("R read, W write of the {}; ", simulations.tier())) +
          ". waits\n";
 }
@@ -209,6 +260,9 @@ std::string lanes(Simulations const& simulations, SimulationRequest const& reque
 }  // namespace
 
 std::string as_text(Simulations const& simulations, SimulationRequest const& request, Paper const& paper) {
+  if (request.permute) {
+    return headline(simulations, request) + table_of_orders(simulations, request, paper);
+  }
   return headline(simulations, request) + table(simulations, request, paper) + notes(simulations) +
          lanes(simulations, request, paper);
 }

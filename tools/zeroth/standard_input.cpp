@@ -10,7 +10,7 @@
 #include <system_error>
 
 #include <zeroth/core/error.hpp>
-#include <zeroth/core/input_file.hpp>
+#include <zeroth/tool/core/input_file.hpp>
 
 namespace zeroth::tools {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Standard input in place of a file, which "-" names.
+/// Reads standard input in place of a file named "-".
 #pragma once
 #include <string>
 #include <string_view>
@@ -7,14 +7,14 @@
 namespace zeroth::tools {
 
 inline constexpr std::string_view standard_input = "-";
-/// What messages call it.
+/// Its name in messages.
 inline constexpr std::string_view standard_input_name = "standard input";
 
-/// All of it, for `option`. Throws ConfigError where an option before has read it, where it cannot be read, and where
-/// it has more than largest_text.
+/// Reads all of it, for `option`. Throws ConfigError if an earlier option has read it, if it cannot be read, or if it
+/// is longer than largest_text.
 [[nodiscard]] std::string read_standard_input(std::string_view option);
 
-/// A message about a text that has no name, Config::from_json()'s, with standard input's.
+/// Puts the name of standard input into a message of Config::from_json(), which has no file name.
 [[nodiscard]] std::string name_standard_input(std::string message);
 
 }  // namespace zeroth::tools

@@ -16,9 +16,9 @@
 #include <vector>
 
 #include <zeroth/core/error.hpp>
-#include <zeroth/core/input_file.hpp>
-#include <zeroth/core/utf8.hpp>
-#include <zeroth/engine/safetensors_header.hpp>
+#include <zeroth/tool/core/input_file.hpp>
+#include <zeroth/tool/core/utf8.hpp>
+#include <zeroth/tool/engine/safetensors_header.hpp>
 
 #include "model_builder.hpp"
 #include "tensor_shape.hpp"
@@ -33,7 +33,8 @@ struct Tensor {
   FoldedShape shape;
 };
 
-/// Where a tensor belongs: embeddings, then layers by what stands before the index and by the index, then the rest.
+/// The sort key of a tensor's unit: embeddings, then layers by the name before the index and by the index, then the
+/// rest.
 struct Place {
   int part = 0;
   std::string stem;
@@ -46,7 +47,7 @@ bool is_embedding(std::string_view name) {
                              [&](char const* part) { return name.find(part) != std::string_view::npos; });
 }
 
-/// The first part of the name that is a number is the layer's.
+/// The first numeric part of the name is the layer's index.
 Place place_of(std::string_view name) {
   for (std::size_t begin = 0; begin < name.size();) {
     auto const end = std::min(name.find('.', begin), name.size());
@@ -60,7 +61,7 @@ Place place_of(std::string_view name) {
   return {is_embedding(name) ? 0 : 2, is_embedding(name) ? "embedding" : "head", 0};
 }
 
-/// Masks and tables that models of transformers kept among their weights.
+/// Masks and tables that transformers saved among the weights of some models.
 bool is_constant(std::string_view name, FoldedShape const& shape) {
   return (name.ends_with(".attn.bias") && shape.dimensions == 4) || name.ends_with(".attn.masked_bias") ||
          name.ends_with(".rotary_emb.inv_freq");
@@ -68,7 +69,7 @@ bool is_constant(std::string_view name, FoldedShape const& shape) {
 
 bool is_floating(std::string_view dtype) { return dtype.starts_with('F') || dtype.starts_with("BF"); }
 
-/// Of one header, those that are trained. `left_out` counts the others.
+/// Appends the trained tensors of a header. `left_out` counts the others.
 void add_tensors(fs::path const& file, engine::TensorHeader const& header, std::vector<Tensor>& tensors,
                  int& left_out) {
   for (auto const& [name, dtype, extents, offset, bytes] : header.tensors) {
@@ -93,7 +94,7 @@ engine::TensorHeader checked_header(fs::path const& file, Object const& object) 
   return header;
 }
 
-/// Of a file that is no longer than its header says.
+/// Reads the header, and checks that the file is not longer than the header says.
 engine::TensorHeader header_of_file(fs::path const& path) {
   try {
     InputFile const file{path};
@@ -140,7 +141,7 @@ SourcedModel model_of(fs::path const& file, std::vector<Tensor> const& tensors, 
   return build.finish(file.string(), fmt::format("{} tensors{}", tensors.size(), out));
 }
 
-/// A name that ends in "-00001-of-00002.safetensors", but not one that is the only one ("-00001-of-00001").
+/// Whether the name ends in "-00001-of-00002.safetensors", but not in "-00001-of-00001", which is the only file.
 bool is_one_of_many(std::string_view name) {
   constexpr std::string_view pattern = "-#####-of-#####.safetensors";
   if (name.size() < pattern.size()) {
@@ -212,7 +213,7 @@ SourcedModel model_of_tensor_index(fs::path const& file, Object const& index) {
   }
   for (auto const& member : *map) {
     auto const* const in_file = std::get_if<std::string>(&member.node.value);
-    if (in_file == nullptr || in_file->empty() || escaped(*in_file) != *in_file) {  // messages have it
+    if (in_file == nullptr || in_file->empty() || escaped(*in_file) != *in_file) {  // messages print it
       refuse();
     }
     files.insert(*in_file);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Shapes of any number of dimensions as the two that memory and multiplication know of.
+/// Folds shapes of any number of dimensions into two, which is all that memory and multiplication depend on.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -12,14 +12,14 @@
 namespace zeroth::tools {
 
 struct FoldedShape {
-  std::size_t dimensions = 0;  ///< Before.
+  std::size_t dimensions = 0;  ///< Before folding.
   std::int64_t rows = 1;       ///< The first extent.
-  std::int64_t columns = 1;    ///< All others.
+  std::int64_t columns = 1;    ///< Product of all other extents.
 };
 
 inline constexpr std::string_view too_large = "at most 10^15 elements";
 
-/// Of positive extents; nothing if they make more elements than any model has.
+/// Folds positive extents; nullopt if they have more elements than a model may.
 [[nodiscard]] inline std::optional<FoldedShape> folded(std::span<std::int64_t const> shape) noexcept {
   FoldedShape result{.dimensions = shape.size()};
   std::int64_t count = 1;

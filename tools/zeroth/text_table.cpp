@@ -21,7 +21,7 @@ std::vector<std::size_t> widths_of(std::vector<Row> const& rows) {
   return widths;
 }
 
-/// One behind the last column that fits beside the first one, of those from `begin` on: at least one does.
+/// One past the last column that fits beside the first one, starting with `begin`: at least one column.
 std::size_t end_of_part(std::vector<std::size_t> const& widths, std::size_t begin, int columns) {
   if (columns <= 0) {
     return widths.size();
@@ -49,7 +49,7 @@ std::string aligned(std::vector<Row> const& rows, Paper const& paper) {
     text += begin > 1 ? "\n" : "";
     for (auto const& row : rows) {
       if (begin > 1 && row.size() <= begin) {
-        continue;  // a remark has been made
+        continue;  // a row of two cells was printed in the first part
       }
       text += fmt::format("{:<{}}", row.front(), widths.front());
       for (auto i = begin; i < std::min(end, row.size()); ++i) {

@@ -10,9 +10,8 @@ namespace zeroth::tools {
 
 using Row = std::vector<std::string>;
 
-/// The first column to the left, all others to the right. A row of two cells is a remark and needs no column. Where the
-/// paper is too narrow for all columns, as many as it has room for stand beside the first, and the next ones below,
-/// beside the first again.
+/// Aligns the first column to the left and the others to the right. A row of two cells is a remark and needs no column.
+/// If the paper is too narrow for all columns, the table continues below, with the first column repeated.
 [[nodiscard]] std::string aligned(std::vector<Row> const& rows, Paper const& paper = {});
 
 }  // namespace zeroth::tools

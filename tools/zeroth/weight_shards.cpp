@@ -32,7 +32,7 @@ std::string weight_index(std::vector<std::string> const& names, std::vector<Weig
   auto& map = json["weight_map"].get_ref<nlohmann::ordered_json::object_t&>();
   for (auto const& shard : shards) {
     for (auto i = shard.first; i < shard.last; ++i) {
-      map.emplace_back(names[i], shard.name);  // without a look at those that are there: all names differ
+      map.emplace_back(names[i], shard.name);  // no search for duplicates: all names differ
     }
   }
   return safe_text(json);

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include <zeroth/core/error.hpp>
-#include <zeroth/core/whole_file.hpp>
+#include <zeroth/tool/core/whole_file.hpp>
 
 namespace zeroth::tools {
 namespace {
@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 }  // namespace
 
 WholeFolder::WholeFolder(fs::path path) : path_{std::move(path)} {
-  target_ = followed(path_.has_filename() ? path_ : path_.parent_path());  // "a/" is "a"
+  target_ = followed(path_.has_filename() ? path_ : path_.parent_path());  // "a/" is the same as "a"
   std::error_code error;
   if (fs::exists(target_, error) && !(fs::is_directory(target_, error) && fs::is_empty(target_, error))) {
     refuse(path_, "is there already; allowed: a new or an empty folder");
@@ -50,7 +50,7 @@ void WholeFolder::publish() {
   if (int const not_synced = sync_folder(partial_); not_synced != 0) {
     error = {not_synced, std::generic_category()};
   } else {
-    fs::rename(partial_, target_, error);  // takes the place of an empty folder, but of no other
+    fs::rename(partial_, target_, error);  // replaces an empty folder, but no other
   }
   if (error) {
     refuse(path_, "cannot be put into place: " + error.message());

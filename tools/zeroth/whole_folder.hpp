@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Folders that are there as a whole or not at all.
+/// Creates folders atomically.
 #pragma once
 #include <filesystem>
 
 namespace zeroth::tools {
 
-/// A new folder in the making, beside its place under a name that nobody can guess. Everything throws SystemError, with
-/// its path and the reason.
+/// A new folder under construction, next to its target under an unpredictable name. All calls throw SystemError, with
+/// the path and the reason.
 class WholeFolder {
  public:
-  /// `path` is to be nothing yet, or an empty folder.
+  /// `path` must not exist, or be an empty folder.
   explicit WholeFolder(std::filesystem::path path);
   WholeFolder(WholeFolder const&) = delete;
   WholeFolder& operator=(WholeFolder const&) = delete;
-  ~WholeFolder();  ///< Removes what was not published.
-  /// Where its files are to be written.
+  ~WholeFolder();  ///< Removes the folder unless it was published.
+  /// The place to write its files to.
   [[nodiscard]] std::filesystem::path const& partial() const noexcept { return partial_; }
-  /// To its name, once files are on the disk. The last call.
+  /// Renames it to its target once its files are on the disk. The last call.
   void publish();
 
  private:

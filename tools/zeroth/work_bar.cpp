@@ -9,15 +9,15 @@
 #include <string_view>
 #include <utility>
 
-#include <zeroth/core/standard_streams.hpp>
-#include <zeroth/core/terminal.hpp>
+#include <zeroth/tool/core/standard_streams.hpp>
+#include <zeroth/tool/core/terminal.hpp>
 
 #include "readable.hpp"
 
 namespace zeroth::tools {
 namespace {
 
-constexpr std::string_view over_the_line = "\r\x1b[K";  // to its start, and clear it
+constexpr std::string_view over_the_line = "\r\x1b[K";  // moves to the line's start and clears it
 constexpr std::chrono::milliseconds between_drawings{200};
 constexpr int columns_where_unknown = 80;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How much is done of a work that takes its time.
+/// A progress bar for long work.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -9,20 +9,20 @@
 
 namespace zeroth::tools {
 
-/// "verify  45 %  1.53 of 3.40 GiB  [#####.....]", with no more than `columns` letters: the bar takes what is left, and
-/// is left out where that is too little.
+/// "verify  45 %  1.53 of 3.40 GiB  [#####.....]", with at most `columns` letters: the bar uses the remaining width,
+/// and is left out if that is too small.
 [[nodiscard]] std::string work_text(std::string const& what, std::int64_t done, std::int64_t all, int columns);
 
-/// On standard error, where that is a terminal and the work takes more than two seconds; gone when this ends. For one
-/// thread.
+/// Shows progress on standard error, if that is a terminal and the work takes more than two seconds; the destructor
+/// clears it. For one thread.
 class WorkBar {
  public:
-  /// Of `all` bytes.
+  /// `all`: total bytes.
   WorkBar(std::string what, std::int64_t all, std::chrono::milliseconds patience = std::chrono::seconds{2});
   ~WorkBar();
   WorkBar(WorkBar const&) = delete;
   WorkBar& operator=(WorkBar const&) = delete;
-  /// So many more are done. Draws five times in a second at most.
+  /// Adds finished bytes. Draws at most five times per second.
   void add(std::int64_t bytes);
 
  private:

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <cstring>
+#include <vector>
 
 #include <zeroth/parallel/tensor.hpp>
 
@@ -49,6 +50,8 @@ class Cpu {
   }
   /// So that multiply() takes no memory for such a product.
   void prepare(Product const& product) { matmul_.prepare(kind_of(without_gelu(product))); }
+  /// So that the loss takes none.
+  void prepare(Batch const& batch) { targets_.reserve(batch.targets.size()); }
   /// So that attention takes none.
   void prepare(AttentionHeads const& heads) { attention_.prepare(matmul_, heads); }
   void clear(Matrix<T>& matrix) const {
@@ -159,13 +162,35 @@ class Cpu {
     attention_.backward(matmul_, heads, qkv, y, log_sums, dy, dqkv);
   }
 
+  /// Which words this rank has.
+  [[nodiscard]] zeroth::VocabularyPart rows(Param<2> const& words) const {
+    auto const all = words.global_shape()[0];
+    return tensor_ != nullptr ? tensor_->rows(words) : zeroth::VocabularyPart{0, all, all, all};
+  }
   template <class View>
   void embed(Batch const& batch, View const& tokens, View const& positions, Matrix<T>& x) const {
     cpu::embed(batch, tokens.data(), positions.data(), positions.extent(0), x);
   }
+  /// Zeros where another rank has the token.
+  template <class View>
+  void embed_part(Batch const& batch, View const& tokens, zeroth::VocabularyPart const& words, Matrix<T>& x) const {
+    cpu::embed_part(batch, tokens.data(), words, x);
+  }
+  /// To this rank's rows.
+  template <class View>
+  void add_positions(View const& positions, Matrix<T>& x) const {
+    cpu::add_positions(positions.data(), positions.extent(0), first_own_row(x), x);
+  }
   template <class Gradient>
   void embed_backward(Batch const& batch, Matrix<T> const& dx, Gradient const& tokens, Gradient const& positions) {
-    embed_tokens_backward(batch, dx, token_order_, tokens);
+    auto const all = tokens.shape()[0];
+    embed_backward(batch, dx, {0, all, all, all}, tokens, positions);
+  }
+  /// `tokens` is of this rank's `words`, and `dx` of all rows.
+  template <class Gradient>
+  void embed_backward(Batch const& batch, Matrix<T> const& dx, zeroth::VocabularyPart const& words,
+                      Gradient const& tokens, Gradient const& positions) {
+    embed_tokens_backward(batch, dx, words, token_order_, tokens);
     embed_positions_backward(dx, positions);
   }
 
@@ -185,6 +210,16 @@ class Cpu {
   void cross_entropy_backward(Matrix<Wide> const& logits, Batch const& batch, SoftmaxTape<Cpu> const& tape, Wide each,
                               Matrix<T>& dlogits) const {
     cpu::cross_entropy_backward(logits, batch.targets, tape.largest.data(), tape.sums.data(), each, dlogits);
+  }
+  /// The same where tensor ranks divide the vocabulary.
+  [[nodiscard]] float cross_entropy_of_part(Matrix<float>& logits, Batch const& batch,
+                                            zeroth::VocabularyPart const& words, zeroth::CrossEntropyTape& tape) {
+    targets_.assign(batch.targets.begin(), batch.targets.end());
+    return tensor_->cross_entropy<float>(to_read(logits), targets_, words, tape);
+  }
+  void cross_entropy_backward_of_part(Matrix<float>& logits, zeroth::CrossEntropyTape const& tape, float seed,
+                                      Matrix<T>& dlogits) const {
+    tensor_->cross_entropy_backward(to_read(logits), tape, seed, whole(dlogits));
   }
 
  private:
@@ -206,6 +241,9 @@ class Cpu {
   [[nodiscard]] static auto whole(Matrix<T>& matrix) {
     return zeroth::View<T, 2>{matrix.data(), {matrix.rows(), matrix.cols()}};
   }
+  [[nodiscard]] static auto to_read(Matrix<float> const& matrix) {
+    return zeroth::View<float const, 2>{matrix.data(), {matrix.rows(), matrix.cols()}};
+  }
   [[nodiscard]] static std::int64_t count_of(Product const& product) {
     auto const kind = kind_of(product);
     return kind.m * kind.n;
@@ -215,6 +253,7 @@ class Cpu {
   zeroth::TensorParallel* tensor_;
   HeadAttention<T> attention_;
   TokenOrder token_order_;
+  std::vector<std::int64_t> targets_;
 };
 
 }  // namespace gpt::cpu

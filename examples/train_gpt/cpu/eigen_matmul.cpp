@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Eigen multiplies fp32 and fp64 only: 16 bits are widened before, and rounded once behind.
+/// Eigen multiplies fp32 and fp64 only: 16-bit factors are widened before, and results are rounded once after.
 #include <algorithm>
 #include <cstddef>
 #include <set>
@@ -17,7 +17,7 @@ namespace {
 
 using zeroth::Dtype;
 
-/// Rows of one product: groups that stay in a core's own cache are up to a quarter faster than all at once.
+/// Rows per product: groups that stay in a core's own cache are up to a quarter faster than all rows at once.
 constexpr std::int64_t panel = 256;
 
 template <class S>
@@ -25,7 +25,7 @@ using MatrixMap = Eigen::Map<zeroth::Matrix<S> const, 0, Eigen::OuterStride<>>;
 template <class S>
 using ResultMap = Eigen::Map<zeroth::Matrix<S>, 0, Eigen::OuterStride<>>;
 
-/// Calls `f` with a value of the type that `dtype` is.
+/// Calls `f` with a value of the type of `dtype`.
 template <class F>
 void with_element(Dtype dtype, F const& f) {
   switch (dtype) {
@@ -36,7 +36,7 @@ void with_element(Dtype dtype, F const& f) {
   }
 }
 
-/// Multiplies numbers of type T, in sums of type S.
+/// Multiplies elements of type T, and sums in type S.
 template <class T, class S = WideOf<T>>
 class Products {
  public:
@@ -62,7 +62,8 @@ class Products {
   }
 
  private:
-  /// Where a product's sums are made, of rows [first, first + count).
+  /// The sums of a product's rows [first, first + count): in the output if it has the type of sums, otherwise in a
+  /// buffer.
   ResultMap<S> sums(Product const& p, std::int64_t first, std::int64_t count, std::int64_t columns) {
     if (p.out.dtype == math_dtype<S>) {
       return {static_cast<S*>(p.out.data) + first * p.out.stride, count, columns, Eigen::OuterStride<>{p.out.stride}};
@@ -79,7 +80,7 @@ class Products {
       grow(buffer, rows * cols);
     }
   }
-  /// Rows of a factor, as they lie in memory.
+  /// Rows of a factor in their memory layout, widened into `buffer` if needed.
   MatrixMap<S> factor(Operand const& from, std::int64_t first, std::int64_t count, Matrix<S>& buffer) {
     auto const* const data = static_cast<T const*>(from.data) + first * from.stride;
     if constexpr (std::same_as<T, S>) {
@@ -131,12 +132,12 @@ class Products {
     end(p, 0, out);
   }
 
-  /// What the products are added to: beta * addend + bias.
+  /// Initialises the sums with beta * addend + bias.
   void begin(Product const& p, std::int64_t first, ResultMap<S>& out) {
     with_element(p.out.dtype, [&]<class O>(O) {
       if constexpr (std::same_as<WideOf<O>, S>) {
         if (std::same_as<O, S> && p.beta != 0 && p.addend == nullptr && p.bias == nullptr) {
-          return;  // it is there already
+          return;  // the addend is there already
         }
         auto const* const addend = static_cast<O const*>(p.addend != nullptr ? p.addend : p.out.data);
         if (p.bias != nullptr) {

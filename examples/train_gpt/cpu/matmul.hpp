@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Products on a CPU: without GELU, which is a pass of its own there.
+/// Matrix products on a CPU. GELU is not fused: it is a separate pass there.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -9,8 +9,8 @@
 
 namespace gpt::cpu {
 
-/// On the thread that made it, and on one thread, whatever the environment says. The same bits for the same kind of
-/// product, wherever its data lie. `beta` is 0 or 1.
+/// Use it on the thread that made it. Runs on one thread, whatever the environment says. Gives the same bits for the
+/// same kind of product at any address. `beta` is 0 or 1.
 class Matmul {
  public:
   Matmul() = default;
@@ -18,15 +18,15 @@ class Matmul {
   Matmul& operator=(Matmul const&) = delete;
   virtual ~Matmul() = default;
 
-  /// Takes the memory and whatever else products of this kind need, so that none is taken later.
+  /// Allocates the memory and other resources for products of this kind, so that later calls allocate nothing.
   virtual void prepare(ProductKind const& kind) = 0;
   /// Throws ContractError for shapes that do not fit, SystemError if the library refuses the product.
   virtual void operator()(Product const& product) = 0;
-  /// Of memory beside the operands, once all kinds are prepared.
+  /// Bytes of memory besides the operands, once all kinds are prepared.
   [[nodiscard]] virtual std::int64_t scratch_bytes() const = 0;
-  /// Which implementation multiplies each kind, a line each.
+  /// The implementation used for each kind, one line each.
   [[nodiscard]] virtual std::string table() const = 0;
-  /// The lines of kinds that the library has nothing fast for: it does not say so itself.
+  /// The lines of kinds without a fast implementation, about which the library does not warn.
   [[nodiscard]] virtual std::string slow_products() const = 0;
 };
 

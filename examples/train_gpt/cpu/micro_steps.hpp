@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What train() computes micro-steps with on the CPU.
+/// Runs train()'s micro-steps on the CPU.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -17,7 +17,7 @@ namespace gpt::cpu {
 template <zeroth::Element T, zeroth::GradientOf<T> G>
 class MicroSteps {
  public:
-  /// `tensor` outlives it. Null: no layer is divided.
+  /// `tensor` must outlive it. Null: no layer is divided.
   MicroSteps(zeroth::Engine<T, G>& engine, GptParams const& params, Options const& options, MathChoice const& choice,
              std::int64_t /*micro_steps*/, zeroth::TensorParallel* tensor = nullptr)
       : gpt_{params, options.recompute ? Recompute::on : Recompute::off, options.dropout},
@@ -33,7 +33,7 @@ class MicroSteps {
     float const loss = gpt_.forward(pass, batch, workspace_);
     gpt_.backward(pass, batch, workspace_, micro.report_loss(loss));
   }
-  /// Which implementation multiplies what: if `all`, of every shape, otherwise of those that are slow.
+  /// The implementations of products: of every shape if `all`, otherwise of slow ones only.
   [[nodiscard]] std::string products(bool all) const { return products_of(*matmul_, all); }
 
  private:
@@ -43,7 +43,7 @@ class MicroSteps {
   typename Gpt<Cpu<T>>::Workspace workspace_;
 };
 
-/// What train() takes.
+/// The `Where` of train() for the CPU.
 struct OnCpu {
   template <zeroth::Element T, zeroth::GradientOf<T> G>
   using MicroSteps = cpu::MicroSteps<T, G>;

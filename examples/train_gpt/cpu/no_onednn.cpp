@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// In place of onednn_matmul.cpp, where there is no oneDNN.
+/// Replaces onednn_matmul.cpp in builds without oneDNN.
 #include <zeroth/core/error.hpp>
 
 #include "cpu/onednn.hpp"

@@ -52,18 +52,18 @@ dnnl::matmul::primitive_desc describe_to_library(ProductKind const& kind, dnnl::
 #endif
 }
 
-/// A product as oneDNN takes it.
+/// A prepared product of oneDNN.
 struct Plan {
   dnnl::matmul primitive;
   std::string implementation;
-  memory a, b, bias, out;  // whose addresses are set for each product
+  memory a, b, bias, out;  // their addresses are set for each product
   std::unordered_map<int, memory> arguments;
 };
 
 class OnednnMatmul final : public Matmul {
  public:
   OnednnMatmul() {
-    // A rank's thread is its share of the machine; and parts of sums on several threads would be other sums.
+    // A rank's thread is its share of the machine, and splitting sums over threads would change the bits.
     omp_set_num_threads(1);
   }
 
@@ -74,7 +74,7 @@ class OnednnMatmul final : public Matmul {
     if (product.addend != nullptr) {
       copy_rows(product, kind);
     }
-    // The library's descriptions of memory have no const.
+    // The library's memory objects are not const-correct.
     plan.a.set_data_handle(const_cast<void*>(product.a.data));  // NOLINT(cppcoreguidelines-pro-type-const-cast)
     plan.b.set_data_handle(const_cast<void*>(product.b.data));  // NOLINT(cppcoreguidelines-pro-type-const-cast)
     plan.out.set_data_handle(product.out.data);
@@ -148,7 +148,7 @@ class OnednnMatmul final : public Matmul {
     return plan;
   }
 
-  /// The addend to where the sum is made.
+  /// Copies the addend to the output, where the sum is computed.
   static void copy_rows(Product const& product, ProductKind const& kind) {
     auto const bytes = zeroth::bytes_of(kind.out);
     auto const row = static_cast<std::size_t>(kind.n * bytes);
@@ -161,7 +161,7 @@ class OnednnMatmul final : public Matmul {
   std::string const isa_ = onednn()->isa;
   dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream_{engine_};
-  Matrix<char> scratch_;  // the largest that a product needs
+  Matrix<char> scratch_;  // sized for the product that needs most
   std::map<ProductKind, Plan> plans_;
 };
 

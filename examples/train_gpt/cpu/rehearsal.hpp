@@ -30,7 +30,9 @@ class Rehearsal {
   };
   [[nodiscard]] Nothing leave(auto&&...) { return {}; }
   [[nodiscard]] Nothing enter_backward(auto&&...) { return {}; }
+  [[nodiscard]] int tensor_ranks() const { return cpu_.tensor_ranks(); }
   [[nodiscard]] bool divides_rows() const { return cpu_.divides_rows(); }
+  [[nodiscard]] zeroth::VocabularyPart rows(Param<2> const& words) const { return cpu_.rows(words); }
   [[nodiscard]] static std::int64_t first_own_row(auto&&...) { return 0; }
   void own_rows(Matrix<T> const& all, Matrix<T>& own) const {
     own.resize(all.rows() / cpu_.tensor_ranks(), all.cols());
@@ -48,9 +50,18 @@ class Rehearsal {
   void drop_out(auto&&...) {}
   void add_dropped_out(auto&&...) {}
   void embed(auto&&...) {}
+  void embed_part(auto&&...) {}
+  void add_positions(auto&&...) {}
   void embed_backward(auto&&...) {}
   [[nodiscard]] float cross_entropy(auto&&...) { return 0; }
   void cross_entropy_backward(auto&&...) {}
+  [[nodiscard]] float cross_entropy_of_part(Matrix<float> const& logits, Batch const& batch,
+                                            zeroth::VocabularyPart const& /*words*/, zeroth::CrossEntropyTape& tape) {
+    cpu_.prepare(batch);
+    tape.reserve(logits.rows());
+    return 0;
+  }
+  void cross_entropy_backward_of_part(auto&&...) {}
 
  private:
   Cpu<T>& cpu_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What train() computes the actions of a stage of a pipeline with on the CPU.
+/// Runs the actions of a pipeline stage for train() on the CPU.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -26,7 +26,7 @@ namespace gpt::cpu {
 template <zeroth::Element T, zeroth::GradientOf<T> G>
 class StageWork {
  public:
-  /// `tensor` outlives it. Null: no layer is divided.
+  /// `tensor` must outlive it. Null: no layer is divided.
   StageWork(zeroth::Engine<T, G>& engine, GptParams const& params, Options const& options, MathChoice const& choice,
             zeroth::TensorParallel* tensor)
       : gpt_{params, options.recompute ? Recompute::on : Recompute::off, options.dropout},
@@ -38,7 +38,7 @@ class StageWork {
         tapes_(static_cast<std::size_t>(engine.in_flight())),
         recomputes_{options.recompute} {}
 
-  /// Forward or backward of one micro-step through the units of a chunk. A batch is read where they need one.
+  /// Runs forward or backward of one micro-step through the units of a chunk. Reads a batch if they need one.
   void run(zeroth::Work<T, G>& work, Batches const& batches, std::int64_t samples) {
     auto& tape = tapes_[static_cast<std::size_t>(work.slot())];
     auto const part = gpt_.part_of(work.units());
@@ -60,17 +60,18 @@ class StageWork {
  private:
   using Matrix = typename Gpt<Cpu<T>>::Matrix;
   using Part = typename Gpt<Cpu<T>>::Part;
-  /// What a micro-step keeps from forward to backward. Activations are copied from and to messages, into memory that is
-  /// aligned as it is without a pipeline: products in another order would have other bits.
+  /// The data that a micro-step keeps from forward to backward. Activations are copied from and to messages, into
+  /// memory with the same alignment as without a pipeline: another alignment would change the order of sums, and so the
+  /// bits.
   struct Tape {
     std::optional<typename Gpt<Cpu<T>>::Workspace> workspace;
     Batch batch;
     float seed = 0;
   };
 
-  /// Takes all memory, and prepares all products, before the first one.
+  /// Allocates all memory and prepares all products before the first one.
   void prepare(Tape& tape, Part const& part) {
-    if (!tape.workspace || tape.workspace->x.size() < part.blocks + 1) {  // chunks may have several numbers of them
+    if (!tape.workspace || tape.workspace->x.size() < part.blocks + 1) {  // chunks may differ in their number of blocks
       auto& w = tape.workspace.emplace(gpt_.workspace(part));
       w.x.front().resize(rows_, channels_);
       w.d.resize(rows_, channels_);
@@ -120,7 +121,7 @@ class StageWork {
   std::unique_ptr<Matmul> matmul_;
   Cpu<T> cpu_;
   std::int64_t tokens_;           // of a micro-batch
-  std::int64_t rows_, channels_;  // of what goes from unit to unit
+  std::int64_t rows_, channels_;  // size of the activations between units
   std::vector<Tape> tapes_;
   bool recomputes_;
 };

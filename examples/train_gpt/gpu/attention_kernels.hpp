@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The kernels that attention is made of, and which heads they are for.
+/// The kernels of attention, and the choice of kernels for a head width.
 #pragma once
 #include <type_traits>
 
@@ -27,8 +27,8 @@ struct TensorAttention {
 
 inline constexpr std::int64_t widest_head = 128;
 
-/// Calls `f` with the kernels for heads of `width` channels, at most widest_head: those with the narrowest tiles that a
-/// head fits. Tensor cores take 16-bit heads whose rows can be fetched in accesses of 16 bytes.
+/// Calls `f` with the kernels for heads of `width` channels, at most widest_head: those with the narrowest tiles that
+/// fit a head. Tensor cores are used for 16-bit heads with rows that can be read in accesses of 16 bytes.
 template <Element T, class F>
 void with_attention_kernels(std::int64_t width, F const& f) {
   auto const choose = [&](auto most) {

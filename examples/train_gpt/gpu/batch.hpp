@@ -7,9 +7,10 @@ namespace gpt::gpu {
 
 struct DeviceBatch {
   std::int32_t const *inputs, *targets;  ///< [tokens]
-  std::int32_t const *order, *first;  ///< Where each token is in `inputs`: order[first[t]] ... order[first[t + 1] - 1].
+  std::int32_t const *order, *first;  ///< Positions of each token t in `inputs`: order[first[t]] ... order[first[t + 1]
+                                      ///< - 1].
   std::int64_t tokens;
-  float* loss;  ///< Where the mean loss goes.
+  float* loss;  ///< Output: the mean loss.
 };
 
 }  // namespace gpt::gpu

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Micro-batches on their way to the GPU.
+/// Uploads micro-batches to the GPU.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -11,13 +11,13 @@
 
 namespace gpt::gpu {
 
-/// Copies on the compute stream, from pinned memory. Nothing waits: what a copy reads is not written again before the
-/// engine has said that its step is through.
+/// Copies on the compute stream, from pinned memory. Nothing waits: a copy's source is reused only after the engine has
+/// reported that its step is complete.
 class BatchUpload {
  public:
-  /// For micro-batches of `tokens`, of which the GPU is at most `in_flight` behind the host.
+  /// For micro-batches of `tokens` tokens. The GPU lags behind the host by at most `in_flight` micro-batches.
   BatchUpload(std::int64_t tokens, std::int64_t vocabulary, std::int64_t in_flight);
-  /// Valid until the stream comes to the next call's copy; its loss, for `in_flight` calls.
+  /// Valid until the stream reaches the next call's copy; its loss stays valid for `in_flight` calls.
   [[nodiscard]] DeviceBatch enqueue(Batch const& batch, cudaStream_t stream);
 
  private:

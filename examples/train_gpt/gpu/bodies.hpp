@@ -10,7 +10,7 @@
 #include "gpu/kernels/layer_norm.hpp"
 #include "gpu/launch.hpp"
 
-// A macro, since templates are instantiated by name alone.
+// A macro, because templates must be instantiated by name.
 #define GPT_GPU_LAUNCH(...) template cudaError_t launch<__VA_ARGS__>(cudaStream_t, __VA_ARGS__ const&, std::int64_t);
 
 #define GPT_GPU_LAUNCH_ATTENTION(T, width)           \
@@ -41,7 +41,7 @@
   GPT_GPU_LAUNCH(EmbedTokensBackward<T, G>) \
   GPT_GPU_LAUNCH(EmbedPositionsBackward<T, G>)
 
-/// Define launch() where its template is visible, in namespace gpt::gpu.
+/// Instantiate launch() where its template is visible, in namespace gpt::gpu.
 #define GPT_GPU_LAUNCH_FP32             \
   GPT_GPU_LAUNCH_MATH(float)            \
   GPT_GPU_LAUNCH_GRADIENT(float, float) \

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The Device that is a GPU: what the layers do with numbers, as kernels on a stream.
+/// The Device for GPUs: runs the layers' math as kernels on a stream.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -32,7 +32,7 @@ template <class M>
                                                                      matrix.stride()};
 }
 
-/// A stream and what runs on it. Everything is enqueued: nothing waits. Throws SystemError if a launch fails.
+/// A stream and the work on it. All calls enqueue work and return. Throws SystemError if a launch fails.
 template <zeroth::Element T>
 class Gpu {
  public:
@@ -41,14 +41,14 @@ class Gpu {
   template <class V>
   using Matrix = gpu::Matrix<V>;
   using Batch = DeviceBatch;
-  static constexpr bool keeps_hidden = true;  ///< To make it again is one more pass over the two widest matrices.
+  static constexpr bool keeps_hidden = true;  ///< Recomputing it would be one more pass over the two widest matrices.
   static constexpr bool divides_layers = false;
 
   Gpu(cudaStream_t stream, MatmulOptions const& options) : stream_{stream}, matmul_{stream, options} {}
 
   [[nodiscard]] cudaStream_t stream() const noexcept { return stream_; }
   [[nodiscard]] static std::int64_t tokens(Batch const& batch) { return batch.tokens; }
-  /// Throws ConfigError for heads that are wider than the kernels' tiles.
+  /// Throws ConfigError for heads wider than the kernels' tiles.
   static void expect_heads(AttentionHeads const& heads) {
     if (heads.width > widest_head) {
       throw zeroth::ConfigError{"--device cuda: a head has " + std::to_string(heads.width) + " channels (--channels " +
@@ -62,7 +62,7 @@ class Gpu {
     expect(cudaMemsetAsync(matrix.data(), 0, static_cast<std::size_t>(matrix.count()) * sizeof(T), stream_),
            "cudaMemsetAsync");
   }
-  /// To a gradient.
+  /// Adds the sums to a gradient.
   template <class Gradient>
   void add_column_sums(Matrix<T> const& values, Gradient const& gradient) {
     auto const chunks = ChunkSums<T>::chunks_of(values.rows());
@@ -128,7 +128,7 @@ class Gpu {
                                      positions.beta()});
   }
 
-  /// `to` may be the memory of `from`.
+  /// `to` may share the memory of `from`.
   void drop_out(Dropped const& dropped, Matrix<T> const& from, Matrix<T>& to) const {
     run(DropOut<T>{dropped, from.data(), nullptr, to.data(), from.count()});
   }
@@ -136,14 +136,14 @@ class Gpu {
     run(DropOut<T>{dropped, y.data(), residual.data(), y.data(), y.count()});
   }
 
-  /// The mean loss, when the stream has come so far.
+  /// The mean loss; valid once the stream has reached it.
   [[nodiscard]] zeroth::DeviceLoss cross_entropy(Matrix<float> const& logits, Batch const& batch,
                                                  SoftmaxTape<Gpu>& tape) const {
     run(CrossEntropy{rows_of(logits), batch.targets, tape.largest.data(), tape.sums.data(), tape.losses.data()});
     run(MeanLoss{tape.losses.data(), logits.rows(), batch.loss});
     return {batch.loss};
   }
-  /// `dlogits` may be the memory of `logits`.
+  /// `dlogits` may share the memory of `logits`.
   void cross_entropy_backward(Matrix<float> const& logits, Batch const& batch, SoftmaxTape<Gpu> const& tape, float each,
                               Matrix<T>& dlogits) const {
     run(CrossEntropyBackward<T>{rows_of(logits), batch.targets, tape.largest.data(), tape.sums.data(), each,
@@ -155,14 +155,14 @@ class Gpu {
   void run(Body const& body) const {
     expect(launch(stream_, body, body.work()), "launch of a kernel");
   }
-  /// Sums over chunks of rows, until the next use.
+  /// Memory for sums over chunks of rows; valid until the next use.
   [[nodiscard]] float* partial_sums(std::int64_t count) {
     if (count > partial_sums_.count()) {
       partial_sums_.resize(1, count);
     }
     return partial_sums_.data();
   }
-  /// Adds to a gradient what was added up over chunks of rows, `stride` floats apart.
+  /// Adds sums over chunks of rows, with a stride of `stride` floats, to a gradient.
   template <class Gradient>
   void add_chunks(float const* sums, std::int64_t stride, std::int64_t chunks, Gradient const& gradient) const {
     using G = std::remove_pointer_t<decltype(gradient.data())>;

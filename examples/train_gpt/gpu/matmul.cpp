@@ -17,23 +17,24 @@
 #include "shard/layout.hpp"
 #include "zeroth/core/error.hpp"
 
-// cuBLASLt knows row-major matrices, but not all of its epilogues do. Rows that lie one behind the other are the
-// columns of the transposed matrix, so what is asked of it is out' = op(b)' op(a)', column by column: `b` comes first,
-// and the bias, one per column of ours, is one per row of its.
+// cuBLASLt supports row-major matrices, but not with all of its epilogues. A row-major matrix is the transpose of a
+// column-major one, so we ask for out' = op(b)' op(a)' in column-major order: `b` comes first, and the bias, one per
+// column of ours, is one per row of its.
 namespace gpt::gpu {
 
 namespace {
 
 using zeroth::Dtype;
 
-/// What NVIDIA recommends for Hopper and Blackwell.
+/// NVIDIA's recommendation for Hopper and Blackwell.
 constexpr std::size_t workspace_bytes = std::size_t{32} << 20U;
 
-/// What algorithms may count on: cudaMalloc's memory begins at such addresses, and in it the parameters of units do.
+/// The alignment that algorithms may assume: cudaMalloc aligns memory to it, and the parameters of units are aligned to
+/// it in turn.
 constexpr std::uint32_t address_bytes = 256;
 static_assert(zeroth::shard::alignment_count * zeroth::bytes_of(Dtype::bf16) % address_bytes == 0);
 
-/// Elements that rows of what GELU's epilogues keep for backward must be a multiple of.
+/// Required multiple for the row length of the data that GELU's epilogues keep for backward.
 constexpr std::int64_t gelu_columns = 8;
 
 void expect_done(cublasStatus_t status, std::string_view call) {
@@ -50,7 +51,7 @@ cudaDataType_t type_of(Dtype dtype) {
   }
 }
 
-/// A cuBLASLt object that Destroy() ends.
+/// Owns a cuBLASLt object, which destroy() frees.
 template <class Handle, cublasStatus_t (*destroy)(Handle)>
 class Owned {
  public:
@@ -91,11 +92,11 @@ void expect_aligned(Product const& p) {
   }
 }
 
-/// A product as cuBLASLt takes it, and the algorithm that was chosen.
+/// A product as cuBLASLt describes it, and the chosen algorithm.
 struct Plan {
   Description description;
   Layout first, second, out;  // op(b)', op(a)'
-  bool gelu_follows;          // as a kernel of its own
+  bool gelu_follows;          // in a separate kernel
   cublasLtMatmulAlgo_t algorithm{};
 };
 
@@ -146,7 +147,7 @@ struct Matmul::State {
     }
     bool const gelu = has_gelu(kind.epilogue);
     std::optional<Plan> plan;
-    // How exact its GELU is, the library does not say: good enough for what is rounded to 16 bits.
+    // The library does not document the accuracy of its GELU: it suffices for results rounded to 16 bits.
     if (!gelu || (kind.n % gelu_columns == 0 && kind.out != Dtype::fp32)) {
       plan = planned(kind, product, false);
     }
@@ -160,10 +161,10 @@ struct Matmul::State {
     return plans.emplace(kind, std::move(*plan)).first->second;
   }
 
-  /// None if the library has no algorithm.
+  /// nullopt if the library has no algorithm.
   std::optional<Plan> planned(ProductKind const& kind, Product const& product, bool gelu_follows) const {
     Plan plan = describe_to_library(kind, gelu_follows);
-    point(plan, product);  // algorithms are chosen by how bias and inner are aligned, too
+    point(plan, product);  // the choice of algorithm also depends on the alignment of bias and inner
     cublasLtMatmulHeuristicResult_t result{};
     int found = 0;
     auto const status =
@@ -196,8 +197,7 @@ struct Matmul::State {
     set(plan.description, CUBLASLT_MATMUL_DESC_TRANSA, kind.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(plan.description, CUBLASLT_MATMUL_DESC_TRANSB, kind.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(plan.description, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(kind.epilogue, gelu_follows));
-    // Bias and inner are of the output's type: the default, which the documentation wants left alone for types like
-    // these.
+    // Bias and inner have the output's type: the default, which the documentation recommends for these types.
     if (has_gelu(kind.epilogue) && !gelu_follows) {
       set(plan.description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, kind.n);
     }
@@ -215,7 +215,7 @@ struct Matmul::State {
 
   void run(Product const& p, ProductKind const& kind, Plan const& plan) {
     bool const apart = plan.gelu_follows && kind.epilogue == Epilogue::bias_gelu;
-    void* const out = apart ? p.inner : p.out.data;  // then GELU goes from there
+    void* const out = apart ? p.inner : p.out.data;  // input of the separate GELU
     point(plan, p);
     float const alpha = 1;
     auto const status =
@@ -242,13 +242,13 @@ Matmul::Matmul(cudaStream_t stream, MatmulOptions const& options) : state_{std::
   };
   state_->workspace.resize(1, static_cast<std::int64_t>(workspace_bytes));
   prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_bytes);
-  // Also the library's default; said here because kind_of() sees to it.
+  // The library's default, stated because kind_of() ensures it.
   for (auto const attribute :
        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
     prefer(attribute, address_bytes);
   }
-  // Sums in one piece are always allowed. Parts of one that is split are added in fp32, in order, behind the product.
+  // Unsplit sums are always allowed. Parts of a split sum are added in fp32, in order, after the product.
   prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
 }
 

@@ -13,21 +13,21 @@ struct MatmulOptions {
   bool tf32 = false;  ///< fp32 factors may be rounded to TF32.
 };
 
-/// One algorithm per kind of product, chosen when it is asked for first and the same from then on: the same bits in
-/// every step. Its workspace is allocated once. Belongs to one thread.
+/// Uses one algorithm per kind of product, chosen at its first use and kept from then on, so that every step gives the
+/// same bits. Allocates its workspace once. Use it on one thread.
 ///
-/// All data begin at multiples of 256 bytes, as CUDA's memory, the matrices in it and the parameters and gradients of
-/// units do. Fast on tensor cores where rows begin at multiples of 16 bytes, too.
+/// All data must be aligned to 256 bytes, as are allocations of CUDA, the matrices in them, and the parameters and
+/// gradients of units. Tensor cores are fast if rows are aligned to 16 bytes, too.
 class Matmul {
  public:
-  /// Throws SystemError if cuBLASLt cannot be had.
+  /// Throws SystemError if cuBLASLt is unavailable.
   Matmul(cudaStream_t stream, MatmulOptions const& options);
   ~Matmul();
   Matmul(Matmul const&) = delete;
   Matmul& operator=(Matmul const&) = delete;
-  /// Enqueues. Throws ContractError for shapes that do not fit and addresses that are not aligned, SystemError naming
-  /// the product if cuBLASLt has no algorithm for it or refuses it. Epilogues with GELU that cuBLASLt has no algorithm
-  /// for, and all in fp32, are a kernel of ours behind the product.
+  /// Enqueues the product. Throws ContractError for shapes that do not fit and unaligned addresses, SystemError naming
+  /// the product if cuBLASLt has no algorithm for it or rejects it. Epilogues with GELU run as a separate kernel after
+  /// the product if cuBLASLt has no algorithm for them, and always in fp32.
   void operator()(Product const& product);
 
  private:

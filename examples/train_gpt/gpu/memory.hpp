@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Memory of the GPU, and of the host where the GPU reads it.
+/// Memory of the GPU, and host memory that the GPU reads.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -9,26 +9,26 @@
 
 namespace gpt::gpu {
 
-/// Throws SystemError that names `call`, if `error` is one.
+/// Throws SystemError, which names `call`, if `error` is an error.
 void expect(cudaError_t error, char const* call);
 
-/// Memory of the host that copies to and from the GPU do not wait for. Throws SystemError that names the bytes if there
-/// are no more.
+/// Allocates pinned host memory, so that copies to and from the GPU are asynchronous. Throws SystemError, which names
+/// the size, if out of memory.
 [[nodiscard]] void* take_pinned(std::int64_t bytes);
 
 /// Memory of the current GPU, for activations.
 struct DeviceMemory {
-  /// Where rows of aligned matrices begin: at multiples of a cache line, which is more than the 16 bytes that
-  /// cuBLASLt's fast kernels and accesses of whole packs ask for.
+  /// Alignment of the rows of aligned matrices: a cache line, more than the 16 bytes that cuBLASLt's fast kernels and
+  /// accesses of whole packs need.
   static constexpr std::int64_t aligned_row_bytes = 128;
-  /// Throws SystemError that names the bytes if there are no more.
+  /// Throws SystemError, which names the size, if out of memory.
   [[nodiscard]] static void* take(std::int64_t bytes);
-  static void give_back(void* data) noexcept { static_cast<void>(cudaFree(data)); }  // null is fine
+  static void give_back(void* data) noexcept { static_cast<void>(cudaFree(data)); }  // null is allowed
 };
 template <class T>
 using Matrix = gpt::Matrix<T, DeviceMemory>;
 
-/// Host memory that copies to and from the GPU do not wait for.
+/// Pinned host memory, so that copies to and from the GPU are asynchronous.
 template <class T>
 class Pinned {
  public:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What train() computes micro-steps with on a GPU.
+/// Runs train()'s micro-steps on a GPU.
 #pragma once
 #include <zeroth/adapters/cuda.hpp>
 #include <zeroth/parallel/tensor.hpp>
@@ -15,12 +15,12 @@ namespace gpt::gpu {
 template <zeroth::Element T, zeroth::GradientOf<T> G>
 class MicroSteps {
  public:
-  /// On the engine's compute stream. `tensor` is null: engines on GPUs refuse files that ask for tensor ranks.
+  /// Runs on the engine's compute stream. `tensor` is null: engines on GPUs reject files that ask for tensor ranks.
   MicroSteps(zeroth::Engine<T, G>& engine, GptParams const& params, Options const& options,
              MathChoice const& /*choice*/, std::int64_t micro_steps, zeroth::TensorParallel* /*tensor*/ = nullptr)
       : gpt_{params, options.recompute ? Recompute::on : Recompute::off, options.dropout},
         gpu_{zeroth::cuda_stream(engine), {.tf32 = options.tf32}},
-        // step() gives the report of the step before: the GPU is less than two steps behind.
+        // step() returns the report of the previous step: the GPU is less than two steps behind.
         upload_{engine.micro_batch() * params.shape.context, params.shape.vocabulary, 2 * micro_steps},
         workspace_{gpt_.workspace()} {}
 
@@ -32,7 +32,7 @@ class MicroSteps {
     gpt_.backward(pass, uploaded, workspace_, micro.report_loss(loss));
   }
 
-  /// cuBLASLt does not say.
+  /// Empty: cuBLASLt does not report its implementations.
   [[nodiscard]] static std::string products(bool /*all*/) { return {}; }
 
  private:
@@ -42,7 +42,7 @@ class MicroSteps {
   typename Gpt<Gpu<T>>::Workspace workspace_;
 };
 
-/// What train() takes.
+/// The `Where` of train() for a GPU.
 struct OnGpu {
   template <zeroth::Element T, zeroth::GradientOf<T> G>
   using MicroSteps = gpu::MicroSteps<T, G>;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// In place of train.cpp, where the library is built without CUDA: launch() has refused the job before.
+/// Replaces train.cpp if the library is built without CUDA: launch() has rejected the job before.
 #include "train_on.hpp"
 #include "zeroth/core/error.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// launch() on a GPU. For nvcc; what includes it says for which bodies.
+/// launch() on a GPU, for nvcc. The including file chooses the bodies.
 #pragma once
 #include "cuda/gpu_block.hpp"
 #include "gpu/bodies.hpp"

@@ -11,10 +11,10 @@
 
 namespace zeroth {
 
-/// Row-major, as parameters are.
+/// A row-major matrix; parameters are row-major.
 template <class Scalar>
 using Matrix = Eigen::Matrix<Scalar, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-/// What a parameter of one dimension is.
+/// The type of a one-dimensional parameter.
 template <class Scalar>
 using RowVector = Eigen::Matrix<Scalar, 1, Eigen::Dynamic>;
 
@@ -49,7 +49,7 @@ template <class T, std::size_t D>
   return {reinterpret_cast<S*>(view.data()), D == 2 ? view.extent(0) : 1, view.extent(D - 1)};
 }
 
-/// As as_eigen for math in fp32: a map of a float parameter, a converted copy of a bf16 or fp16 one.
+/// Like as_eigen(), for math in fp32: returns a map of a float parameter, or a converted copy of a bf16 or fp16 one.
 template <Element T, std::size_t D>
   requires(D == 1 || D == 2)
 [[nodiscard]] auto widen(View<T const, D> view) {
@@ -60,15 +60,16 @@ template <Element T, std::size_t D>
   }
 }
 
-/// A gradient to which one expression may be added: assigns at beta 0, adds at beta 1, without a temporary where the
-/// gradient is fp32.
+/// A gradient to which one expression may be added. It is assigned at beta 0 and added at beta 1. An fp32 gradient
+/// needs no temporary.
 template <Element T, std::size_t D>
 class GradientSum {
  public:
-  /// Of a gradient that guards gave; the guard outlives it.
+  /// Takes a gradient from a guard, which must outlive it.
   explicit GradientSum(Gradient<T, D>&& gradient)
       : beta_{gradient.beta()}, map_{as_eigen(View<T, D>{gradient.data(), gradient.shape()})} {}
-  /// The one expression, of the gradient's shape; in fp32, whatever the gradient is. Runs on the calling thread.
+  /// Adds the one expression. It has the gradient's shape, and is computed in fp32 whatever the gradient's type. Runs
+  /// on the calling thread.
   template <class Derived>
   void operator+=(Eigen::MatrixBase<Derived> const& expression) && {
     using S = detail::ScalarOf<T>;
@@ -92,7 +93,7 @@ class GradientSum {
   float beta_;
   detail::Map<detail::ScalarOf<T>, D> map_;
 };
-/// `as_eigen(p.grad(weight)) += expression;`
+/// Usage: `as_eigen(p.grad(weight)) += expression;`
 template <Element T, std::size_t D>
   requires(D == 1 || D == 2)
 [[nodiscard]] GradientSum<T, D> as_eigen(Gradient<T, D>&& gradient) { return GradientSum<T, D>{std::move(gradient)}; }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Any libtorch module under Zeroth's stages: docs/torch.md. Needs libtorch, which the library does not link: link
-/// zeroth::torch, or what find_package(Torch) finds.
+/// Trains any libtorch module at Zeroth's stages: see docs/torch.md. Needs libtorch, which the library does not link.
+/// Link zeroth::torch, or what find_package(Torch) finds.
 ///
-/// A module's parameters stay its own tensors. What changes is what their storages point to: the engine's memory inside
-/// passes, and nothing outside of them. Which units are open, torch/runtime.hpp decides from what libtorch is about to
+/// A module keeps its own parameter tensors. Only their storages change: they point to the engine's memory inside
+/// passes, and to nothing outside of them. torch/runtime.hpp opens the units whose parameters libtorch is about to
 /// read.
 #pragma once
 #include "zeroth/adapters/torch/holder.hpp"

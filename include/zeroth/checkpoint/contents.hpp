@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Which element of which state is at which byte of which file: in closed form, so that a reader needs two divisions,
-/// and nothing of the stage, the buckets, the paddings or the number of ranks that wrote it.
+/// The layout of a checkpoint: a closed-form map from elements of states to bytes of files. A reader needs two
+/// divisions, and no knowledge of the stage, the buckets, the padding or the number of ranks that wrote it.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -16,121 +16,122 @@
 
 namespace zeroth::checkpoint {
 
-/// What a space has of a parameter that tensor ranks have cut.
+/// The part of a parameter that a space holds, if tensor-parallel ranks divide it.
 struct SavedCut {
-  Cut cut;          ///< The same in all spaces that have a part.
-  TensorPart part;  ///< Which one this is; there are at least two.
+  Cut cut;          ///< The same in all spaces that hold a part.
+  TensorPart part;  ///< The part that this space holds, one of at least two.
 };
 
-/// One parameter in a space, or a part of it.
+/// A parameter in a space, or a part of one.
 struct ZEROTH_EXPORT SavedParam {
-  std::string name;                 ///< Global.
-  std::vector<std::int64_t> shape;  ///< Of the whole, the outermost extent first.
-  std::int64_t count = 0;           ///< Elements in the space: of a part with its padding, which is zero.
-  std::int64_t at = 0;              ///< Its first element in the space.
-  std::vector<std::string> ties;    ///< Further units that use it: for people.
-  std::optional<SavedCut> cut;      ///< Empty: the space has all of it.
+  std::string name;                 ///< Unique in the model.
+  std::vector<std::int64_t> shape;  ///< The shape of the whole parameter, outermost extent first.
+  std::int64_t count = 0;           ///< Elements in the space, including a part's padding, which is zero.
+  std::int64_t at = 0;              ///< Index of its first element in the space.
+  std::vector<std::string> ties;    ///< Other units that use it. Informative only.
+  std::optional<SavedCut> cut;      ///< Empty if the space holds the whole parameter.
 
-  [[nodiscard]] std::int64_t whole_count() const noexcept;  ///< Elements of the whole, without padding.
-  /// Which of those in the space are which of the whole.
+  [[nodiscard]] std::int64_t whole_count() const noexcept;  ///< Elements of the whole parameter, without padding.
+  /// Maps elements in the space to elements of the whole parameter.
   [[nodiscard]] model::CutPart part() const;
-  /// Which part the space has, from 0; 0 where it has all.
+  /// Index of the part that the space holds, from 0; 0 if it holds the whole parameter.
   [[nodiscard]] int index() const noexcept { return cut ? cut->part.index : 0; }
-  /// True of one of the spaces that have a parameter: for what tells each once.
+  /// True for exactly one of the spaces that hold a parameter, so that each parameter is reported once.
   [[nodiscard]] bool comes_first() const noexcept { return index() == 0; }
 };
 
-/// One number for each element of a space.
+/// A state: one number for each element of a space.
 struct SavedState {
-  std::string name;           ///< "master", the optimizer's as PyTorch calls them ("exp_avg"), or "frozen".
+  std::string name;           ///< "master", an optimizer state as PyTorch names it ("exp_avg"), or "frozen".
   Dtype dtype = Dtype::fp32;  ///< fp32, bf16 or fp16.
-  std::int64_t base = 0;      ///< Bytes from the begin of the data of each file that has a slice to that.
+  std::int64_t base = 0;      ///< Byte offset in the data of each file that holds a slice.
 };
 
-/// The trainable or the frozen parameters of a unit end to end, cut into a slice for each of `places` files, which are
-/// those of the ranks that had the unit. Element e of a parameter is element `g = at + e` of the space, and that is
-/// element `g % slice_count` in file `first_place + g / slice_count`. What no parameter covers is zero. Each tensor
-/// rank has spaces of its own; the first of them has those parameters that none has cut.
+/// The trainable or the frozen parameters of a unit, concatenated and divided into one slice for each of `places`
+/// files: those of the ranks that had the unit. Element e of a parameter is element `g = at + e` of the space, which is
+/// element `g % slice_count` in file `first_place + g / slice_count`. Padding is zero. Each tensor-parallel rank has
+/// its own spaces. The first of these ranks' spaces also hold the parameters that are not divided.
 struct Space {
-  std::string unit;                ///< For people.
-  bool trainable = true;           ///< Otherwise its one state is "frozen".
+  std::string unit;                ///< Informative only.
+  bool trainable = true;           ///< If false, its only state is "frozen".
   int first_place = 0;             ///< The first file that has a slice.
-  int places = 1;                  ///< Files that have, one behind the other.
-  std::int64_t slice_count = 0;    ///< Elements in each of those.
-  std::vector<SavedParam> params;  ///< Ascending in `at`.
-  std::vector<SavedState> states;  ///< In the order of the file.
+  int places = 1;                  ///< Number of consecutive files that have a slice.
+  std::int64_t slice_count = 0;    ///< Elements per slice.
+  std::vector<SavedParam> params;  ///< Ascending by `at`.
+  std::vector<SavedState> states;  ///< In file order.
 };
 
-/// Where a parameter is, or a part of it.
+/// The position of a parameter, or of a part of one.
 struct Found {
-  std::size_t space = 0;  ///< In Contents::spaces.
-  std::size_t param = 0;  ///< In its params.
+  std::size_t space = 0;  ///< Index in Contents::spaces.
+  std::size_t param = 0;  ///< Index in Space::params.
 };
 
-/// A piece of a file's data.
+/// A range of bytes in a file's data.
 struct Piece {
-  int place = 0;           ///< Which file.
-  std::int64_t begin = 0;  ///< Bytes from the begin of its data.
-  std::int64_t bytes = 0;  ///< How many.
+  int place = 0;           ///< The file's index.
+  std::int64_t begin = 0;  ///< Byte offset in the file's data.
+  std::int64_t bytes = 0;  ///< Length in bytes.
 };
 
-/// Elements [first, last) of a state of a parameter.
+/// Elements [first, last) of one state of a parameter.
 struct Extent {
   std::string state;       ///< SavedState::name.
   std::string param;       ///< SavedParam::name.
-  std::int64_t first = 0;  ///< Of the parameter's elements, or of the part's.
-  std::int64_t last = 0;   ///< Behind the last one.
-  TensorPart part{};       ///< Of 1: they are the parameter's.
+  std::int64_t first = 0;  ///< Index in the parameter, or in its part.
+  std::int64_t last = 0;   ///< One past the last element.
+  TensorPart part{};       ///< One part of 1 means the whole parameter.
 };
 
-/// What some bytes are of.
+/// What a range of bytes contains.
 struct Extents {
-  std::vector<Extent> listed;  ///< In the order of the file; only the first of many.
-  std::int64_t count = 0;      ///< All of them; 0: the bytes are padding.
+  std::vector<Extent> listed;  ///< In file order. Only the first ones, if there are many.
+  std::int64_t count = 0;      ///< The number of all extents; 0 if the bytes are padding.
 };
 
-/// Files that have slices of the same spaces: those of the ranks of a pipeline's stage that have the same part of
+/// Files with slices of the same spaces: those of the ranks of one pipeline stage that have the same part of
 /// parameters.
 struct FileGroup {
-  int first_place = 0;           ///< As in a space.
-  int places = 1;                ///< As in a space.
-  std::int64_t state_bytes = 0;  ///< Of each file: what states take. Hashes come behind it.
+  int first_place = 0;           ///< See Space::first_place.
+  int places = 1;                ///< See Space::places.
+  std::int64_t state_bytes = 0;  ///< Bytes of states in each file. Hashes follow them.
 };
 
 /// All states of a checkpoint.
 struct ZEROTH_EXPORT Contents {
-  int places = 1;                 ///< Files, one for each rank that wrote it.
-  int tensor_ranks = 1;           ///< That cut parameters; 1: none did.
-  std::vector<Space> spaces;      ///< In the order of the files that have them.
-  std::vector<FileGroup> groups;  ///< Ascending; no two have a file in common. Files of none have no states.
+  int places = 1;                 ///< Number of files, one for each rank that wrote it.
+  int tensor_ranks = 1;           ///< Number of tensor-parallel ranks that divided parameters; 1 if none did.
+  std::vector<Space> spaces;      ///< In the order of their files.
+  std::vector<FileGroup> groups;  ///< Ascending and disjoint. Files in no group have no states.
 
-  /// Of the file of `place`: what states take.
+  /// Bytes of states in file `place`.
   [[nodiscard]] std::int64_t state_bytes(int place) const noexcept;
-  /// How many stages the pipeline had that wrote it; 1: there was none.
+  /// Number of stages of the pipeline that wrote it; 1 without a pipeline.
   [[nodiscard]] int stages() const noexcept;
-  /// Where every parameter is, by name: in one space, or of one that is cut in as many as there are parts, in order.
+  /// All parameters by name. Each has one position, or one for each of its parts, in order.
   [[nodiscard]] std::unordered_map<std::string, std::vector<Found>> by_name() const;
 };
 
-/// Sets the bases of states, and groups, from all else. Of spaces that have files in common all are the same.
+/// Sets the base offsets of all states, and `groups`, from the other members. Spaces with a file in common must have
+/// the same files.
 ZEROTH_EXPORT void place_states(Contents& contents);
-/// Elements [first, first + count) of a state of a space, in order, a piece for each file that has any.
+/// Locates elements [first, first + count) of a state, in order, with one piece for each file that holds any.
 [[nodiscard]] ZEROTH_EXPORT std::vector<Piece> pieces_of(Space const& space, SavedState const& state,
                                                          std::int64_t first, std::int64_t count);
 
-/// What bytes [begin, end) of the data of the file of `place` are of; at most `most` are listed.
+/// What bytes [begin, end) of the data of file `place` contain. Lists at most `most` extents.
 [[nodiscard]] ZEROTH_EXPORT Extents extents_at(Contents const& contents, int place, std::int64_t begin,
                                                std::int64_t end, std::size_t most);
 
-/// Bytes that are hashed together, counted from the begin of a file's data: XXH3 of 64 bits, a table of which ends
-/// every file.
+/// Bytes per hash, counted from the beginning of a file's data. Hashes are 64-bit XXH3; each file ends with a table of
+/// them.
 inline constexpr std::int64_t hashed_bytes = std::int64_t{1} << 20U;
-/// Of the file of `place`: how many there are.
+/// Number of hashes in file `place`.
 [[nodiscard]] ZEROTH_EXPORT std::int64_t hash_count(Contents const& contents, int place) noexcept;
-/// "place_00003.safetensors"
+/// The file's name: "place_00003.safetensors".
 [[nodiscard]] ZEROTH_EXPORT std::string file_name(int place);
-/// The first bytes of the file of `place`: the length and the header of a safetensors file, up to a multiple of 4096
-/// bytes. Every byte of it follows from what is given here.
+/// The first bytes of file `place`: the length and header of a safetensors file, padded to a multiple of 4096 bytes.
+/// The arguments determine every byte.
 [[nodiscard]] ZEROTH_EXPORT std::string file_header(Contents const& contents, int place, std::string_view save_id);
 
 }  // namespace zeroth::checkpoint

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The states of a checkpoint, read piece by piece, and never without a look at their hashes.
+/// Reads the states of a checkpoint piece by piece, and checks the hash of everything that it reads.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -15,66 +15,65 @@
 
 #include "zeroth/checkpoint/record.hpp"
 #include "zeroth/core/export.hpp"
-#include "zeroth/core/input_file.hpp"
+#include "zeroth/tool/core/input_file.hpp"
 
 namespace zeroth::checkpoint {
 
-/// Bytes `bytes` of piece `index` of those that were asked for, from byte `offset` of it on: gone when the call
-/// returns. Calls come in the order of files and of bytes in them.
+/// Receives `bytes` of requested piece `index`, starting at byte `offset` of that piece. `bytes` is valid during the
+/// call only. Calls come in the order of files and of bytes in them.
 using TakeBytes = std::function<void(std::size_t index, std::int64_t offset, std::span<std::byte const> bytes)>;
 
-/// Something that is wrong with the file of a place.
+/// A defect of a checkpoint's file.
 struct Damage {
   std::string why;  ///< "is damaged: its hash is another one", "cannot be opened: No such file or directory", ...
-  std::int64_t begin = 0;  ///< Of the file's bytes that it is about.
-  std::int64_t end = 0;    ///< Behind the last one; 0: it is about the file as a whole.
-  Extents extents;         ///< What these bytes are of.
+  std::int64_t begin = 0;  ///< First affected byte of the file.
+  std::int64_t end = 0;    ///< One past the last affected byte; 0 if the whole file is affected.
+  Extents extents;         ///< What these bytes contain.
 };
 
 class SavedHashes;
 class UseLock;
 
-/// One checkpoint. Throws DamagedError naming file, state, parameter and elements, whatever is wrong with it, and
-/// SystemError where the system could not read it. While it lives, no save removes the checkpoint. Takes 8
-/// MiB of memory, whatever size files are; while it reads much, a thread of its own is ahead of what the caller does
-/// with the bytes. For one thread at a time.
+/// Reads one checkpoint. Throws DamagedError, naming file, state, parameter and elements, if the checkpoint is damaged,
+/// and SystemError if the system could not read it. No save removes the checkpoint while the Reader exists. Needs 8 MiB
+/// of memory for files of any size. During long reads a background thread reads ahead. Use it on one thread at a time.
 class ZEROTH_EXPORT Reader {
  public:
-  /// Reads the record of the checkpoint in `folder`. `direct`: files are read past the system's cache, where that can
-  /// be.
-  /// `buffer`: memory of buffer_bytes that is aligned to 4096, for bytes on their way; otherwise it has its own.
+  /// Reads the record of the checkpoint in `folder`. `direct`: bypass the system's file cache if possible. `buffer`:
+  /// buffer_bytes of memory, aligned to 4096 bytes, to read into; if empty, the Reader allocates its own.
   explicit Reader(std::filesystem::path folder, bool direct = true, std::span<std::byte> buffer = {});
-  static constexpr std::int64_t buffer_bytes = 8 * hashed_bytes;  ///< As above.
+  static constexpr std::int64_t buffer_bytes = 8 * hashed_bytes;  ///< Size of the buffer.
   Reader(Reader const&) = delete;
   Reader& operator=(Reader const&) = delete;
   ~Reader();
 
-  [[nodiscard]] std::filesystem::path const& folder() const noexcept { return folder_; }  ///< As it was made.
-  [[nodiscard]] Record const& record() const noexcept { return record_; }                 ///< That of the checkpoint.
-  /// That of `place`: is it there, of its size, and of this checkpoint?
+  /// The folder passed to the constructor.
+  [[nodiscard]] std::filesystem::path const& folder() const noexcept { return folder_; }
+  [[nodiscard]] Record const& record() const noexcept { return record_; }  ///< The checkpoint's record.
+  /// Checks that file `place` exists, has the right size and belongs to this checkpoint.
   void check_file(int place);
-  /// Reads `pieces`, in any order, and every MiB that they touch once, if they come together.
+  /// Reads `pieces`, in any order. Reads every MiB that they touch once, if the pieces in it are adjacent in the list.
   void read(std::span<Piece const> pieces, TakeBytes const& take);
-  /// Elements [first, first + to.size() / size of one) of a whole parameter, however tensor ranks have cut it: of state
-  /// `state` in Space::states, which is the same for all `parts` (Contents::by_name() of the record). One call behind
-  /// another, for small parameters in the order of the file, does not read what the one before has read.
+  /// Reads elements [first, first + to.size() / element size) of a whole parameter, however tensor-parallel ranks
+  /// divided it. `parts` comes from Contents::by_name(); `state` is an index into Space::states, the same for all
+  /// `parts`. Successive calls for small parameters, in file order, do not read a MiB twice.
   void read(std::vector<Found> const& parts, std::size_t state, std::int64_t first, std::span<std::byte> to);
-  /// All that is wrong with the file of `place`: nothing if every byte is as it was written. Reads all of it if
-  /// `with_data`, and otherwise no more than check_file(). Throws nothing for what the file is. `on_read` is told how
-  /// many bytes more were looked at, each time that some were.
+  /// Returns all defects of file `place`; empty if every byte is as it was written. Reads the whole file if
+  /// `with_data`, and otherwise only what check_file() reads. Does not throw if the file is damaged. Calls `on_read`
+  /// repeatedly with the number of bytes checked since its last call.
   [[nodiscard]] std::vector<Damage> damage(int place, bool with_data,
                                            std::function<void(std::int64_t bytes)> const& on_read = {});
-  static constexpr std::size_t most_extents = 1000;  ///< That are listed of a Damage.
+  static constexpr std::size_t most_extents = 1000;  ///< Limit on the extents listed in a Damage.
 
  private:
-  /// What is known of a file once it was looked at.
+  /// What checking a file found.
   struct Checked {
     std::int64_t data_begin = 0;
     std::string wrong;  // with its header
   };
-  /// Of as many bytes as are read at once.
+  /// The hashes of one buffer of bytes.
   using Hashes = std::array<std::uint64_t, buffer_bytes / hashed_bytes>;
-  // Those that throw Unreadable leave it to others to say of which file.
+  // Functions that throw Unreadable leave it to the caller to name the file.
   [[nodiscard]] Checked const& checked(int place);
   [[nodiscard]] Checked look(int place);
   [[nodiscard]] InputFile const& open(int place);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A folder of checkpoints: DIR/step_00001000 for each, and DIR/latest, which names the one that was saved last. A
-/// checkpoint has its name only once all of it is on the disk.
+/// A folder of checkpoints: DIR/step_00001000 for each, and DIR/latest, which names the one saved last. A checkpoint
+/// gets its name only once all of it is on disk.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -13,28 +13,28 @@
 
 namespace zeroth::checkpoint {
 
-/// The file that names the checkpoint that was saved last.
+/// The file that names the checkpoint saved last.
 inline constexpr char const* latest_name = "latest";
 
-/// What ends the name of a checkpoint that is being written, or was left behind by a run that ended.
+/// Suffix of a checkpoint that is being written, or that an interrupted run left behind.
 inline constexpr std::string_view partial_suffix = ".partial";
-/// The same of one that is being removed.
+/// Suffix of a checkpoint that is being removed.
 inline constexpr std::string_view leaving_suffix = ".deleting";
 
-/// "step_00001000"
+/// The folder name of a step's checkpoint: "step_00001000".
 [[nodiscard]] ZEROTH_EXPORT std::string checkpoint_name(std::int64_t step);
-/// The step that a checkpoint's name says; nothing for any other name.
+/// The step in a checkpoint's name; nullopt for any other name.
 [[nodiscard]] ZEROTH_EXPORT std::optional<std::int64_t> step_of(std::string const& name);
 
-/// What `latest` in `folder` says, whether that is there or not; nothing where there is no such file, and no name
-/// where it is none, say, a folder. Throws SystemError for one that cannot be read.
+/// The contents of `latest` in `folder`, whether or not that checkpoint exists. nullopt if there is no such file; an
+/// empty string if it is not a file, but a folder, say. Throws SystemError if it cannot be read.
 [[nodiscard]] ZEROTH_EXPORT std::optional<std::string> latest_in(std::filesystem::path const& folder);
-/// All folders in `folder` that have the name of a checkpoint, whole or damaged, to be tried in this order: the one
-/// that `latest` names, those before it, the newest first, and those behind it, which an earlier run has left. None
-/// where there is no such folder. Throws SystemError for one that cannot be read.
+/// All folders in `folder` with the name of a checkpoint, intact or damaged, in the order in which to try them: the one
+/// that `latest` names, then earlier ones, newest first, then later ones, which an earlier run left. Empty if `folder`
+/// does not exist. Throws SystemError if it cannot be read.
 [[nodiscard]] ZEROTH_EXPORT std::vector<std::filesystem::path> newest_first(std::filesystem::path const& folder);
-/// `path` itself, if it is a checkpoint; the one that `latest` in it names, if it is a folder of them. Throws
-/// DamagedError where there is neither, SystemError where that cannot be looked at.
+/// Returns `path` itself if it is a checkpoint, or the checkpoint that `path`/latest names. Throws DamagedError if
+/// there is neither, and SystemError if `path` cannot be read.
 [[nodiscard]] ZEROTH_EXPORT std::filesystem::path find_checkpoint(std::filesystem::path const& path);
 
 }  // namespace zeroth::checkpoint

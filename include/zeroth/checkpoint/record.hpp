@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// checkpoint.json: what a checkpoint is of, when it was made, and where everything is in its files.
+/// The record of a checkpoint, checkpoint.json: what it is of, when it was made, and where everything is in its files.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -16,50 +16,50 @@
 
 namespace zeroth::checkpoint {
 
-/// How far training has come.
+/// How far training has progressed.
 struct Position {
-  std::int64_t step = 0;                            ///< Steps, from the beginning of training.
-  std::int64_t applied = 0;                         ///< Updates among them: what schedules and bias corrections count.
-  std::int64_t samples = 0;                         ///< That they have taken, over all ranks.
-  std::optional<optim::LossScaleState> loss_scale;  ///< Of the next step, where it is dynamic.
+  std::int64_t step = 0;     ///< Steps since the beginning of training.
+  std::int64_t applied = 0;  ///< Steps that applied an update. Schedules and bias corrections count these.
+  std::int64_t samples = 0;  ///< Samples used so far, over all ranks.
+  std::optional<optim::LossScaleState> loss_scale;  ///< The loss scale of the next step, if it is dynamic.
 };
 
-/// By whom it was made.
+/// Where a checkpoint comes from.
 struct Origin {
   std::string created;       ///< "2026-01-31T23:59:59Z"
-  std::string version;       ///< Of Zeroth.
-  std::string host;          ///< Of rank 0.
-  std::int64_t process = 0;  ///< Of rank 0.
+  std::string version;       ///< Zeroth's version.
+  std::string host;          ///< Rank 0's host.
+  std::int64_t process = 0;  ///< Rank 0's process id.
 };
 
-/// All of checkpoint.json.
+/// The contents of checkpoint.json.
 struct Record {
-  std::string save_id;                   ///< 32 hexadecimal digits, which every file of the checkpoint has.
-  Position position;                     ///< See there.
-  std::optional<SampleOrder> order;      ///< Of the program's data, where it told.
-  std::uint64_t model_seed = 0;          ///< Of the initial values.
-  std::int64_t rounding_seed = 0;        ///< Of stochastic rounding.
-  std::string optimizer;                 ///< Its type in a stage file.
-  std::string stage_file;                ///< The resolved one: Config::to_json().
-  std::vector<std::byte> program_state;  ///< Whatever the program gave: see SaveOptions.
-  Origin origin;                         ///< See there.
-  Contents contents;                     ///< See there.
+  std::string save_id;                   ///< 32 hexadecimal digits, stored in every file of the checkpoint.
+  Position position;                     ///< How far training had progressed.
+  std::optional<SampleOrder> order;      ///< The order of the program's data, if the program passed it.
+  std::uint64_t model_seed = 0;          ///< Seed of the initial values.
+  std::int64_t rounding_seed = 0;        ///< Seed of stochastic rounding.
+  std::string optimizer;                 ///< The optimizer's type in a stage file.
+  std::string stage_file;                ///< The resolved stage file: Config::to_json().
+  std::vector<std::byte> program_state;  ///< The program's own bytes: see SaveOptions.
+  Origin origin;                         ///< Where the checkpoint comes from.
+  Contents contents;                     ///< Where every state is in the files.
 };
 
-/// Its name in the folder of a checkpoint.
+/// Name of the record's file in a checkpoint's folder.
 inline constexpr char const* record_name = "checkpoint.json";
-/// Bytes of a program's state.
+/// Limit on the bytes of a program's state.
 inline constexpr std::int64_t largest_program_state = std::int64_t{1} << 20U;
 
-/// Bytes of checkpoint.json: it has some hundred for each parameter.
+/// Limit on the bytes of checkpoint.json, which has a few hundred for each parameter.
 inline constexpr std::int64_t largest_record = 1'000'000'000;
 
-/// As it is on the disk, with a hash of itself at its end. Throws SystemError where it has more than `largest` bytes,
-/// which read_record() would refuse.
+/// Returns the record as text for the file, with a hash of it at the end. Throws SystemError if it exceeds `largest`
+/// bytes, which read_record() would reject.
 [[nodiscard]] ZEROTH_EXPORT std::string to_text(Record const& record, std::int64_t largest = largest_record);
-/// Reads the record in the folder of a checkpoint. Its lengths and places are checked, so that readers may trust them.
-/// Throws DamagedError if the file is missing, damaged or written by no version of Zeroth, SystemError if it cannot be
-/// read, and ContractError if another version's format is in it.
+/// Reads the record in the folder of a checkpoint. Checks its lengths and offsets, so that readers may trust them.
+/// Throws DamagedError if the file is missing, damaged or was not written by Zeroth, SystemError if it cannot be read,
+/// and ContractError if it has another version's format.
 [[nodiscard]] ZEROTH_EXPORT Record read_record(std::filesystem::path const& folder);
 
 }  // namespace zeroth::checkpoint

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A program's own collectives, beside its compute.
+/// A program's own collectives, concurrent with its compute.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -15,44 +15,47 @@
 
 namespace zeroth {
 
-/// Collectives on a communicator and a stream of their own: what start() enqueues runs while the caller goes on, until
-/// wait() on what it returned. torch calls this async_op=True and Work.
+/// Asynchronous collectives on their own communicator and stream. What start() enqueues runs concurrently until wait()
+/// on the Work that it returned, like torch's async_op=True and Work.
 ///
 ///   zeroth::Collectives beside{job, "features"};
 ///   auto const sum = beside.start({.operation = Operation::all_reduce, .input = x, .output = x, .count = n}, "norm");
 ///   ...                  // work that does not touch x
 ///   sum.wait();
 ///
-/// Order: what is started begins when compute has come to where it was started, so that its inputs are ready, and its
-/// results are ready for what compute does after wait(). Compute is the calling thread on the CPU, and compute_stream()
-/// on a GPU. Every rank starts the same in the same order; engines, and other Collectives, are independent of it.
-/// Threads: the one that made it. Ends before its job. Memory: none, but for the scratch memory of reductions by mpi,
-/// which grows to the largest, and an event for each that is under way; nothing is allocated once both have been seen.
+/// Order: a collective begins once compute has reached its start(), so its inputs are ready; its results are ready for
+/// what compute does after wait(). Compute is the calling thread on the CPU, and compute_stream() on a GPU. Every rank
+/// starts the same collectives in the same order; engines, and other Collectives, are independent of this order.
+/// Threads: use it on the thread that made it. Destroy it before its job. Memory: an event for each collective in
+/// flight, and the scratch memory of reductions over mpi, which grows to the largest one; after that nothing is
+/// allocated.
 class ZEROTH_EXPORT Collectives {
  public:
   class Work;
 
-  /// Collective on `job`; waits. `name`, at most 15 characters, is that of the communicator in messages. On GPUs
-  /// compute is the stream that Job::compute_on() gave, and otherwise a stream that this makes. Throws ContractError
-  /// for a wrong name.
+  /// Collective on `job`; waits. `name`, at most 15 characters, names the communicator in messages. On GPUs compute is
+  /// the stream given to Job::compute_on(), or else a stream that this object makes. Throws ContractError for an
+  /// invalid name.
   Collectives(Job& job, std::string const& name, comm::CommOptions const& options = {});
   Collectives(Collectives const&) = delete;
   Collectives& operator=(Collectives const&) = delete;
   ~Collectives();
 
-  /// Starts `collectives` as one transaction. `what` names them in messages, the same on all ranks, and outlives the
-  /// wait; so does memory. Throws ContractError for what comm::Communicator::submit() refuses.
+  /// Starts `collectives` as one transaction. `what` names them in messages and is the same on all ranks. `what` and
+  /// all buffers must stay valid until the wait is over. Throws ContractError if comm::Communicator::submit() rejects
+  /// them.
   [[nodiscard]] Work start(std::span<comm::Collective const> collectives, std::string_view what);
-  /// One collective as a transaction of its own.
+  /// Starts one collective as a transaction of its own.
   [[nodiscard]] Work start(comm::Collective const& collective, std::string_view what);
-  /// comm::Communicator::all_to_all_v(), started.
+  /// Starts a comm::Communicator::all_to_all_v().
   [[nodiscard]] Work start_all_to_all_v(void const* input, std::span<std::int64_t const> send_counts, void* output,
                                         std::span<std::int64_t const> receive_counts, Dtype dtype,
                                         std::string_view what);
 
-  /// For its name, rank, world and options. What is submitted to it goes between what is started.
+  /// The communicator, for its name, rank, world and options. Transactions submitted to it directly are ordered among
+  /// the started ones.
   [[nodiscard]] comm::Communicator& communicator() noexcept { return *communicator_; }
-  /// What inputs are made on and results are used on; null on the CPU, where it is the calling thread.
+  /// The stream that produces inputs and uses results; null on the CPU, where the calling thread does.
   [[nodiscard]] device::StreamRef compute_stream() noexcept { return device_->compute().native(); }
 
  private:
@@ -62,21 +65,21 @@ class ZEROTH_EXPORT Collectives {
   std::unique_ptr<device::Device> device_;
   std::unique_ptr<comm::Communicator> communicator_;
   std::unique_ptr<device::Stream> stream_;              // ends before what its work uses
-  std::vector<std::unique_ptr<device::Event>> events_;  // that no work has
+  std::vector<std::unique_ptr<device::Event>> events_;  // not in use by any Work
 };
 
-/// What was started. Ends before its Collectives. One that was not waited for waits where it ends, without a word about
-/// what went wrong: that comes up at the next call. Where an exception ends it, it ends the job's waits instead, since
-/// the other ranks cannot know.
+/// Collectives that were started. Destroy it before its Collectives. Destroying it before wait() waits without
+/// reporting errors; the next call throws them. If an exception destroys it, it aborts the job's waits, because the
+/// other ranks cannot know.
 class [[nodiscard]] ZEROTH_EXPORT Collectives::Work {
  public:
-  Work(Work&& other) noexcept;  ///< What was moved from is as if waited for.
+  Work(Work&& other) noexcept;  ///< A moved-from Work counts as waited for.
   Work& operator=(Work&&) = delete;
   ~Work();
-  /// What compute does from here on comes after it: on the CPU this blocks, on a GPU it is enqueued. Again: nothing.
-  /// Throws PeerError for what ended it: see comm::Communicator.
+  /// Orders later work of compute after the collectives: blocks on the CPU, enqueues a wait on a GPU. A second call
+  /// does nothing. Throws PeerError if they failed: see comm::Communicator.
   void wait();
-  /// Is it over? Asks, and waits for nothing. True after wait() on the CPU.
+  /// Whether they have finished. Never blocks. True after wait() on the CPU.
   [[nodiscard]] bool done() const;
 
  private:

@@ -34,12 +34,13 @@ enum class Operation : std::uint8_t {
   receive,
   barrier
 };
-/// As it is written here, for messages and records.
+/// The enumerator's name, for messages and records.
 [[nodiscard]] ZEROTH_EXPORT std::string_view name_of(Operation operation) noexcept;
 
-/// What a backward pass does where forward did `operation`, by sums and with the same root: the adjoint of the linear
-/// map from all ranks' inputs to all ranks' outputs. Broadcast and reduce, scatter and gather, all-gather and
-/// reduce-scatter, send and receive are each other's; all-reduce, all-to-all and barrier their own.
+/// The operation of a backward pass whose forward pass did `operation` by sum and with the same root: the adjoint of
+/// the linear map from all ranks' inputs to all ranks' outputs. Broadcast and reduce, scatter and gather, all-gather
+/// and reduce-scatter, and send and receive are each other's adjoints; all-reduce, all-to-all and barrier are their
+/// own.
 [[nodiscard]] constexpr Operation adjoint_of(Operation operation) noexcept {
   switch (operation) {
     case Operation::broadcast: return Operation::reduce;
@@ -69,43 +70,45 @@ enum class Operation : std::uint8_t {
 /// | send, receive  | [count], null     | null, [count]    |                             |
 /// | barrier        | null              | null             |                             |
 ///
-/// Any other overlap of memory is refused within one collective and undefined between those of one transaction: they
-/// may run in any order. Elements are aligned to their own size. Reductions are by `reduce`, in rank order; sums are in
-/// fp32, rounded once, for bf16 and fp16, and in the type itself otherwise. Sends and receives between two ranks match
-/// in the order in which they were submitted; those of one transaction progress together, and only the two ranks take
-/// part. In-place reduce_scatter leaves the other blocks of `input` untouched. NCCL reduces in an order and with
-/// roundings of its own, which differ between its algorithms.
+/// Any other overlap of memory is rejected within one collective, and undefined between the collectives of one
+/// transaction, which may run in any order. Elements are aligned to their own size. Reductions are by `reduce`, in rank
+/// order. Sums of bf16 and fp16 are computed in fp32 and rounded once, other sums in the type itself. Sends and
+/// receives between two ranks match in the order of submission. Those of one transaction progress together, and only
+/// the two ranks take part. In-place reduce_scatter leaves the other blocks of `input` unchanged. NCCL's reductions
+/// have their own order and rounding, which differ between its algorithms.
 struct Collective {
-  Operation operation = Operation::barrier;  ///< The same on all ranks, but for send and receive.
-  void const* input = nullptr;               ///< On the stream's device; left alone until the stream is through.
-  void* output = nullptr;                    ///< On the stream's device; the table says on which ranks it is written.
-  std::int64_t count = 0;                    ///< Elements, not bytes: the table says of what.
-  Dtype dtype = Dtype::fp32;                 ///< Of input and output.
-  int peer = 0;                              ///< Root, or the partner of send and receive.
-  /// Of all_reduce, reduce_scatter and reduce; the others leave it at sum.
+  Operation operation = Operation::barrier;  ///< The same on all ranks, except for send and receive.
+  void const* input = nullptr;  ///< On the stream's device. Do not modify it before the stream has run the collective.
+  void* output = nullptr;       ///< On the stream's device; the table says on which ranks it is written.
+  std::int64_t count = 0;       ///< Elements as in the table, not bytes.
+  Dtype dtype = Dtype::fp32;    ///< Dtype of input and output.
+  int peer = 0;                 ///< The root, or the partner of send and receive.
+  /// The operator of all_reduce, reduce_scatter and reduce; leave it at sum for the others.
   Reduce reduce = Reduce::sum;
-  /// For reduce_scatter by sum of fp32, bf16 or fp16 elements, other than by NCCL: [count] in fp32, apart from `input`,
-  /// where the sum goes instead of to `output`, which is null. It is not rounded. Each rank chooses for itself.
+  /// Only for reduce_scatter by sum of fp32, bf16 or fp16 elements, and not over NCCL: [count] in fp32, apart from
+  /// `input`. The sum is written here without rounding, and `output` is null. Each rank may choose differently.
   float* sums = nullptr;
-  /// The sum begins with what `sums` holds: ((sums + element of rank 0) + element of rank 1) + ...
+  /// The sum starts from the contents of `sums`: ((sums + element of rank 0) + element of rank 1) + ...
   bool accumulate = false;
 };
 
-/// What a transaction is for, in messages. All ranks give the same. Views that outlive the transaction's execution.
+/// What a transaction is for, in messages. The same on all ranks. The views must outlive the transaction's execution.
 struct Label {
-  std::string_view purpose;  ///< "forward", "backward", "publish", "step"; at most 23 characters are shown
-  std::string_view unit;     ///< At most 47 characters are shown.
+  std::string_view purpose;  ///< "forward", "backward", "publish", "step". Messages show at most 23 characters.
+  std::string_view unit;     ///< Messages show at most 47 characters.
 };
 
-/// How a communicator waits and checks. The same on all ranks.
+/// How a communicator waits and checks. Must be the same on all ranks.
 struct CommOptions {
-  std::chrono::milliseconds timeout{600'000};  ///< After this long in one collective: abort, and say who was missing.
-  bool check = false;        ///< Compare every transaction among the ranks before it runs. `local` always does.
-  bool copy_engine = false;  ///< Of communicators split from now on: all-gathers inside one machine by copy engines,
-                             ///< where NCCL can. The other backends have none.
+  std::chrono::milliseconds timeout{600'000};  ///< Time limit of one collective; then abort, naming the missing ranks.
+  bool check = false;  ///< Compare every transaction between ranks before it runs. `local` always does.
+
+  /// For communicators split from now on: all-gathers within one machine use copy engines, if NCCL can. Other backends
+  /// ignore it.
+  bool copy_engine = false;
 };
 
-/// Memory that a communicator knows, as long as this lives.
+/// Memory registered with a communicator, until this object is destroyed.
 class ZEROTH_EXPORT Registration {
  public:
   Registration() = default;
@@ -114,30 +117,30 @@ class ZEROTH_EXPORT Registration {
   virtual ~Registration() = default;
 };
 
-/// A fixed group of ranks. Every rank submits the same transactions in the same order. One thread at a time submits.
+/// A fixed group of ranks. All ranks submit the same transactions in the same order, one thread at a time.
 ///
-/// Errors: ContractError from submit() for a shape that is wrong, before anything is enqueued. What happens later fails
-/// the stream with PeerError, on every rank of the group: a rank that failed, left, does something else (both are
-/// named), or did not come within the timeout.
+/// Errors: submit() throws ContractError for an invalid shape, before it enqueues anything. Later errors fail the
+/// stream with PeerError on every rank of the group: a rank failed, left, timed out, or submitted something else (both
+/// are named).
 class ZEROTH_EXPORT Communicator {
  public:
   Communicator() = default;
   Communicator(Communicator const&) = delete;
   Communicator& operator=(Communicator const&) = delete;
   virtual ~Communicator() = default;
-  [[nodiscard]] virtual int rank() const noexcept = 0;              ///< This one, in [0, world()).
-  [[nodiscard]] virtual int world() const noexcept = 0;             ///< Ranks of this group.
-  [[nodiscard]] virtual int job_rank(int rank) const noexcept = 0;  ///< Of rank `rank` here, in messages: in the job.
-  [[nodiscard]] virtual Transport transport() const noexcept = 0;   ///< Which backend this is.
-  [[nodiscard]] virtual std::string const& name() const noexcept = 0;  ///< In messages: "world", or what split() got.
-  [[nodiscard]] virtual FlightRecorder& recorder() noexcept = 0;       ///< Of this rank's last transactions on it.
+  [[nodiscard]] virtual int rank() const noexcept = 0;                 ///< This rank, in [0, world()).
+  [[nodiscard]] virtual int world() const noexcept = 0;                ///< Ranks of this group.
+  [[nodiscard]] virtual int job_rank(int rank) const noexcept = 0;     ///< Rank of `rank` in the job, for messages.
+  [[nodiscard]] virtual Transport transport() const noexcept = 0;      ///< The backend.
+  [[nodiscard]] virtual std::string const& name() const noexcept = 0;  ///< In messages: "world", or split()'s name.
+  [[nodiscard]] virtual FlightRecorder& recorder() noexcept = 0;       ///< This rank's last transactions.
 
-  /// Enqueues `collectives` as one transaction on `stream`: nothing of it starts before the stream reaches it, and the
-  /// stream goes on when nobody needs this rank's buffers any more. The list is copied. No allocation once the longest
-  /// list has been seen. Empty transactions and counts of zero are allowed, the same on all ranks.
+  /// Enqueues `collectives` on `stream` as one transaction. It starts when `stream` reaches it; `stream` continues once
+  /// no rank needs this rank's buffers. Copies the list. Allocates only if the list is the longest so far. Empty lists
+  /// and zero counts are allowed, if they are the same on all ranks.
   void submit(device::Stream& stream, Label const& label, std::span<Collective const> collectives);
 
-  // One collective as a transaction of its own; see Collective for shapes, and submit() for all else.
+  // Each of these submits one collective as a transaction of its own; see Collective for shapes, and submit().
 
   /// The sum over ranks, on all ranks: [count] to [count].
   void all_reduce(device::Stream& stream, Label const& label, void const* input, void* output, std::int64_t count,
@@ -145,42 +148,43 @@ class ZEROTH_EXPORT Communicator {
   /// All ranks' inputs in rank order, on all ranks: [count] to [world * count].
   void all_gather(device::Stream& stream, Label const& label, void const* input, void* output, std::int64_t count,
                   Dtype dtype);
-  /// Of the sum over ranks, block r on rank r: [world * count] to [count].
+  /// The sum over ranks; rank r gets block r: [world * count] to [count].
   void reduce_scatter(device::Stream& stream, Label const& label, void const* input, void* output, std::int64_t count,
                       Dtype dtype);
-  /// What `root` has in `input`, in `output` of all ranks: [count] to [count].
+  /// Copies `root`'s `input` to every rank's `output`: [count] to [count].
   void broadcast(device::Stream& stream, Label const& label, void const* input, void* output, std::int64_t count,
                  Dtype dtype, int root);
-  /// All ranks' inputs in rank order, on `root`: [count] to [world * count] there.
+  /// All ranks' inputs in rank order, on `root`: [count] to [world * count].
   void gather(device::Stream& stream, Label const& label, void const* input, void* output, std::int64_t count,
               Dtype dtype, int root);
-  /// An all_to_all of blocks that differ: `send_counts[r]` elements go to rank r, from where the ones before end in
-  /// `input`, and `receive_counts[r]` come from it, in rank order, to `output`; both are [world], and what r sends is
-  /// what this rank receives of it. One transaction of sends and receives, which every rank submits; the lists are
-  /// copied. Its adjoint is itself, with the lists exchanged.
+  /// An all_to_all of blocks with different sizes. `send_counts[r]` elements go to rank r, and `receive_counts[r]` come
+  /// from it; both lists are [world], and blocks are contiguous in rank order in `input` and `output`. Rank r's send
+  /// count for this rank must equal this rank's receive count for r. It is one transaction of sends and receives, which
+  /// every rank submits. Copies the lists. Its adjoint is itself with the lists exchanged.
   void all_to_all_v(device::Stream& stream, Label const& label, void const* input,
                     std::span<std::int64_t const> send_counts, void* output,
                     std::span<std::int64_t const> receive_counts, Dtype dtype);
-  /// Waits on the host until all ranks are here.
+  /// Blocks the host until all ranks have reached it.
   void barrier(device::Stream& stream, Label const& label);
 
-  /// A communicator of the ranks that give the same `color`, ordered by `key`, then by rank. Collective on this one;
-  /// waits. Null for a negative color. Inherits options. `name` labels messages, at most 15 characters.
+  /// Returns a communicator of the ranks that pass the same `color`, ordered by `key`, then by rank; null for a
+  /// negative color. Collective on this communicator; waits. Inherits options. `name`, at most 15 characters, labels
+  /// messages.
   [[nodiscard]] std::unique_ptr<Communicator> split(int color, int key, std::string const& name);
 
-  /// Makes memory known that many transactions will be on, so that they may be faster. Collective: all ranks give as
-  /// many bytes, which outlive what is returned; that ends before the communicator. Waits. Null where nothing is
-  /// gained: memory that is not registrable(), or a backend that needs no such thing.
+  /// Registers memory, which speeds up transactions on it. Collective: all ranks pass memory of the same size. Waits.
+  /// Destroy the Registration before the memory and the communicator. Null if it would not help: `memory` is not
+  /// registrable(), or the backend does not need registration.
   [[nodiscard]] std::unique_ptr<Registration> register_memory(device::Memory const& memory);
 
-  /// Applies to transactions submitted from now on. The same on all ranks.
+  /// Applies to later transactions. Must be the same on all ranks.
   virtual void set_options(CommOptions const& options) = 0;
-  /// Memory for staging_bytes(), which the caller keeps until the communicator ends.
+  /// Sets the scratch memory of staging_bytes(), which must stay valid until the communicator is destroyed.
   virtual void set_staging(std::span<std::byte> staging) = 0;
-  /// Ends every wait of every rank of the job, on all communicators split from one: they throw PeerError with `reason`.
-  /// Any thread. Only the first reason counts.
+  /// Aborts every wait of every rank of the job, on this communicator and all related by split(): waiters throw
+  /// PeerError with `reason`. Only the first reason counts. Any thread.
   virtual void abort(std::string const& reason) noexcept = 0;
-  /// Why the job ended before its time, by abort() or otherwise; empty while it goes on. Any thread.
+  /// Why the job failed, by abort() or otherwise; nullopt while it has not. Any thread.
   [[nodiscard]] virtual std::optional<std::string> failure() const = 0;
 
  private:

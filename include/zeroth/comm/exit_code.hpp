@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a program's exit status says to who started it: whether to start it again.
+/// Exit codes, which tell a launcher whether to restart a program.
 #pragma once
 #include <exception>
 
@@ -7,21 +7,22 @@
 
 namespace zeroth {
 
-/// launch() returns one of the first three, and `zeroth run` obeys all.
+/// launch() returns one of the first three. `zeroth run` understands all of them.
 struct ExitCode {
   ExitCode() = delete;
-  static constexpr int done = 0;  ///< All that was to be done.
-  /// A rank, a machine or a file failed, or memory ran out: another try may do.
+  static constexpr int done = 0;  ///< Success.
+  /// A rank, a machine or a file failed, or memory ran out. A retry may succeed.
   static constexpr int failed = 1;
-  /// The program or a file that it was given is wrong (ContractError, ConfigError, DamagedError): another try would end
-  /// alike.
+  /// The program, or a file given to it, is invalid (ContractError, ConfigError, DamagedError). A retry would fail the
+  /// same way.
   static constexpr int wrong = 2;
-  /// Not done: what was asked to stop has saved, and has ended. It goes on where somebody starts it again, and nobody
-  /// should on their own. For programs that save; EX_TEMPFAIL of sysexits.h.
+  /// Stopped on request after saving; training is unfinished and resumes if it is started again, which no launcher
+  /// should do on its own. For programs that save. It is EX_TEMPFAIL of sysexits.h.
   static constexpr int stopped = 75;
 };
 
-/// `wrong` for ConfigError, ContractError and DamagedError, otherwise `failed`: for a main() that catches.
+/// Returns `wrong` for ConfigError, ContractError and DamagedError, otherwise `failed`. For a main() that catches
+/// exceptions.
 [[nodiscard]] ZEROTH_EXPORT int exit_code_of(std::exception const& error) noexcept;
 
 }  // namespace zeroth

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Transports: what moves bytes between ranks, and what is known of each before a rank uses it.
+/// Transports: what moves bytes between ranks, and the properties of each that are known before it is used.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -14,26 +14,28 @@
 
 namespace zeroth::comm {
 
-/// How bytes move: between threads of this process, by MPI, by NCCL, by sockets and each other's memory.
+/// How bytes move: between threads of one process, by MPI, by NCCL, or by sockets and shared memory.
 enum class Transport : std::uint8_t { local, mpi, nccl, tcp };
 
-/// What the ranks of a transport are, and who starts them: one process, mpirun, or any launcher.
+/// What the ranks of a transport are, and who starts them: threads of one process, processes of mpirun, or processes of
+/// any launcher.
 enum class RankKind : std::uint8_t { threads, processes_of_mpi, processes };
 
 /// A row of the table of transports.
 struct TransportTraits {
-  Transport transport;     ///< Whose row this is.
-  std::string_view name;   ///< On command lines, in files and in messages.
-  RankKind ranks;          ///< What its ranks are.
-  bool on_host;            ///< Does it move memory of the host?
-  bool on_gpus;            ///< Does it move memory of GPUs?
-  bool stages;             ///< Reductions need memory of their own: staging_bytes().
-  bool reduces_in_order;   ///< Of ranks, with the bits of `local`, into Collective::sums too.
-  Reduce last_operator;    ///< It has this one, and all before it.
-  std::string_view start;  ///< What to do where no launcher started the process. Empty: it needs none.
+  Transport transport;    ///< The transport that this row describes.
+  std::string_view name;  ///< Its name on command lines, in files and in messages.
+  RankKind ranks;         ///< The kind of its ranks.
+  bool on_host;           ///< Whether it moves host memory.
+  bool on_gpus;           ///< Whether it moves GPU memory.
+  bool stages;            ///< Whether reductions need scratch memory: see staging_bytes().
+  /// Whether it reduces in rank order, bitwise equal to `local`, and supports Collective::sums.
+  bool reduces_in_order;
+  Reduce last_operator;    ///< It supports this operator and all before it.
+  std::string_view start;  ///< What to do if no launcher started the process; empty if it needs none.
 };
 
-/// All that is known of transports as such. `launch()` has a second table: how to run a job over each.
+/// The properties of all transports. `launch()` has a second table: how to run a job over each.
 inline constexpr std::array transport_table{
     TransportTraits{.transport = Transport::local,
                     .name = "local",
@@ -73,29 +75,29 @@ inline constexpr std::array transport_table{
                     .start = "start processes with zeroth run --transport tcp, torchrun, srun or mpirun, or set RANK, "
                              "WORLD_SIZE, MASTER_ADDR and MASTER_PORT for each, or ask for local"}};
 
-/// The row of `transport`, which is one of them.
+/// The table's row for `transport`.
 [[nodiscard]] constexpr TransportTraits const& traits_of(Transport transport) noexcept {
   return *std::find_if(transport_table.begin(), transport_table.end(),
                        [transport](TransportTraits const& row) { return row.transport == transport; });
 }
 
-/// As it is written here, for messages and records.
+/// The enumerator's name, for messages and records.
 [[nodiscard]] ZEROTH_EXPORT std::string_view name_of(Transport transport) noexcept;
-/// "local", "mpi", "nccl", "tcp": of all transports, whichever of them the library was built with.
+/// All transports' names ("local", "mpi", "nccl", "tcp"), whether or not the library was built with them.
 [[nodiscard]] ZEROTH_EXPORT std::vector<std::string> transport_names();
-/// The transport of that name. Throws ConfigError, which lists the names, for another.
+/// The transport with this name. Throws ConfigError, listing the names, if there is none.
 [[nodiscard]] ZEROTH_EXPORT Transport transport_named(std::string_view name);
 
-/// Does a communicator of `transport` reduce elements of `dtype` by `reduce`? If not, submit() refuses it with
-/// ContractError. local, mpi and tcp have every operator on every dtype that it is defined for, see Reduce, with the
-/// same bits; local on streams of GPUs has sums only. NCCL has sum, product, maximum, minimum and average; the order
-/// and the roundings, and what becomes of NaNs, are NCCL's.
+/// Whether communicators of `transport` reduce elements of `dtype` by `reduce`. If not, submit() throws ContractError.
+/// local, mpi and tcp support every operator on every dtype for which Reduce defines it, with bitwise equal results;
+/// local on streams of GPUs supports sums only. NCCL supports sum, product, maximum, minimum and average, with its own
+/// order, rounding and treatment of NaNs.
 [[nodiscard]] constexpr bool supports(Transport transport, Reduce reduce, Dtype dtype) noexcept {
   return is_defined(reduce, dtype) && reduce <= traits_of(transport).last_operator;
 }
 
-/// What a backend needs of scratch memory to run reductions of at most `largest_count` elements (of `dtype`, per rank's
-/// full input) without allocating. Zero for local and nccl.
+/// Bytes of scratch memory that a backend needs to reduce without allocating. `largest_count` is the largest full input
+/// of a rank, in elements of `dtype`. Zero for local and nccl.
 [[nodiscard]] ZEROTH_EXPORT std::int64_t staging_bytes(Transport transport, int world, Dtype dtype,
                                                        std::int64_t largest_count);
 

@@ -19,55 +19,57 @@ namespace detail {
 struct ConfigState;
 }
 
-/// What a program has beside a stage file: JSON objects with the file's keys, each a text, or empty.
-struct Beside {
-  /// For what the file leaves open, "auto" and batch sizes that are absent, or an optimizer or scheduler that it does
-  /// not have. Where the file says something, this is ignored.
+/// What a program adds to a stage file: JSON objects with the file's keys, as text, or empty.
+struct ConfigInputs {
+  /// Values for what the file leaves open: "auto", missing batch sizes, or a missing optimizer or scheduler. Ignored
+  /// where the file has a value.
   std::string given;
-  std::string given_by = "<given>";  ///< What messages call it: its file.
-  std::string stated;                ///< As `given`, but what the file contradicts is an error: options of a program.
-  std::string stated_by = "the command line";  ///< What messages call it.
-  std::string changes;                         ///< Takes the place of what the file says.
+  std::string given_by = "<given>";  ///< Its name in messages, such as its file's.
+  std::string stated;  ///< Like `given`, but a contradiction of the file is an error. For options of a program.
+  std::string stated_by = "the command line";  ///< Its name in messages.
+  std::string changes;                         ///< Overrides values of the file.
 };
 
-/// A stage file. Immutable, and shared by threads. Makers throw one ConfigError that lists every problem. A file may
-/// leave values open; settings(), and with it plan() and every engine, throws one ConfigError that lists those.
+/// A stage file. Immutable, and safe to share between threads. Functions that make one throw a single ConfigError that
+/// lists every problem. A file may leave values open; settings(), and so plan() and every engine, throws a ConfigError
+/// that lists those.
 class ZEROTH_EXPORT Config {
  public:
-  /// Reads a regular file. Throws ConfigError, also if it cannot be read.
-  [[nodiscard]] static Config from_file(std::filesystem::path const& path, Beside const& beside = {});
-  /// With values for what the file leaves open: a JSON object.
+  /// Reads a regular file. Throws ConfigError, also if the file cannot be read.
+  [[nodiscard]] static Config from_file(std::filesystem::path const& path, ConfigInputs const& inputs = {});
+  /// Reads a file. `given` is a JSON object with values for what the file leaves open.
   [[nodiscard]] static Config from_file(std::filesystem::path const& path, std::string_view given);
-  /// The text of one. Throws ConfigError.
-  [[nodiscard]] static Config from_json(std::string_view text, Beside const& beside = {});
-  /// A copy in which what `changes`, a JSON object, says takes the place of what the file says: {"zero_optimization":
-  /// {"stage": 2}}. What neither says is derived again. Messages name this file.
+  /// Parses the text of a stage file. Throws ConfigError.
+  [[nodiscard]] static Config from_json(std::string_view text, ConfigInputs const& inputs = {});
+  /// Returns a copy in which the JSON object `changes` overrides values of the file: {"zero_optimization": {"stage":
+  /// 2}}. Derives the other values again. Messages still name this file.
   [[nodiscard]] Config with(std::string_view changes) const;
-  /// A copy that trains by a rule of the program's own, where the file has no optimizer.type. The rate is the
-  /// schedule's, or StepOptions::learning_rate. Throws ContractError for a rule without a name or a function, with more
-  /// states than optim::most_states, or with one that does not start from a finite number. An Engine on a GPU refuses
-  /// it.
-  [[nodiscard]] Config with(optim::Own rule) const;
-  [[nodiscard]] Dtype compute_dtype() const;   ///< Of the parameters that guards hand out. Not while it is open.
-  [[nodiscard]] Dtype gradient_dtype() const;  ///< Of the memory that backward writes. Not while it is open.
-  /// What the file asks of activations, which are the program's own: nobody does it otherwise.
+  /// Returns a copy that trains by the program's own rule; the file must have no optimizer.type. The learning rate is
+  /// the schedule's, or StepOptions::learning_rate. Throws ContractError if the rule has no name or no function, more
+  /// than optim::most_states states, or a state whose initial value is not finite. An Engine on a GPU rejects it.
+  [[nodiscard]] Config with(optim::CustomRule rule) const;
+  [[nodiscard]] Dtype compute_dtype() const;   ///< Dtype of the parameters that guards provide. Throws if it is open.
+  [[nodiscard]] Dtype gradient_dtype() const;  ///< Dtype of the memory that backward writes. Throws if it is open.
+  /// Requests of the file about activations. Only the program can fulfil them.
   [[nodiscard]] ActivationSettings activation_checkpointing() const;
-  /// What a Mesh reads: the number of stages, and their schedule.
+  /// The settings that a Mesh reads: the number of stages, and their schedule.
   [[nodiscard]] PipelineSettings pipeline() const;
-  [[nodiscard]] int tensor_ranks() const;  ///< Likewise: how many ranks divide parameters among themselves.
-  /// Whether a program is to divide rows among them, too: see TensorParallelOptions::sequence. Engines do not read it.
+  /// Number of ranks that divide parameters among themselves (tensor parallelism). A Mesh reads it.
+  [[nodiscard]] int tensor_ranks() const;
+  /// Whether the program should also divide rows among those ranks: see TensorParallelOptions::sequence. Engines do not
+  /// read it.
   [[nodiscard]] bool sequence_parallel() const;
-  /// What the file leaves to the program and nobody has given.
+  /// Values that the file leaves open and that were not given.
   [[nodiscard]] std::vector<config::OpenValue> const& open() const noexcept;
-  /// Throws the ConfigError that lists what is open, if anything is.
+  /// Throws the ConfigError that lists open values, if there are any.
   void expect_complete() const;
-  /// What the file says that is without effect here. An engine lists it once, on rank 0.
+  /// Settings of the file that have no effect here. An engine logs them once, on rank 0.
   [[nodiscard]] config::Notes const& notes() const noexcept;
-  [[nodiscard]] std::string const& source() const noexcept;  ///< The name of the file.
+  [[nodiscard]] std::string const& source() const noexcept;  ///< The file's name.
   [[nodiscard]] std::string to_string() const;               ///< Every value with its origin: file, derived or default.
-  [[nodiscard]] std::string to_json() const;                 ///< The same as one JSON object: path -> {value, origin}.
-  /// Everything resolved for `world` ranks. Throws ConfigError if the batch sizes contradict it. `largest_unit_count`
-  /// (elements) is what "auto" bucket and prefetch sizes become.
+  [[nodiscard]] std::string to_json() const;  ///< All values as one JSON object: path -> {value, origin}.
+  /// Resolves all settings for `world` ranks. `largest_unit_count` (elements) replaces "auto" bucket and prefetch
+  /// sizes. Throws ConfigError if the batch sizes contradict `world`.
   [[nodiscard]] Settings settings(int world, std::int64_t largest_unit_count) const;
 
  private:

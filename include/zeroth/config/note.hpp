@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a stage file says that is not wrong, and not done either.
+/// Notes on a stage file: settings that are valid but not applied, and values that are left open.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -7,29 +7,29 @@
 
 namespace zeroth::config {
 
-/// What a note is about.
+/// The kind of a note.
 enum class NoteKind : std::uint8_t {
-  no_effect,  ///< A key of DeepSpeed's that changes nothing here, and why.
-  unknown,    ///< A key that neither DeepSpeed nor Zeroth knows, where DeepSpeed ignores such keys.
-  assumed,    ///< What the file does not say, or says oddly, and what comes of it.
+  no_effect,  ///< A key of DeepSpeed's that has no effect here.
+  unknown,    ///< A key unknown to DeepSpeed and Zeroth, in a section where DeepSpeed ignores such keys.
+  assumed,    ///< A missing or unusual value, and the assumption made for it.
 };
 
-/// One of them. zeroth.strict makes it an error.
+/// One note. zeroth.strict turns it into an error.
 struct Note {
-  NoteKind kind = NoteKind::no_effect;  ///< See there.
+  NoteKind kind = NoteKind::no_effect;  ///< The kind.
   std::string path;                     ///< "zero_optimization.sub_group_size".
-  int line = 0;                         ///< From 1; 0 where the file does not have it.
-  std::string text;                     ///< The value, and why it is without effect, or what is done.
+  int line = 0;                         ///< From 1; 0 if the key is not in the file.
+  std::string text;                     ///< The value, and why it has no effect or what is done instead.
 };
 
-/// In the order of the file, then what was assumed.
+/// In file order, then the assumptions.
 using Notes = std::vector<Note>;
 
-/// A value that the file leaves to the program, and that nobody has given.
+/// A value that the file leaves open and that was not given.
 struct OpenValue {
   std::string path;  ///< "optimizer.params.lr".
-  int line = 0;      ///< Of the "auto", from 1; 0 where the file has no such key.
-  std::string text;  ///< What is allowed there.
+  int line = 0;      ///< Line of the "auto", from 1; 0 if the key is not in the file.
+  std::string text;  ///< The allowed values.
 };
 
 }  // namespace zeroth::config

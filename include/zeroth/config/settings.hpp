@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The stage file as types: every value resolved, none optional. What the layers below the file work from.
+/// The stage file as types: every value is resolved, none is optional. The layers below the file use these.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -15,204 +15,204 @@
 
 namespace zeroth {
 
-/// When gradients leave a rank: after every micro-step, or once, after they were summed up locally.
+/// When gradients leave a rank: after every micro-step, or once, after they are accumulated locally.
 enum class ReduceGradients : std::uint8_t { every_micro_step, last_micro_step };
 
-/// Samples. train == micro * accumulation * world.
+/// Batch sizes in samples. train == micro * accumulation * world.
 struct BatchSettings {
-  std::int64_t train = 1;         ///< Of one update, over all ranks.
-  std::int64_t micro = 1;         ///< Of one rank in one micro-step.
-  std::int64_t accumulation = 1;  ///< Micro-steps of one update.
+  std::int64_t train = 1;         ///< Per update, over all ranks.
+  std::int64_t micro = 1;         ///< Per rank and micro-step.
+  std::int64_t accumulation = 1;  ///< Micro-steps per update.
 };
 
-/// The dtypes, each named: what the math reads, what backward writes, what travels, what reductions are summed into,
-/// what updates are added to, and the optimizer's states. The last two are fp32, or bf16 and rounded stochastically.
+/// The dtype of each kind of data. Master and optimizer states are fp32, or bf16 with stochastic rounding.
 struct PrecisionSettings {
-  Dtype compute = Dtype::fp32;     ///< Of parameters as the math reads them.
-  Dtype gradient = Dtype::fp32;    ///< compute, or fp32.
-  Dtype reduce = Dtype::fp32;      ///< Of messages between ranks.
-  Dtype accumulate = Dtype::fp32;  ///< Of gradients that are added up over micro-steps.
-  Dtype master = Dtype::fp32;      ///< bf16 only where compute is.
-  Dtype states = Dtype::fp32;      ///< bf16 only where the master is.
-  /// Whether there is a master beside the parameters; otherwise they are it.
+  Dtype compute = Dtype::fp32;     ///< Parameters as the math reads them.
+  Dtype gradient = Dtype::fp32;    ///< What backward writes: compute, or fp32.
+  Dtype reduce = Dtype::fp32;      ///< Messages between ranks.
+  Dtype accumulate = Dtype::fp32;  ///< Gradients accumulated over micro-steps.
+  Dtype master = Dtype::fp32;      ///< Masters; bf16 only if compute is.
+  Dtype states = Dtype::fp32;      ///< Optimizer states; bf16 only if the master is.
+  /// Whether masters are separate from the parameters; otherwise the parameters are the masters.
   [[nodiscard]] bool has_master() const noexcept { return master != compute; }
 };
 
-/// Groups of consecutive ranks: zero_hpz_partition_size, mics_shard_size, two_level_sums. Each group has what is cut
-/// among its ranks once.
+/// Groups of consecutive ranks: zero_hpz_partition_size, mics_shard_size, two_level_sums. Each group holds one full
+/// copy of what is sharded within it.
 struct GroupSettings {
-  int size = 1;                 ///< Ranks of a group; all of them where nothing is done by groups.
-  int count = 1;                ///< Groups.
-  bool cut_parameters = false;  ///< Are parameters cut among a group? Otherwise among all ranks, where the stage cuts.
-  bool cut_states = false;      ///< Likewise gradients and the optimizer's states, and parameters with them.
-  bool two_level_sums = false;  ///< Gradients are summed within groups, then over groups.
+  int size = 1;   ///< Ranks per group; all ranks if nothing is done by groups.
+  int count = 1;  ///< Number of groups.
+  /// Shard parameters within a group; otherwise over all ranks, if the stage shards them.
+  bool cut_parameters = false;
+  bool cut_states = false;      ///< Shard gradients and optimizer states within a group, and parameters with them.
+  bool two_level_sums = false;  ///< Sum gradients within groups first, then over groups.
 };
 
-/// Of save() and restore(): zeroth.checkpoint.
+/// Settings of save() and restore(): zeroth.checkpoint.
 struct CheckpointSettings {
-  std::int64_t buffer_bytes = 0;  ///< Of the host, on each rank; 0: states are written from where they lie.
-  std::int64_t keep = 0;          ///< The newest; 0: all.
-  bool direct_io = true;          ///< Past the system's cache of files.
+  std::int64_t buffer_bytes = 0;  ///< Host memory per rank; 0: states are written without a copy.
+  std::int64_t keep = 0;          ///< Number of newest checkpoints to keep; 0 keeps all.
+  bool direct_io = true;          ///< Bypass the system's file cache.
 };
 
-/// A folder that the numbers of steps are written to, `output_path`/`job_name`, under DeepSpeed's names.
+/// A folder for the steps' values, `output_path`/`job_name`, with DeepSpeed's names.
 struct MonitorSettings {
-  bool enabled = false;                       ///< Otherwise nothing is written.
-  std::string output_path;                    ///< Empty: the working folder.
-  std::string job_name = "DeepSpeedJobName";  ///< Under it.
+  bool enabled = false;                       ///< If false, nothing is written.
+  std::string output_path;                    ///< Empty: the working directory.
+  std::string job_name = "DeepSpeedJobName";  ///< A folder in `output_path`.
 };
 
-/// Weights & Biases, whose program uploads TensorBoard's event files.
+/// Weights & Biases, whose program can upload TensorBoard's event files.
 struct WandbSettings {
-  bool enabled = false;               ///< Event files are written, and the log says how to upload them.
-  std::string project = "deepspeed";  ///< That they are uploaded to.
+  bool enabled = false;               ///< Write event files, and log how to upload them.
+  std::string project = "deepspeed";  ///< The project to upload them to.
   std::string team;                   ///< wandb's entity; may be empty.
 };
 
-/// What collectives move, and how long they take.
+/// Logging of the bytes and times of collectives.
 struct CommsLoggerSettings {
-  bool enabled = false;  ///< A table at the engine's end.
-  bool verbose = false;  ///< Also with each line of the log, or every ten steps.
+  bool enabled = false;  ///< Print a table when the engine is destroyed.
+  bool verbose = false;  ///< Also print it with each line of the log, or every ten steps.
 };
 
-/// Operations and times of one step.
+/// A profile of one step: operations and times.
 struct FlopsProfilerSettings {
-  bool enabled = false;             ///< A table, once.
-  std::int64_t profile_step = 1;    ///< Of this step; of the second where it is the first, which is slow.
-  double recompute_fwd_factor = 0;  ///< Of forward, done again in backward.
-  bool detailed = true;             ///< A line for each unit.
-  std::string output_file;          ///< Instead of the log.
+  bool enabled = false;             ///< Print a table, once.
+  std::int64_t profile_step = 1;    ///< The step to profile. 1 means 2, because the first step is slow.
+  double recompute_fwd_factor = 0;  ///< Fraction of forward that is recomputed in backward.
+  bool detailed = true;             ///< Print a line for each unit.
+  std::string output_file;          ///< The file to write to; empty: the log.
 };
 
-/// What an engine prints and writes of its steps, on rank 0. What it prints goes to the log.
+/// What an engine logs and writes about its steps, on rank 0.
 struct ReportSettings {
-  std::int64_t steps_per_print = 0;   ///< A line every so many steps; 0: none.
-  bool wall_clock_breakdown = false;  ///< With it, or every ten steps, where the time went.
-  bool memory_breakdown = false;      ///< The plan when the engine is built, and with each line the most that was held.
-  bool dump_state = false;            ///< The resolved file, when the engine is built.
-  MonitorSettings tensorboard;        ///< As event files.
-  MonitorSettings csv;                ///< As a file of values for each name.
-  WandbSettings wandb;                ///< As event files for `wandb sync`.
-  CommsLoggerSettings comms;          ///< See there.
-  FlopsProfilerSettings flops;        ///< See there.
+  std::int64_t steps_per_print = 0;   ///< Print a line every this many steps; 0: none.
+  bool wall_clock_breakdown = false;  ///< Break down the time, with that line or every ten steps.
+  bool memory_breakdown = false;      ///< Print the plan when the engine is built, and peak memory with each line.
+  bool dump_state = false;            ///< Print the resolved file when the engine is built.
+  MonitorSettings tensorboard;        ///< Event files.
+  MonitorSettings csv;                ///< One CSV file per name.
+  WandbSettings wandb;                ///< Event files for `wandb sync`.
+  CommsLoggerSettings comms;          ///< The table of collectives.
+  FlopsProfilerSettings flops;        ///< The profile of a step.
 };
 
-/// What a file asks of the program's own activations: activation_checkpointing.
+/// Requests of a file about the program's own activations: activation_checkpointing.
 struct ActivationSettings {
-  std::int64_t number_checkpoints = 0;  ///< To keep; 0: the file does not say.
-  bool cpu_checkpointing = false;       ///< In the host's memory.
+  std::int64_t number_checkpoints = 0;  ///< Checkpoints to keep; 0: not specified.
+  bool cpu_checkpointing = false;       ///< Keep them in host memory.
 };
 
-/// Of small parameters, which every rank has whole where the others are gathered when they are used: DeepSpeed's
+/// Small parameters that every rank holds unsharded, while larger ones are gathered for use: DeepSpeed's
 /// stage3_param_persistence_threshold and stage3_model_persistence_threshold.
 struct PersistenceSettings {
-  std::int64_t param_count = 0;                                         ///< Elements of a parameter, at most; 0: none.
-  std::int64_t model_count = std::numeric_limits<std::int64_t>::max();  ///< Of all of them; others are not persistent.
+  std::int64_t param_count = 0;                                         ///< Max elements of such a parameter; 0: none.
+  std::int64_t model_count = std::numeric_limits<std::int64_t>::max();  ///< Max elements of all of them together.
 };
 
-/// Where states are when nobody uses them.
+/// Where states are kept while they are not in use.
 enum class OffloadDevice : std::uint8_t { none, cpu, nvme };
-/// Who updates states that are in the host's memory beside a GPU.
+/// Who updates states that a GPU offloads to host memory.
 enum class OffloadUpdate : bool { device, host };
 
-/// Of the optimizer's states and of parameters: offload_optimizer, offload_param, sub_group_size and aio. `cpu` is
-/// where a CPU has them anyway.
+/// Offloading of optimizer states and parameters: offload_optimizer, offload_param, sub_group_size and aio. `cpu` has
+/// no effect if the device is a CPU.
 struct OffloadSettings {
-  OffloadDevice optimizer = OffloadDevice::none;   ///< See there.
-  OffloadDevice parameters = OffloadDevice::none;  ///< Likewise, of what is cut of them.
-  std::filesystem::path folder;                    ///< With nvme: where the files of the optimizer's states are.
-  double ratio = 1;                                ///< Of the elements, those that are offloaded.
-  OffloadUpdate update = OffloadUpdate::device;    ///< With cpu. A CPU is the host itself, and updates either way.
-  int update_threads = 1;                          ///< Of the host, on each rank, where it updates.
-  int buffer_count = 4;                            ///< Of a state of a tile, at least.
-  bool read_ahead = false;                         ///< Tiles are read while others are updated.
-  bool write_behind = false;                       ///< Likewise written.
-  std::int64_t tile_count = 1'000'000'000;         ///< Elements that are read, updated and written together, at most.
-  std::int64_t piece_bytes = std::int64_t{1} << 20U;        ///< Of one request to the disk.
-  int requests = 8;                                         ///< Under way at once, on each rank.
-  std::filesystem::path parameter_folder;                   ///< With nvme: where the files of parameters are.
-  int parameter_buffers = 5;                                ///< For what gathers read and updates write, at least.
-  std::int64_t parameter_buffer_count = 100'000'000;        ///< Elements of one, at most.
-  std::int64_t parameters_in_memory_count = 1'000'000'000;  ///< Elements that a rank keeps in memory, at most.
+  OffloadDevice optimizer = OffloadDevice::none;      ///< Where optimizer states are.
+  OffloadDevice parameters = OffloadDevice::none;     ///< Where sharded parameters are.
+  std::filesystem::path folder;                       ///< With nvme: folder of the optimizer states' files.
+  double ratio = 1;                                   ///< Fraction of elements that is offloaded.
+  OffloadUpdate update = OffloadUpdate::device;       ///< With cpu. A CPU device always updates on the host.
+  int update_threads = 1;                             ///< Host threads per rank, if the host updates.
+  int buffer_count = 4;                               ///< Minimum number of buffers per state of a tile.
+  bool read_ahead = false;                            ///< Read tiles while others are updated.
+  bool write_behind = false;                          ///< Write tiles while others are updated.
+  std::int64_t tile_count = 1'000'000'000;            ///< Max elements that are read, updated and written together.
+  std::int64_t piece_bytes = std::int64_t{1} << 20U;  ///< Bytes per disk request.
+  int requests = 8;                                   ///< Max concurrent disk requests per rank.
+  std::filesystem::path parameter_folder;             ///< With nvme: folder of the parameters' files.
+  int parameter_buffers = 5;  ///< Minimum number of buffers for what gathers read and updates write.
+  std::int64_t parameter_buffer_count = 100'000'000;        ///< Max elements per buffer.
+  std::int64_t parameters_in_memory_count = 1'000'000'000;  ///< Max elements that a rank keeps in memory.
 };
 
-/// In which order a stage of a pipeline runs its micro-steps.
+/// The order in which a pipeline stage runs its micro-steps.
 enum class PipelineSchedule : std::uint8_t {
   gpipe,                     ///< All forward, then all backward.
-  one_forward_one_backward,  ///< One forward and one backward take turns, once the pipeline is full.
-  interleaved,               ///< The same with several chunks a stage.
-  zero_bubble,               ///< The same as with one chunk, with backward divided.
-  file                       ///< What PipelineSettings::schedule_file says.
+  one_forward_one_backward,  ///< Alternate one forward and one backward, once the pipeline is full.
+  interleaved,               ///< The same with several chunks per stage.
+  zero_bubble,               ///< As with one chunk, with backward divided in two.
+  file                       ///< The order in PipelineSettings::schedule_file.
 };
-/// What the largest chunk has as little of as can be.
+/// The measure by which the largest chunk is made as small as possible.
 enum class PipelinePartition : std::uint8_t {
   parameters,  ///< Elements.
   units,       ///< Units.
-  flops        ///< Products of matrices.
+  flops        ///< FLOPs of matrix products.
 };
-/// Those that follow a rule.
+/// The schedules that follow a rule.
 inline constexpr PipelineSchedule pipeline_schedules[] = {PipelineSchedule::gpipe,
                                                           PipelineSchedule::one_forward_one_backward,
                                                           PipelineSchedule::interleaved, PipelineSchedule::zero_bubble};
-/// As stage files have it.
+/// The name in stage files.
 [[nodiscard]] ZEROTH_EXPORT std::string_view name_of(PipelineSchedule schedule) noexcept;
-/// How gradients of a parameter that several units use are added up.
+/// How gradients are summed for a parameter that several units use.
 enum class TiedGradients : std::uint8_t {
-  together,  ///< All uses in one memory, as they come.
-  apart      ///< Each unit's uses by themselves, over micro-steps and ranks; then the sums, in the order of units.
+  together,  ///< All uses into one buffer, in the order in which they occur.
+  apart      ///< Each unit's uses separately, over micro-steps and ranks; then these sums, in unit order.
 };
-/// What a Mesh reads, and how ties are summed with it or without.
+/// Settings that a Mesh reads, and how gradients of ties are summed, with or without a Mesh.
 struct PipelineSettings {
-  int stages = 1;                                                          ///< Stages that share the units.
-  PipelineSchedule schedule = PipelineSchedule::one_forward_one_backward;  ///< See there.
-  int chunks = 1;                                                          ///< Of each stage.
-  PipelinePartition partition = PipelinePartition::parameters;             ///< See there.
-  std::vector<std::uint32_t> first_units{};                                ///< Of each chunk; empty: by `partition`.
-  std::filesystem::path schedule_file{};                                   ///< Empty but for the schedule `file`.
-  TiedGradients tied_gradients = TiedGradients::together;                  ///< See there.
-  /// Chunks of the whole model.
+  int stages = 1;                                                          ///< Number of pipeline stages.
+  PipelineSchedule schedule = PipelineSchedule::one_forward_one_backward;  ///< The order of micro-steps.
+  int chunks = 1;                                                          ///< Chunks per stage.
+  PipelinePartition partition = PipelinePartition::parameters;             ///< How units are divided into chunks.
+  std::vector<std::uint32_t> first_units{};                ///< First unit of each chunk; empty: by `partition`.
+  std::filesystem::path schedule_file{};                   ///< Set only for the schedule `file`.
+  TiedGradients tied_gradients = TiedGradients::together;  ///< How gradients of ties are summed.
+  /// Number of chunks of the whole model.
   [[nodiscard]] int all_chunks() const noexcept { return stages == 1 ? 1 : stages * chunks; }
 };
 
-/// All of it, for one world size.
+/// All settings of a stage file, for one world size.
 struct Settings {
-  int stage = 0;                                                        ///< 0 to 3.
-  BatchSettings batch;                                                  ///< See there.
-  PrecisionSettings precision;                                          ///< See there.
-  ReduceGradients reduce_gradients = ReduceGradients::last_micro_step;  ///< See there.
-  bool reduce_gradients_given =
-      false;  ///< By the file, or by same_bits_at_any_ranks; otherwise it follows from the stage.
-  /// Micro-steps whose gradients are 16 bits and are reduced once are added up on the rank in fp32, beside what
-  /// backward writes; otherwise backward adds to what it wrote before.
+  int stage = 0;                                                        ///< The ZeRO stage, 0 to 3.
+  BatchSettings batch;                                                  ///< Batch sizes.
+  PrecisionSettings precision;                                          ///< Dtypes.
+  ReduceGradients reduce_gradients = ReduceGradients::last_micro_step;  ///< When gradients leave a rank.
+  bool reduce_gradients_given = false;  ///< Whether the file or same_bits_at_any_ranks set it, not the stage.
+  /// Accumulate 16-bit gradients that are reduced once per step locally in fp32, apart from what backward writes.
+  /// Otherwise backward adds to what it wrote before.
   bool sums_micro_steps = false;
   std::int64_t replay_every = 0;        ///< Steps; 0: no micro-step runs twice.
-  bool same_bits_at_any_ranks = false;  ///< Asked for: an engine refuses what cannot keep it.
+  bool same_bits_at_any_ranks = false;  ///< Requested: an engine throws if it cannot keep it.
 
-  PipelineSettings pipeline;                       ///< See there.
-  int tensor_ranks = 1;                            ///< That divide parameters among themselves.
-  GroupSettings groups;                            ///< See there.
-  OffloadSettings offload;                         ///< See there.
-  PersistenceSettings persistence;                 ///< See there.
-  std::int64_t reduce_bucket_count = 500'000'000;  ///< Elements.
-  std::int64_t prefetch_count = 50'000'000;        ///< Elements ahead of the unit in use. 0: no prefetch.
-  std::int64_t max_live_count = 1'000'000'000;     ///< Elements gathered at once; the unit in use always fits.
-  int gradient_slots = 2;                          ///< Units whose full gradients are held at once, stages 2 and 3.
-  bool overlap_comm = false;                       ///< Communication on streams beside compute.
+  PipelineSettings pipeline;                       ///< Pipeline stages and their schedule.
+  int tensor_ranks = 1;                            ///< Ranks that divide parameters among themselves.
+  GroupSettings groups;                            ///< Groups of ranks.
+  OffloadSettings offload;                         ///< Offloading.
+  PersistenceSettings persistence;                 ///< Small parameters that stay unsharded.
+  std::int64_t reduce_bucket_count = 500'000'000;  ///< Elements per reduction bucket.
+  std::int64_t prefetch_count = 50'000'000;        ///< Elements to prefetch beyond the unit in use; 0: no prefetch.
+  std::int64_t max_live_count = 1'000'000'000;     ///< Max elements gathered at once; the unit in use always fits.
+  int gradient_slots = 2;                          ///< Units whose full gradients are held at once, at stages 2 and 3.
+  bool overlap_comm = false;                       ///< Overlap communication with compute, on streams of its own.
 
   optim::Update update;    ///< The optimizer.
-  optim::StepRules rules;  ///< Schedule, loss scale, clipping. gradient_prescale is the engine's to set.
+  optim::StepRules rules;  ///< Schedule, loss scale, clipping. The engine sets gradient_prescale.
 
-  std::chrono::milliseconds timeout{600'000};  ///< Of one collective.
-  bool check = false;                          ///< Compare transactions in every step, and replicas every 100.
-  bool single_communicator = false;            ///< Of gathers and reductions, which then take turns.
+  std::chrono::milliseconds timeout{600'000};  ///< Time limit of one collective.
+  bool check = false;                          ///< Compare transactions in every step, and replicas every 100 steps.
+  bool single_communicator = false;            ///< One communicator for gathers and reductions, which then alternate.
   bool copy_engine_gather = false;             ///< See comm::CommOptions::copy_engine.
-  bool register_memory = true;                 ///< With communicators: what they move.
-  bool poison = false;                    ///< Fill with NaN what is no longer valid, and let guards hand out copies.
-  std::filesystem::path flight_recorder;  ///< Folder for the record of the last collectives; empty: the working folder.
-  Dtype saved_weights =
-      Dtype::fp32;                ///< Of the file that AnyEngine::save_weights() writes: this, or the compute dtype.
-  ReportSettings reports;         ///< See there.
-  CheckpointSettings checkpoint;  ///< Of AnyEngine::save() and restore().
+  bool register_memory = true;                 ///< Register buffers with communicators.
+  bool poison = false;                         ///< Fill invalid memory with NaN, and let guards hand out copies.
+  std::filesystem::path flight_recorder;       ///< Folder for the flight records; empty: the working directory.
+
+  /// Dtype of files that AnyEngine::save_weights() writes: this, or the compute dtype.
+  Dtype saved_weights = Dtype::fp32;
+  ReportSettings reports;         ///< Logging and monitoring.
+  CheckpointSettings checkpoint;  ///< AnyEngine::save() and restore().
 };
 
 }  // namespace zeroth

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Lists whose elements have ids: types of their own, so that no number of one kind is taken for one of another.
+/// Containers indexed by typed ids, so that ids of different kinds cannot be mixed up.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -8,21 +8,21 @@
 
 namespace zeroth {
 
-/// An `enum class` of std::uint32_t without enumerators, whose values count something from 0.
+/// A scoped enumeration over std::uint32_t without enumerators, whose values count from 0.
 template <class Id>
 concept IdOf = std::is_enum_v<Id> && std::is_same_v<std::underlying_type_t<Id>, std::uint32_t>;
 
-/// The number behind an id.
+/// The number in an id.
 template <IdOf Id>
 [[nodiscard]] constexpr std::uint32_t index_of(Id id) noexcept {
   return static_cast<std::uint32_t>(id);
 }
-/// The id of the element that is added next to what has `size` of them.
+/// The id of the next element to be appended to a container of `size` elements.
 template <IdOf Id>
 [[nodiscard]] constexpr Id id_at(std::size_t size) noexcept {
   return static_cast<Id>(static_cast<std::uint32_t>(size));
 }
-/// The first `count` ids, ascending. (Of std::views clang 14 cannot compile those that libstdc++ 12 has.)
+/// The first `count` ids, ascending. (clang 14 cannot compile libstdc++ 12's std::views.)
 template <IdOf Id>
 class FirstIds {
   class Iterator {
@@ -43,28 +43,27 @@ class FirstIds {
   };
 
  public:
-  /// Of ids 0 to count - 1.
+  /// Holds ids 0 to count - 1.
   constexpr explicit FirstIds(std::size_t count) noexcept : count_{static_cast<std::uint32_t>(count)} {}
   [[nodiscard]] constexpr Iterator begin() const noexcept { return Iterator{0}; }     ///< Id 0.
-  [[nodiscard]] constexpr Iterator end() const noexcept { return Iterator{count_}; }  ///< Behind the last.
+  [[nodiscard]] constexpr Iterator end() const noexcept { return Iterator{count_}; }  ///< Past the last.
 
  private:
   std::uint32_t count_;
 };
 
-/// A vector that is indexed by ids alone.
+/// A vector that is indexed by ids only.
 template <IdOf Id, class T>
 class ById : public std::vector<T> {
  public:
   using std::vector<T>::vector;
-  /// The element with this id, which there is.
+  /// The element with this id, which must exist.
   [[nodiscard]] decltype(auto) operator[](Id id) { return std::vector<T>::operator[](index_of(id)); }
-  /// The same.
+  /// The element with this id, which must exist.
   [[nodiscard]] decltype(auto) operator[](Id id) const { return std::vector<T>::operator[](index_of(id)); }
-  [[nodiscard]] FirstIds<Id> ids() const noexcept {
-    return FirstIds<Id>{this->size()};
-  }                                                                              ///< Of all elements, ascending.
-  [[nodiscard]] Id next_id() const noexcept { return id_at<Id>(this->size()); }  ///< Of what is appended next.
+  [[nodiscard]] FirstIds<Id> ids() const noexcept { return FirstIds<Id>{this->size()}; }  ///< All ids, ascending.
+  /// The id of the next element to be appended.
+  [[nodiscard]] Id next_id() const noexcept { return id_at<Id>(this->size()); }
 };
 
 }  // namespace zeroth

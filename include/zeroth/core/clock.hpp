@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The clock of deadlines and records.
+/// The clock for deadlines and records.
 #pragma once
 #include <chrono>
 
 namespace zeroth {
 
-/// Steady: it never goes back, and says nothing of the time of day. Processes' clocks have no common start.
+/// A steady clock: it never goes back, and does not tell the time of day. Clocks of different processes have no common
+/// epoch.
 using Clock = std::chrono::steady_clock;
 
 }  // namespace zeroth

@@ -15,29 +15,28 @@
 
 namespace zeroth {
 
-/// Storage only; the layout of __nv_bfloat16, Eigen::bfloat16, at::BFloat16.
+/// Storage only; same layout as __nv_bfloat16, Eigen::bfloat16 and at::BFloat16.
 struct bf16 {
   std::uint16_t bits;  ///< The upper half of an fp32.
 };
-/// Storage only; the layout of __half, Eigen::half, at::Half.
+/// Storage only; same layout as __half, Eigen::half and at::Half.
 struct fp16 {
   std::uint16_t bits;  ///< IEEE 754 binary16.
 };
 
-/// A value and where it was found, as wide: what is reduced by Reduce::max_location and min_location. No byte is
-/// unused.
+/// A value and its location, in types of equal size: an element for Reduce::max_location and min_location. Has no
+/// padding bytes.
 template <class T, class Location>
 struct alignas(sizeof(T) + sizeof(Location)) Located {
   static_assert(sizeof(T) == sizeof(Location));
-  T value;            ///< What is compared.
-  Location location;  ///< The program's: an index, a rank. Not compared.
+  T value;            ///< The value that is compared.
+  Location location;  ///< Set by the program: an index or a rank. Not compared.
 };
 using LocatedFp32 = Located<float, std::int32_t>;          ///< An element of Dtype::fp32_location.
 using LocatedInt32 = Located<std::int32_t, std::int32_t>;  ///< An element of Dtype::int32_location.
 using LocatedFp64 = Located<double, std::int64_t>;         ///< An element of Dtype::fp64_location.
 
-/// What parameters, gradients and messages are made of. A model's math uses the first three; the last three are those
-/// of Located.
+/// Dtype of parameters, gradients and messages. A model's math uses the first three; the last three are Located types.
 enum class Dtype : std::uint8_t {
   fp32,
   bf16,
@@ -51,7 +50,7 @@ enum class Dtype : std::uint8_t {
   fp64_location
 };
 
-/// Of one element.
+/// Bytes of one element.
 [[nodiscard]] constexpr std::int64_t bytes_of(Dtype dtype) noexcept {
   switch (dtype) {
     case Dtype::fp64_location: return 16;
@@ -68,7 +67,7 @@ enum class Dtype : std::uint8_t {
   return 0;
 }
 
-/// "bf16": as in messages, plans and files.
+/// The name in messages, plans and files: "bf16".
 [[nodiscard]] constexpr std::string_view name_of(Dtype dtype) noexcept {
   switch (dtype) {
     case Dtype::fp32: return "fp32";
@@ -85,7 +84,7 @@ enum class Dtype : std::uint8_t {
   return "?";
 }
 
-/// What a model's math may be made of.
+/// The types that a model's math may use.
 template <class T>
 concept Element = std::same_as<T, float> || std::same_as<T, bf16> || std::same_as<T, fp16>;
 /// See GradientOf.
@@ -95,14 +94,14 @@ concept SameOrFp32 = std::same_as<G, T> || std::same_as<G, float>;
 template <class G, class T>
 concept GradientOf = Element<G> && SameOrFp32<G, T>;
 
-/// The Dtype that T is.
+/// The Dtype of T.
 template <Element T>
 inline constexpr Dtype dtype_of = std::same_as<T, float> ? Dtype::fp32
                                                          : (std::same_as<T, bf16> ? Dtype::bf16 : Dtype::fp16);
 
 // ---- conversions: branch-free where it matters, so that loops over them vectorise; the same bits everywhere ----
 
-/// The value itself, for code that is written for all types.
+/// Returns the value itself, for code that is generic over element types.
 [[nodiscard]] ZEROTH_HOST_DEVICE constexpr float to_float(float value) noexcept { return value; }
 
 /// Exact.
@@ -110,7 +109,7 @@ inline constexpr Dtype dtype_of = std::same_as<T, float> ? Dtype::fp32
   return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16U);
 }
 
-/// Exact, subnormals included.
+/// Exact, including subnormals.
 [[nodiscard]] ZEROTH_HOST_DEVICE constexpr float to_float(fp16 value) noexcept {
   // Sign, then four zeros that the sign's copies leave when masked, then exponent and mantissa where fp32 has them.
   auto const extended = static_cast<std::uint32_t>(static_cast<std::int16_t>(value.bits));
@@ -122,8 +121,8 @@ inline constexpr Dtype dtype_of = std::same_as<T, float> ? Dtype::fp32
   return std::bit_cast<float>(finite | special);
 }
 
-/// Rounds to nearest even; NaNs stay NaNs, with their sign. Written so that compilers make good vector code of it: what
-/// is selected is 32 bits wide, and is shifted down once, at the end.
+/// Rounds to nearest even. NaNs stay NaNs and keep their sign. Written so that compilers vectorise it well: selections
+/// are on 32 bits, with one shift at the end.
 template <Element T>
 [[nodiscard]] ZEROTH_HOST_DEVICE constexpr T from_float(float value) noexcept {
   std::uint32_t const bits = std::bit_cast<std::uint32_t>(value);

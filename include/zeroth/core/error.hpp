@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What is thrown, and who is speaking.
+/// Exceptions, and the label of the rank in messages.
 #pragma once
 #include <stdexcept>
 #include <string>
@@ -8,40 +8,40 @@
 
 namespace zeroth {
 
-/// Labels messages, decides nothing. Thread-local, because ranks may be threads. `device` is empty or, say, "cuda:3".
+/// Labels messages, and has no other effect. Thread-local, because ranks may be threads.
 struct RankContext {
-  int rank = -1;       ///< Of the job; -1 outside one.
-  int world = -1;      ///< Ranks of the job.
-  std::string device;  ///< As messages call it.
+  int rank = -1;       ///< Rank in the job; -1 outside a job.
+  int world = -1;      ///< Ranks of the job; -1 outside a job.
+  std::string device;  ///< The device in messages, such as "cuda:3"; may be empty.
 };
-/// The calling thread's own; who writes to it relabels that thread's messages.
+/// The calling thread's context. Writing to it relabels that thread's messages.
 [[nodiscard]] ZEROTH_EXPORT RankContext& this_rank() noexcept;
-/// "[rank 3/8 cuda:3] ", or empty outside a job.
+/// The prefix of messages: "[rank 3/8 cuda:3] ", or empty outside a job.
 [[nodiscard]] ZEROTH_EXPORT std::string rank_prefix();
 
-/// what() starts with the rank: "[rank 3/8 cuda:3] ...".
+/// The base class of all errors. what() starts with the rank: "[rank 3/8 cuda:3] ...".
 struct ZEROTH_EXPORT Error : std::runtime_error {
-  /// Puts the calling thread's rank_prefix() before `message`.
+  /// Prefixes `message` with the calling thread's rank_prefix().
   explicit Error(std::string const& message) : std::runtime_error{rank_prefix() + message} {}
 };
-/// The file is wrong: all problems, each with its remedy.
+/// A file is invalid. Lists all problems, each with its remedy.
 struct ZEROTH_EXPORT ConfigError final : Error {
   using Error::Error;
 };
-/// The caller is wrong: names the unit and both states.
+/// The caller broke a rule. Names the unit and both states.
 struct ZEROTH_EXPORT ContractError final : Error {
   using Error::Error;
 };
-/// Another rank is gone or elsewhere: who, unit, collective.
+/// Another rank left or diverged. Names the rank, unit and collective.
 struct ZEROTH_EXPORT PeerError : Error {
   using Error::Error;
 };
-/// The machine is wrong: a file, a library or the system below refused; names the call and its reason.
+/// An operation of the OS, of a library or on a file failed. Names the call and the reason.
 struct ZEROTH_EXPORT SystemError : Error {
   using Error::Error;
 };
-/// What is on the disk is proven wrong, and will be the next time as well: a hash, a size, a header, a file that is not
-/// there. A plain SystemError says that something could not be read now.
+/// Data on disk is provably damaged, and a retry would fail the same way: a wrong hash, size or header, or a missing
+/// file. A plain SystemError says that something could not be read this time.
 struct ZEROTH_EXPORT DamagedError final : SystemError {
   using SystemError::SystemError;
 };

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a shared library shows: all else in it is hidden. ZEROTH_SHARED is defined, by the package for those who link
-/// the library and for the library itself, where it is one. Plain, so that a compiler needs no folder but include/.
+/// Symbol visibility. A shared library exports marked symbols and hides all others. If the library is shared,
+/// ZEROTH_SHARED is defined while it is compiled, and the package defines it for programs that link it. Plain macros,
+/// so that a compiler needs no include folder but include/.
 #pragma once
 
 #if defined(ZEROTH_SHARED)
-/// Before the name of a class or the result of a function: a shared library shows it.
+/// Put it before the name of a class or the result type of a function to export it from a shared library.
 #define ZEROTH_EXPORT [[gnu::visibility("default")]]
 #else
 #define ZEROTH_EXPORT

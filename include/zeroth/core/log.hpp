@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The library's log, for adapters, which are headers.
+/// The library's log, for adapters, which are header-only.
 #pragma once
 #include <string_view>
 
@@ -7,7 +7,7 @@
 
 namespace zeroth::detail {
 
-/// Logs a warning, with this rank's name in front.
+/// Logs a warning with this rank's prefix.
 ZEROTH_EXPORT void log_warning(std::string_view text);
 
 }  // namespace zeroth::detail

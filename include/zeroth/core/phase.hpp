@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a pass through units does with them.
+/// The phases of a pass through units.
 #pragma once
 #include <cstdint>
 
 namespace zeroth {
 
-/// Forward reads parameters; backward reads them, and writes gradients. A zero-bubble schedule divides backward in two
+/// Forward reads parameters; backward reads them and writes gradients. A zero-bubble schedule divides backward in two
 /// (Qi et al. 2023).
 enum class Phase : std::uint8_t {
   forward,
   backward,
-  backward_inputs,  ///< Reads parameters, and makes the gradient by the input of a unit.
-  backward_weights  ///< Writes gradients, and reads no parameter.
+  backward_inputs,  ///< Reads parameters, and computes the gradient with respect to a unit's input.
+  backward_weights  ///< Writes parameter gradients, and reads no parameter.
 };
 
 }  // namespace zeroth

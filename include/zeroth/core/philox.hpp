@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Random numbers without state: Philox 4x32-10 (Salmon, Moraes, Dror, Shaw 2011, section 5.3).
+/// Stateless random numbers: Philox 4x32-10 (Salmon, Moraes, Dror, Shaw 2011, section 5.3).
 #pragma once
 #include <array>
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace zeroth {
 
-/// Four words of 32 bits, the lowest first: a counter, or the random words that are made of one.
+/// Four 32-bit words, lowest first: a counter, or the random words computed from one.
 using PhiloxWords = std::array<std::uint32_t, 4>;
-/// Two words of 32 bits, the lower first.
+/// Two 32-bit words, lower first.
 using PhiloxKey = std::array<std::uint32_t, 2>;
 
 namespace detail {
@@ -19,8 +19,8 @@ inline constexpr std::uint32_t philox_key_step_0 = 0x9E3779B9U, philox_key_step_
 inline constexpr int philox_rounds = 10;
 }  // namespace detail
 
-/// A function of key and counter alone; counters of one key give independent words. The same on CPUs and GPUs. Throws
-/// nothing, keeps nothing.
+/// A pure function of key and counter. Different counters of one key give independent words. Bitwise equal on CPUs and
+/// GPUs.
 [[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE constexpr PhiloxWords philox(PhiloxKey key,
                                                                                   PhiloxWords counter) noexcept {
   for (int round = 0; round < detail::philox_rounds; ++round) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Reduce operators: what a reduction over ranks makes of the ranks' elements.
+/// Reduce operators: how a reduction combines the ranks' elements.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -9,7 +9,7 @@
 namespace zeroth {
 
 /// The operators of MPI (MPI 4.1, section 6.9), and the average. Elements are folded in rank order, e0 first, then e1,
-/// so that the result is the same bits everywhere (but on NCCL: see comm::supports()):
+/// so that the result has the same bits everywhere (except over NCCL: see comm::supports()):
 ///
 /// | operator                                | elements                        | result                               |
 /// |-----------------------------------------|---------------------------------|--------------------------------------|
@@ -24,7 +24,7 @@ namespace zeroth {
 /// |                                         | fp32_location, int32_location,  | smallest, value, whole; the first of |
 /// |                                         | fp64_location                   | equals; the first NaN, if there is   |
 ///
-/// "The first" is the lowest rank's; MPI gives the lowest location instead. Bytes count as unsigned.
+/// "The first" is the lowest rank's element; MPI takes the lowest location instead. Bytes are unsigned.
 enum class Reduce : std::uint8_t {
   sum,
   product,
@@ -41,7 +41,7 @@ enum class Reduce : std::uint8_t {
   min_location
 };
 
-/// "max_location": as in messages.
+/// The name in messages: "max_location".
 [[nodiscard]] constexpr std::string_view name_of(Reduce reduce) noexcept {
   switch (reduce) {
     case Reduce::sum: return "sum";
@@ -61,12 +61,12 @@ enum class Reduce : std::uint8_t {
   return "?";
 }
 
-/// Are its elements Located?
+/// Whether elements of `dtype` are Located.
 [[nodiscard]] constexpr bool is_location(Dtype dtype) noexcept {
   return dtype == Dtype::fp32_location || dtype == Dtype::int32_location || dtype == Dtype::fp64_location;
 }
 
-/// Are the elements of `dtype` among those of `reduce` in the table?
+/// Whether the table defines `reduce` for `dtype`.
 [[nodiscard]] constexpr bool is_defined(Reduce reduce, Dtype dtype) noexcept {
   bool const integer = dtype == Dtype::int32 || dtype == Dtype::int64 || dtype == Dtype::byte;
   switch (reduce) {

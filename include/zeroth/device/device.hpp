@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// What the runtime needs of a device: memory, streams, events. Kernels are in device/kernels.hpp.
 ///
-/// An event is what it is in CUDA on every device: record() marks a point of a stream, and a wait that is enqueued
-/// later waits for the point that was recorded last before it. An event that was never recorded counts as done.
+/// Events work as in CUDA on every device: record() marks a point of a stream, and a wait that is enqueued later waits
+/// for the point recorded last before it. An event that was never recorded counts as done.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -21,52 +21,52 @@ class Timeline;
 
 namespace zeroth::device {
 
-/// A point of a stream. Recorded again and again; one thread records and enqueues waits.
+/// A point of a stream. Can be recorded repeatedly. One thread records it and enqueues waits for it.
 class ZEROTH_EXPORT Event {
  public:
   Event() = default;
   Event(Event const&) = delete;
   Event& operator=(Event const&) = delete;
   virtual ~Event() = default;
-  [[nodiscard]] virtual bool done() const = 0;  ///< Whether the point recorded last has passed. Does not wait.
-  /// Blocks the host until the point recorded last has passed. Throws what went wrong on the stream before it.
+  [[nodiscard]] virtual bool done() const = 0;  ///< Whether the last recorded point has passed. Does not block.
+  /// Blocks the host until the last recorded point has passed. Throws the stream's error before it, if there was one.
   virtual void synchronize() const = 0;
 };
 
-/// A stream as its device's own library knows it; adapters/cuda.hpp makes one of a cudaStream_t.
+/// A stream of the device's own library; adapters/cuda.hpp makes one from a cudaStream_t.
 struct StreamRef {
   void* native = nullptr;  ///< A cudaStream_t; null is the default stream, or no stream on the CPU.
 };
 
-/// An ordered queue of work. Calls return once enqueued; one thread enqueues.
+/// An ordered queue of work. Calls return once their work is enqueued. One thread enqueues.
 class ZEROTH_EXPORT Stream {
  public:
   Stream() = default;
   Stream(Stream const&) = delete;
   Stream& operator=(Stream const&) = delete;
   virtual ~Stream() = default;
-  /// Work enqueued after this call starts only when the point that `event` marks now has passed.
+  /// Makes work enqueued after this call wait for the point that `event` marks now.
   virtual void wait(Event const& event) = 0;
-  virtual void record(Event& event) = 0;  ///< `event` marks the end of all work enqueued so far.
-  /// Blocks the host until all work enqueued so far has passed. Throws what went wrong.
+  virtual void record(Event& event) = 0;  ///< Makes `event` mark the end of all work enqueued so far.
+  /// Blocks the host until all work enqueued so far has completed. Throws the stream's error, if there was one.
   virtual void synchronize() = 0;
-  /// Milliseconds that this stream has spent in wait(), in all. On the compute stream: communication that was not
-  /// hidden. On a GPU what is known of it so far: waits that the stream has not come to yet count later.
+  /// Total milliseconds that this stream has spent in wait(). On the compute stream this is communication that was not
+  /// hidden. On a GPU it includes only waits that the stream has reached.
   [[nodiscard]] virtual double waited_ms() const = 0;
-  /// Milliseconds that the host has spent on this stream's work, in all: 0 where the stream runs beside the host.
+  /// Total milliseconds that the host has spent on this stream's work; 0 if the stream runs concurrently with the host.
   [[nodiscard]] virtual double host_ms() const = 0;
-  /// Work enqueued from here to end_span() is one span of the device's timeline, if it has one. The views outlive the
-  /// work. Spans that begin here do not nest; a wait() within one is a span of its own inside it.
+  /// Begins a span of the device's timeline, if it has one; it covers the work enqueued until end_span(). The views
+  /// must outlive the work. Such spans do not nest, but a wait() within one becomes a span of its own inside it.
   virtual void begin_span(std::string_view what, std::string_view unit) = 0;
-  virtual void end_span() = 0;  ///< Ends what begin_span() began.
-  /// Null where the host itself does the work.
+  virtual void end_span() = 0;  ///< Ends the span.
+  /// The native stream; null if the host itself does the work.
   [[nodiscard]] virtual StreamRef native() const noexcept { return {}; }
 };
 
-/// Work enqueued in a scope, as a span.
+/// Makes a span of the work enqueued in a scope.
 class SpanScope {
  public:
-  /// As Stream::begin_span(); `stream` outlives the scope.
+  /// Calls Stream::begin_span(). `stream` must outlive the scope.
   SpanScope(Stream& stream, std::string_view what, std::string_view unit) : stream_{stream} {
     stream_.begin_span(what, unit);
   }
@@ -78,73 +78,76 @@ class SpanScope {
   Stream& stream_;
 };
 
-/// Memory of one category, zero-filled, aligned to 4096 bytes. Returned to the system and the ledger when it ends.
+/// A zero-filled block of memory in one category, aligned to 4096 bytes. The destructor frees it and updates the
+/// ledger.
 class ZEROTH_EXPORT Memory {
  public:
   Memory() = default;
   Memory(Memory const&) = delete;
   Memory& operator=(Memory const&) = delete;
   virtual ~Memory() = default;
-  [[nodiscard]] std::byte* data() const noexcept { return data_; }      ///< Null of zero bytes.
-  [[nodiscard]] std::int64_t bytes() const noexcept { return bytes_; }  ///< As asked for.
-  /// Can other GPUs and the network be given it? See comm::Communicator::register_memory().
+  [[nodiscard]] std::byte* data() const noexcept { return data_; }      ///< Null if it has zero bytes.
+  [[nodiscard]] std::int64_t bytes() const noexcept { return bytes_; }  ///< The requested size.
+  /// Whether communicators can register it. See comm::Communicator::register_memory().
   [[nodiscard]] virtual bool registrable() const noexcept { return false; }
 
  protected:
-  std::byte* data_ = nullptr;  ///< Set by the device that made it, as is the next.
+  std::byte* data_ = nullptr;  ///< Set by the device that made it, like bytes_.
   std::int64_t bytes_ = 0;     ///< See bytes().
 };
 
 class Kernels;
-/// Whether a stream runs beside the compute stream or in line with it.
+/// Whether a stream runs concurrently with the compute stream, or inline.
 enum class Overlap : bool { off, on };
 
-/// One rank's device. Belongs to the thread that made it; outlives what it made.
+/// One rank's device. Use it on the thread that made it. It must outlive what it made.
 class ZEROTH_EXPORT Device {
  public:
   Device() = default;
   Device(Device const&) = delete;
   Device& operator=(Device const&) = delete;
   virtual ~Device() = default;
-  [[nodiscard]] virtual std::string name() const = 0;  ///< "cpu", "cuda:3"
-  /// Throws SystemError naming category and bytes if the memory is not to be had. Zero bytes are allowed.
+  [[nodiscard]] virtual std::string name() const = 0;  ///< "cpu", "cuda:3".
+  /// Allocates memory. Throws SystemError, naming category and bytes, on failure. Zero bytes are allowed.
   [[nodiscard]] virtual std::unique_ptr<Memory> allocate(Category category, std::int64_t bytes) = 0;
-  /// Whether the host reads and writes what allocate() gives as its own.
+  /// Whether the host can access memory from allocate() directly.
   [[nodiscard]] virtual bool has_host_memory() const noexcept { return false; }
-  /// Memory that both the host and this device read and write, for the few numbers and pieces of files that they
-  /// exchange: where a Kernels call or a collective takes an address, one in here will do. Zero-filled, aligned to 4096
-  /// bytes. The host's, so in no ledger. Throws as allocate().
+  /// Allocates memory that both the host and this device can access, for the few numbers and pieces of files that they
+  /// exchange. Its address may be passed to Kernels calls and collectives. Zero-filled, aligned to 4096 bytes. It is
+  /// host memory, so the ledger does not count it. Throws as allocate() does.
   [[nodiscard]] virtual std::unique_ptr<Memory> allocate_host(std::int64_t bytes) = 0;
-  /// Room on a disk. Throws SystemError if there is none, and ContractError where the device has no way there.
+  /// Makes storage on a disk. Throws SystemError if there is no space, and ContractError if the device cannot access
+  /// disks.
   [[nodiscard]] virtual std::unique_ptr<Storage> make_storage(StorageOptions const& options);
-  /// `bytes` zeros in pinned memory of the host, which streams of this device copy from and to beside its other work.
-  /// `purpose` is for messages: "exp_avg". Throws SystemError naming both if the memory is not to be had, and
-  /// ContractError where has_host_memory().
+  /// Makes storage of `bytes` zero-filled bytes in pinned host memory, for asynchronous copies by this device's
+  /// streams. `purpose` is for messages: "exp_avg". Throws SystemError, naming both, on failure, and ContractError if
+  /// has_host_memory().
   [[nodiscard]] virtual std::unique_ptr<Storage> make_host_storage(std::int64_t bytes, std::string_view purpose);
-  [[nodiscard]] virtual std::unique_ptr<Event> make_event() = 0;  ///< For streams of this device and waits of others.
-  /// With overlap off the work runs when it is enqueued, in line with the caller.
+  /// Makes an event for this device's streams. Other devices may wait for it.
+  [[nodiscard]] virtual std::unique_ptr<Event> make_event() = 0;
+  /// Makes a stream. With overlap off, work runs on the calling thread when it is enqueued.
   [[nodiscard]] virtual std::unique_ptr<Stream> make_stream(char const* name, Overlap overlap) = 0;
-  /// The caller's stream: on the CPU the calling thread itself, so its work is done when the call returns. On a GPU one
-  /// that the device makes, unless compute_on() gave another.
+  /// The caller's stream. On the CPU it is the calling thread, so work is done when the call returns. On a GPU it is a
+  /// stream of the device, unless compute_on() set another.
   [[nodiscard]] virtual Stream& compute() = 0;
-  /// From now on compute() is `stream`, which outlives the device's work on it. Before the first call of compute(),
-  /// make_stream() or allocate(), which use that stream. Throws ContractError where compute() is the calling thread,
-  /// and after compute() was used.
+  /// Makes compute() return `stream`, which must outlive the device's work on it. Call it before compute(),
+  /// make_stream() or allocate(), which use that stream. Throws ContractError if compute() is the calling thread, or
+  /// was used before.
   virtual void compute_on(StreamRef stream);
-  /// For threads beside the one that made it, before each call there that reaches this device: it becomes what the
-  /// thread's own calls of CUDA are for, and stays that. What goes wrong fails the device.
+  /// Makes this the calling thread's current CUDA device, and leaves it current. A thread other than the one that made
+  /// the device must call it before every call that uses the device. An error fails the device.
   virtual void make_current() noexcept {}
-  [[nodiscard]] virtual Kernels& kernels() = 0;            ///< For its streams; the device's own.
-  [[nodiscard]] virtual Ledger const& ledger() const = 0;  ///< Of all that allocate() gave.
-  /// From now on spans, and waits of streams, are added to `timeline`; null ends that. It outlives work enqueued so
-  /// far.
+  [[nodiscard]] virtual Kernels& kernels() = 0;            ///< Kernels for its streams, owned by the device.
+  [[nodiscard]] virtual Ledger const& ledger() const = 0;  ///< Counts everything that allocate() returned.
+  /// Adds spans and waits of streams to `timeline` from now on; null stops that. `timeline` must outlive the work
+  /// enqueued until then.
   virtual void set_timeline(Timeline* timeline) noexcept = 0;
-  /// Adds to the timeline what is complete. On a GPU this waits for all work with spans so far; elsewhere spans are
-  /// added as work ends.
+  /// Adds completed spans to the timeline. On a GPU this waits for all work with spans so far; other devices add spans
+  /// when work completes.
   virtual void flush_timeline() {}
-  /// What a host's clock says on this device.
+  /// The host's time on this device.
   [[nodiscard]] virtual Clock::time_point now() const noexcept { return Clock::now(); }
-  /// False where only the time that work takes is known: values are neither written nor read.
+  /// False if the device only simulates how long work takes; then no values are written or read.
   [[nodiscard]] virtual bool holds_values() const noexcept { return true; }
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What memory is for, and the book that is kept of it.
+/// Memory categories, and accounting by category.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -10,15 +10,16 @@
 
 namespace zeroth {
 
-/// Bytes by purpose. The plan, the ledger and the report all use these words.
+/// Bytes by category. The plan, the ledger and the report all use these names.
 struct MemoryBytes {
-  /// What the math reads, whole or this rank's shard. In the master's dtype it is the master as well.
+  /// Parameters as the math reads them, unsharded or this rank's shard. If they have the master's dtype, they are the
+  /// master as well.
   std::int64_t parameters = 0;
-  std::int64_t gradients = 0;  ///< What backward writes and the optimizer reads, whole or shard.
-  std::int64_t optimizer = 0;  ///< m, v, and the master where the parameters are not the master.
+  std::int64_t gradients = 0;  ///< What backward writes and the optimizer reads, unsharded or a shard.
+  std::int64_t optimizer = 0;  ///< Optimizer states, and the master if it is separate from the parameters.
   std::int64_t slots = 0;      ///< Gathered parameters and full gradients of the few units in use.
   std::int64_t scratch = 0;    ///< Conversions, partial sums, communicator staging, scalars.
-  /// Of all purposes.
+  /// The sum over all categories.
   [[nodiscard]] constexpr std::int64_t total() const noexcept {
     return parameters + gradients + optimizer + slots + scratch;
   }
@@ -27,25 +28,23 @@ struct MemoryBytes {
 
 namespace device {
 
-/// The fields of MemoryBytes, for loops over them.
+/// The members of MemoryBytes, for loops.
 enum class Category : std::uint8_t { parameters, gradients, optimizer, slots, scratch };
-/// All of them, in the order of tables.
+/// All categories, in the order of tables.
 inline constexpr std::array categories{Category::parameters, Category::gradients, Category::optimizer, Category::slots,
                                        Category::scratch};
-/// "parameters"
+/// The category's name: "parameters".
 [[nodiscard]] ZEROTH_EXPORT std::string_view name_of(Category category) noexcept;
-/// The field of `bytes` that `category` names.
+/// The member of `bytes` for `category`.
 [[nodiscard]] ZEROTH_EXPORT std::int64_t& bytes_in(MemoryBytes& bytes, Category category) noexcept;
 
-/// Live and peak bytes of one rank's device by category. One thread writes.
+/// Current and peak bytes on one rank's device, by category. One thread writes.
 class ZEROTH_EXPORT Ledger {
  public:
-  void add(Category category, std::int64_t bytes) noexcept;                 ///< `bytes` more are held.
-  void remove(Category category, std::int64_t bytes) noexcept;              ///< `bytes` of them were given back.
-  [[nodiscard]] MemoryBytes const& live() const noexcept { return live_; }  ///< Held now.
-  [[nodiscard]] MemoryBytes const& peak() const noexcept {
-    return peak_;
-  }  ///< The most of each category, at whatever time.
+  void add(Category category, std::int64_t bytes) noexcept;                 ///< Counts an allocation of `bytes`.
+  void remove(Category category, std::int64_t bytes) noexcept;              ///< Counts `bytes` as freed.
+  [[nodiscard]] MemoryBytes const& live() const noexcept { return live_; }  ///< Current bytes.
+  [[nodiscard]] MemoryBytes const& peak() const noexcept { return peak_; }  ///< Peak of each category by itself.
 
  private:
   MemoryBytes live_, peak_;

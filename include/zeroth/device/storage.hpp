@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Memory beside a device's own, on a disk or of the host: bytes that streams read and write.
+/// Storage besides a device's own memory, on disk or in host memory, which streams read and write.
 #pragma once
 #include <chrono>
 #include <cstddef>
@@ -15,66 +15,67 @@ namespace zeroth::device {
 
 class Stream;
 
-/// What Device::make_storage() makes.
+/// Options of Device::make_storage().
 struct StorageOptions {
-  std::filesystem::path folder;                       ///< On whose disk it is.
-  std::int64_t bytes = 0;                             ///< Zeros at first. A multiple of 4096.
-  std::int64_t piece_bytes = std::int64_t{1} << 20U;  ///< Of one request to the disk. A multiple of 4096.
-  int requests = 8;                                   ///< Under way at once, at most.
-  std::chrono::milliseconds timeout{600'000};         ///< How long the disk may take for a piece.
+  std::filesystem::path folder;                       ///< A folder on the disk to use.
+  std::int64_t bytes = 0;                             ///< Size; a multiple of 4096. Zero-filled.
+  std::int64_t piece_bytes = std::int64_t{1} << 20U;  ///< Bytes per disk request; a multiple of 4096.
+  int requests = 8;                                   ///< Max concurrent requests.
+  std::chrono::milliseconds timeout{600'000};         ///< Time limit for a piece.
 
-  /// Throws where nobody needs the disk any more, such as at the end of the job: what it throws ends all transfers that
-  /// streams wait for. They ask while they wait, some times a second. Empty: that never comes.
+  /// Called a few times a second by streams that wait for transfers. Throws if the transfers are no longer needed, such
+  /// as at the end of the job; its exception ends them. Empty: never.
   std::function<void()> check = {};
 };
 
-/// Where something is, and what a message calls it. The views outlive the work.
+/// A position in storage, and its description in messages. The views must outlive the work.
 struct Stored {
-  std::int64_t position = 0;  ///< In bytes. A multiple of 4096.
+  std::int64_t position = 0;  ///< Byte offset; a multiple of 4096.
   std::string_view state;     ///< "exp_avg"
-  std::string_view unit;      ///< Whose.
+  std::string_view unit;      ///< The unit that it belongs to.
 };
 
-/// What is moved between there and memory.
+/// A piece to move between storage and memory.
 struct StoredPiece {
-  Stored at;                    ///< Where it is.
-  std::span<std::byte> memory;  ///< What is there, or comes there.
+  Stored at;                    ///< Position in storage.
+  std::span<std::byte> memory;  ///< Source of a write, or destination of a read.
 };
 
-/// A rank's own. No death leaves anything of it behind. Any thread may enqueue, on streams of the same device; who
-/// reads what another stream writes waits for that.
+/// Storage of one rank. Nothing of it outlives the process, however that ends. Any thread may enqueue, on streams of
+/// the same device. A stream that reads what another one writes must wait for it.
 ///
-/// Errors: a stream whose work meets an error of the disk, or a piece that is not done within the timeout, fails its
-/// device with a SystemError: folder, bytes, state, unit and the reason. So does a copy from or to the host's memory
-/// that is refused. What StorageOptions::check throws fails it likewise.
+/// Errors: a disk error, or a piece that takes longer than the timeout, fails the stream's device with a SystemError,
+/// which has folder, bytes, state, unit and the reason. So does a failed copy from or to host memory. An exception of
+/// StorageOptions::check fails the device too.
 class ZEROTH_EXPORT Storage {
  public:
   Storage() = default;
   Storage(Storage const&) = delete;
   Storage& operator=(Storage const&) = delete;
   virtual ~Storage() = default;
-  /// Fills the memory of `pieces` on `stream`, side by side: it is aligned to 4096 bytes and is a multiple of that.
+  /// Reads all `pieces` concurrently on `stream`. Their memory is aligned to 4096 bytes, and its size is a multiple of
+  /// that.
   virtual void read(Stream& stream, std::span<StoredPiece const> pieces) = 0;
-  /// Likewise writes it.
+  /// Writes all `pieces` concurrently on `stream`, with the same alignment.
   virtual void write(Stream& stream, std::span<StoredPiece const> pieces) = 0;
-  /// A piece alone.
+  /// Reads one piece.
   void read(Stream& stream, Stored const& from, std::span<std::byte> memory) {
     StoredPiece const piece{from, memory};
     read(stream, std::span{&piece, 1});
   }
-  /// Likewise.
+  /// Writes one piece.
   void write(Stream& stream, Stored const& to, std::span<std::byte const> memory) {
     StoredPiece const piece{to, {const_cast<std::byte*>(memory.data()), memory.size()}};  // which is only read
     write(stream, std::span{&piece, 1});
   }
-  /// Its bytes, where they are memory that host and device reach as they reach Device::allocate_host()'s. Null: read()
-  /// and write() alone do.
+  /// The bytes, if host and device can access them like memory of Device::allocate_host(). Null if only read() and
+  /// write() can.
   [[nodiscard]] virtual std::byte* data() const noexcept { return nullptr; }
-  /// That it takes: of the disk, as its file system counts, or of the host's memory, as asked for.
+  /// Bytes in use: file-system blocks on disk, or the requested size in host memory.
   [[nodiscard]] virtual std::int64_t bytes_taken() const = 0;
-  /// What the user should know of the file system, in a sentence without a full stop; empty: nothing.
+  /// A warning about the file system for the user, one sentence without a full stop; empty if there is none.
   [[nodiscard]] virtual std::string_view warning() const noexcept { return {}; }
-  /// Is the disk still busy with memory that it was given, beyond its time? Then that must stay.
+  /// Whether the disk may still access memory after a timeout. If so, that memory must not be freed.
   [[nodiscard]] virtual bool stuck() const noexcept { return false; }
 };
 

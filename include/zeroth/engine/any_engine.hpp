@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/// An engine whose types are known at run time, and all that engines of known types share.
+/// The base class of all engines; its dtypes are known at run time.
 ///
-/// Rules for every call, said once:
-/// - **Collective:** all calls on an engine and its passes are made by every rank in the same order, except where
-///   noted.
-/// - **Stream order:** work on parameters and gradients is ordered on the compute stream, which the caller owns. No
-///   call blocks the host unless it says "waits". On the CPU the compute stream is the calling thread.
-/// - **Threads:** calls on an engine, its passes and guards come from any thread, one at a time; the program orders
-///   the threads that it hands them to. Messages name the engine's rank, whatever the thread. A call makes the engine's
-///   GPU the current one of another thread than that which made the engine, and it stays so. With `zeroth.check` two
-///   calls at the same time throw ContractError. A Config may be shared.
-/// - **Errors:** a destructor never throws; what it found is thrown by the next call on the same engine.
+/// Rules for every call:
+/// - **Collective:** every rank makes all calls on an engine and its passes, in the same order, except where noted.
+/// - **Stream order:** work on parameters and gradients is ordered on the compute stream, which the caller owns. A call
+///   blocks the host only if its description says "waits". On the CPU the compute stream is the calling thread.
+/// - **Threads:** any thread may call an engine, its passes and guards, but only one at a time; the program orders its
+///   threads. Messages name the engine's rank, whatever the thread. A call from a thread other than the one that made
+///   the engine makes the engine's GPU that thread's current one, and leaves it current. With `zeroth.check` concurrent
+///   calls throw ContractError. Threads may share a Config.
+/// - **Errors:** a destructor never throws; the next call on the same engine throws its error.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -35,162 +34,174 @@
 
 namespace zeroth {
 
-/// What one step does otherwise than the file says.
+/// Overrides of the file for one step.
 struct StepOptions {
-  std::optional<float> learning_rate;  ///< For this step, instead of the file's schedule. The same on all ranks.
+  std::optional<float> learning_rate;  ///< Learning rate of this step instead of the schedule's. The same on all ranks.
 };
 
-/// Trains `model` as `config` says, for programs that learn dtypes and shapes when they run: adapters of dynamically
-/// typed libraries, walks over models that somebody else wrote. All memory is allocated by the constructor, none in a
-/// steady-state step. Its end waits for all that it has begun; after an error it tells the other ranks instead, which
-/// end too. Neither moves nor copies, because its passes and guards know its address: a function may return one that it
-/// makes in the return statement, a container holds a unique_ptr. If it ends before a pass does, it ends the process
-/// and says so.
+/// Trains `model` as `config` says, with dtypes and shapes known at run time: for adapters of dynamically typed
+/// libraries, and for programs that train models they do not define. Engine<T, G> is the typed version.
+///
+/// The constructor allocates all memory; a steady-state step allocates none. The engine is neither movable nor
+/// copyable, because its passes and guards hold its address. Return it as a prvalue, or store a unique_ptr. The
+/// destructor waits for pending work and cancels a save that is not finished. After an error it aborts the job instead.
+/// Destroying the engine during a pass prints an error and terminates the process.
 class ZEROTH_EXPORT AnyEngine {
  public:
-  /// On the job's device, with the file's types. Waits until all ranks are here and have shown the same model, config
-  /// and initial parameters. The model may end before the engine.
+  /// Runs on the job's device, with the file's dtypes. Waits until all ranks have arrived and agree on the model, the
+  /// config and the initial parameters. The model may be destroyed before the engine.
   AnyEngine(Job& job, Model const& model, Config const& config);
-  /// The same for this rank's stage of a pipeline: every rank describes the whole model, and holds what its stage has
-  /// of it. The loss, its weight, metrics, the norm, skips, stops, files of weights and checkpoints are those of all
-  /// ranks. With several stages a step is made by Engine::schedule(): micro_steps() throws ConfigError.
+  /// Makes an engine for this rank's stage of a pipeline. Every rank describes the whole model, and holds its stage's
+  /// part. The loss, its weight, metrics, the norm, skips, stops, weight files and checkpoints are those of all ranks.
+  /// With several stages use schedule(); micro_steps() throws ConfigError.
   AnyEngine(Mesh& mesh, Model const& model, Config const& config);
   AnyEngine(AnyEngine const&) = delete;
   AnyEngine& operator=(AnyEngine const&) = delete;
   virtual ~AnyEngine();
 
-  /// The file's gradient_accumulation_steps of them; in a step that zeroth.replay_every names one more: the first two
-  /// have the same samples, and what the first one computes is only compared with. Then comes step().
+  /// A step's micro-steps: gradient_accumulation_steps of the file. A step that zeroth.replay_every selects has one
+  /// more: its first two have the same samples, and the results of the first are only compared. Call step() afterwards.
   Passes<AnyMicroStep> micro_steps() { return passes<AnyMicroStep>(); }
-  /// What the rank does in a step, in order: with stages of a pipeline in place of micro_steps(). Then comes step().
+  /// What this rank does in a step, in order; it replaces micro_steps() if a pipeline has several stages. Call step()
+  /// afterwards.
   Passes<AnyWork> schedule() { return actions<AnyWork>(); }
-  /// Micro-steps that are between forward and backward at the same time, at most: how many tapes a program of
-  /// schedule() keeps. Not collective.
+  /// Max micro-steps between forward and backward at the same time: the number of tapes that a program of schedule()
+  /// keeps. Not collective.
   [[nodiscard]] int in_flight() const noexcept;
-  /// Enqueues the update and returns the report of the *previous* step, so the first time none. Waits for that one:
-  /// that never idles the device, stops the host from running further ahead, and puts each report at the same place of
-  /// the loop on every rank. Throws Error when a dynamic loss scale cannot get smaller.
+  /// Enqueues the update and returns the previous step's report; nullopt on the first call.
+  ///
+  /// Waits for the previous step only. So the device stays busy, the host cannot run further ahead, and every rank gets
+  /// each report in the same iteration. Throws Error if a dynamic loss scale cannot become smaller.
   std::optional<StepReport> step(StepOptions const& options = {});
-  /// Waits for all work; returns the report that step() still owes. After the loop; or after any step(), to have its
-  /// report at once, at the cost of an idle device: training goes on.
-  /// Ends a save that is under way, and throws what it has failed with; then the report is the next call's.
+  /// Waits for all work and for a running save, and returns the report that step() still owes.
+  ///
+  /// Call it after the loop, or after any step() to get its report at once, which idles the device; training may
+  /// continue. If the save failed, throws its error, and the next call returns the report.
   std::optional<StepReport> finish();
-  /// From now on the engine adds to `timeline` what each stream does and where it waits; null ends that. Between
-  /// passes. The timeline lives until finish() or until the engine ends. Costs allocations while it lasts. Not
-  /// collective.
+  /// Records the work and the waits of all streams in `timeline` from now on; null stops that. Call it between passes.
+  /// `timeline` must exist until finish() or until the engine is destroyed. Recording allocates. Not collective.
   void trace(Timeline* timeline);
-  /// Rank 0 gives `monitor` the numbers of every step from the next on, beside the monitors that the file names; the
-  /// other ranks drop it. Between passes. Not collective. Throws ContractError for null.
+  /// Adds a monitor to those of the stage file, on rank 0, from the next step on. Other ranks discard it. Call it
+  /// between passes. Not collective. Throws ContractError for null.
   void add_monitor(std::unique_ptr<Monitor> monitor);
-  /// With comms_logger.enabled a table of this rank's collectives so far: numbers, bytes, milliseconds, GB/s over what
-  /// all ranks bring or get together, and over what a ring sends from each. Empty without, and on ranks other than 0.
-  /// Between passes. On a GPU this waits. What the program traced itself has no times. Not collective.
+  /// Returns a table of this rank's collectives so far, if comms_logger.enabled: count, bytes, milliseconds, and
+  /// algorithm and bus bandwidth in GB/s. Otherwise, and on ranks other than 0, returns an empty text. Call it between
+  /// passes. On a GPU it waits. Collectives that the program traced itself have no times. Not collective.
   [[nodiscard]] std::string communication() const;
-  /// Between micro-steps or steps; `passes` batches on every rank, at least one. No effect on training. Ends the
-  /// evaluation before it, if that was left unfinished. With several stages of a pipeline before the first action of a
-  /// step or behind its last one.
+  /// Starts an evaluation of `passes` batches on every rank, at least one. Call it between micro-steps or steps; with
+  /// several pipeline stages, before the first action of a step or after its last one. Does not affect training. Closes
+  /// an evaluation that was left unfinished.
   AnyEvaluation evaluation(int passes) { return AnyEvaluation{begin_evaluation(passes)}; }
 
-  /// A number beside the loss, which passes give to report_metric(); reports and evaluations have its mean over ranks
-  /// and passes. Between passes; the same names in the same order on all ranks, or the next step() throws PeerError.
-  /// Throws ContractError for a name that is empty or was added before, and for a ninth one.
+  /// Adds a number to be reported besides the loss. Passes give its values to report_metric(); reports and evaluations
+  /// have its mean over ranks and passes. Call it between passes, with the same names in the same order on all ranks;
+  /// otherwise the next step() throws PeerError. Throws ContractError for an empty or duplicate name, and for a ninth
+  /// metric.
   [[nodiscard]] Metric add_metric(std::string_view name);
 
-  /// One safetensors file of the masters, in fp32, or rounded to the compute dtype if the stage file says so
-  /// (zero_optimization.stage3_gather_16bit_weights_on_model_save), written by rank 0 from the shards of all stages
-  /// piece by piece: there when it is complete, or not at all. Between passes. Waits. If it cannot be written, all
-  /// ranks throw the same SystemError, and the engine goes on: another file may do.
+  /// Writes one safetensors file of the masters, in fp32, or rounded to the compute dtype if the stage file says so
+  /// (zero_optimization.stage3_gather_16bit_weights_on_model_save). Rank 0 writes it piece by piece, from the shards of
+  /// all stages; the file appears complete or not at all. Call it between passes. Waits. If it cannot be written, all
+  /// ranks throw the same SystemError, and the engine remains usable: another file may work.
   void save_weights(std::filesystem::path const& file);
-  /// Each rank reads its ranges only. fp32, bf16 and fp16 files. Between passes. Waits. Leaves the optimizer's states
-  /// and the count of updates as they are. Warns of the first value that is not finite. If one rank cannot read the
-  /// file, or names and shapes do not match, all throw the same SystemError or ContractError, nothing was changed, and
-  /// the engine goes on. An error while values are read, from a file that was whole before, is the engine's end, and so
-  /// is PeerError if ranks read different values.
-  /// Tensors that are no parameters of the model are problems as well, but for those that `left_out`, the same on all
-  /// ranks, picks by name.
+  /// Loads weights from a safetensors file of fp32, bf16 and fp16 tensors. Each rank reads its own ranges only. Call it
+  /// between passes. Waits. Does not change optimizer states or the count of updates. Warns about the first value that
+  /// is not finite.
+  ///
+  /// If a rank cannot read the file, or names and shapes do not match, all throw the same SystemError or ContractError,
+  /// nothing is changed, and the engine remains usable. Tensors that are not parameters of the model are problems as
+  /// well, unless `left_out`, the same on all ranks, selects them by name. After an error while values are read, or a
+  /// PeerError because ranks read different values, the engine is unusable.
   void load_weights(std::filesystem::path const& file,
                     std::function<bool(std::string const& name)> const& left_out = {});
 
-  /// Begins a checkpoint of all that training needs to go on: masters, the optimizer's states, frozen parameters, and
-  /// how far it has come. It becomes `folder`/step_00001000, by the number of steps, once all of it is on the disk, two
-  /// steps later at the earliest, or in finish() or Saving::wait(). Between steps; the same folder on all ranks, which
-  /// must see the same one. Returns at once, unless an earlier save is under way, for which it waits; the first one on
-  /// a mesh waits until its ranks have said what they have. The files are written beside training, and an update waits
-  /// only until what it writes to has been read, or written, as zeroth.checkpoint.buffer_bytes says:
-  /// StepReport::save_ms. On a GPU the host waits for that. A save that fails leaves training and all checkpoints as
-  /// they were, is logged, and is thrown, once, by what comes first of Saving::wait(), the next save(), which has then
-  /// begun its own, and finish(). Takes zeroth.checkpoint.buffer_bytes of the host, or 1 MiB (16 MiB with a GPU) where
-  /// that is 0. Throws ContractError for options that are not allowed.
+  /// Starts an asynchronous checkpoint: masters, optimizer states, frozen parameters and progress.
+  ///
+  /// Call it between steps, with the same folder on all ranks, which must see the same file system. Returns at once,
+  /// except that it waits for an earlier save, and that the first save on a mesh waits for the ranks to exchange what
+  /// they hold. The checkpoint becomes `folder`/step_00001000, by the number of steps, once all of it is on disk: two
+  /// steps later at the earliest, or in finish() or Saving::wait().
+  ///
+  /// Files are written during training. An update waits only until what it overwrites has been read, or written,
+  /// depending on zeroth.checkpoint.buffer_bytes (StepReport::save_ms). On a GPU the host waits for that. Needs
+  /// zeroth.checkpoint.buffer_bytes of host memory; if that is 0, 1 MiB, or 16 MiB with a GPU.
+  ///
+  /// A failed save leaves training and all checkpoints intact. It is logged, and thrown once by the first of
+  /// Saving::wait(), the next save(), which has then started its own, and finish(). Throws ContractError for invalid
+  /// options.
   Saving save(std::filesystem::path const& folder, SaveOptions const& options = {});
-  /// Makes `folder`, unless it is there, and lets no other job save into it, until this engine ends or saves elsewhere:
-  /// what the first save() does as well, but before there is training to lose. Between steps. Collective. Waits. Throws
-  /// SystemError on all ranks, naming the job that has claimed it, or why it cannot be written.
+  /// Creates `folder` if necessary, and locks it against saves of other jobs until this engine is destroyed or saves
+  /// elsewhere. The first save() does the same, but by then there is training to lose. Call it between steps.
+  /// Collective. Waits. If another job holds the folder, or it cannot be written, all ranks throw SystemError, naming
+  /// that job or the reason.
   void claim(std::filesystem::path const& folder);
-  /// Takes all states from a checkpoint, of any stage, number of ranks and mesh: `path`, or the one that `path`/latest
-  /// names. Before the first step or between steps, once finish() has given the last report. Collective. Waits. Every
-  /// rank reads its share, so that the disk is read once in all but for what tensor ranks have whole, and checks the
-  /// hash of every MiB. What the stage file says stays; where it differs from the one of the checkpoint, rank 0 logs
-  /// that. If the checkpoint is not there, is of another model, optimizer, dtype or data, all throw the same
-  /// SystemError or ContractError, and nothing was changed. If a file turns out to be damaged later, all throw
-  /// SystemError, and only another restore() may follow.
+  /// Loads all states from a checkpoint of any stage, number of ranks and mesh: `path`, or the one that `path`/latest
+  /// names.
+  ///
+  /// Collective; waits. Call it before the first step, or between steps once finish() has returned the last report.
+  /// Each rank reads its share and checks the hash of every MiB; only what tensor-parallel ranks hold whole is read
+  /// more than once. The current stage file applies; rank 0 logs where it differs from the checkpoint's. If the
+  /// checkpoint is missing, or its model, optimizer, dtype or data do not match, all ranks throw the same SystemError
+  /// or ContractError, and nothing is changed. If a file proves damaged later, all throw SystemError, and only another
+  /// restore() may follow.
   Restored restore(std::filesystem::path const& path, RestoreOptions const& options = {});
-  /// The newest checkpoint in `folder` that is not damaged: names those that it passes over. Nothing if there is
-  /// neither a checkpoint nor `latest`; throws DamagedError if there is, and none can be used, SystemError
-  /// for one that cannot be read now, and ContractError for one of another version's format. Claims a folder that is
-  /// there and can be written: a job that only reads beside one that saves calls restore(). All else as restore().
+  /// Restores the newest undamaged checkpoint in `folder`, and names damaged ones that it skips. Returns nullopt if
+  /// there is neither a checkpoint nor `latest`. Throws DamagedError if all are damaged (unless
+  /// RestoreOptions::start_over_if_all_damaged), SystemError if one cannot be read now, and ContractError if one has
+  /// another version's format. Claims the folder if it exists and is writable; a job that only reads while another one
+  /// saves should call restore(). Otherwise like restore().
   std::optional<Restored> restore_latest(std::filesystem::path const& folder, RestoreOptions const& options = {});
 
-  /// Every element of `param` as the optimizer holds it, the master, or the compute copy of a frozen one, widened to
-  /// fp32; on every rank. Between passes; what step() enqueued is in it. Waits, and broadcasts each slice. Throws
-  /// ContractError if `values` has not as many elements as `param`.
+  /// Copies all elements of `param` to every rank in fp32: the master, or a frozen parameter's compute copy. Call it
+  /// between passes; includes updates that step() enqueued. Waits, and broadcasts each slice. Throws ContractError if
+  /// the size of `values` differs from that of `param`.
   void read(AnyParam const& param, std::span<float> values);
-  /// The inverse of read: rounds to the nearest number of the master's and the compute dtype. The optimizer's states
-  /// stay as they are. Waits. The same values on all ranks, or PeerError ends the engine.
+  /// Sets all elements of `param`, rounded to the master's and the compute dtype. Does not change optimizer states.
+  /// Waits. If `values` differ between ranks, throws PeerError, and the engine is unusable.
   void write(AnyParam const& param, std::span<float const> values);
-  /// Of this step, ahead of its update: global, unscaled, before clipping; the bits of StepReport::grad_norm. Between
-  /// the last micro-step and step(), which may then be given a learning rate of 0, say. Waits for backward, as step()
-  /// does not: the device idles.
+  /// This step's global gradient norm before its update, unscaled and unclipped; bitwise equal to
+  /// StepReport::grad_norm. Call it between the last micro-step and step(), to which you may then pass a learning rate
+  /// of 0, say. Waits for backward, unlike step(), so the device idles.
   [[nodiscard]] float gradient_norm();
-  /// The same of one trainable parameter, from fp64 sums on the host, which reads the whole slice.
+  /// The norm of one trainable parameter, from fp64 sums on the host, which reads the whole slice.
   [[nodiscard]] float gradient_norm(AnyParam const& param);
 
-  /// Which of the ranks' shares of a batch is this one's, from 0: its rank, unless the stage file puts ranks into
-  /// groups, whose ranks are then renumbered for all that has an order: samples, sums and slices. For a program that
-  /// deals out samples itself; AnyPass::first_sample() has it in. Not collective.
+  /// This rank's data-parallel index, from 0: which share of a batch it processes. Equals its rank, unless the stage
+  /// file uses groups, which renumber ranks for samples, sums and slices. For programs that distribute samples
+  /// themselves; AnyPass::first_sample() takes it into account. Not collective.
   [[nodiscard]] int place() const noexcept;
   [[nodiscard]] std::int64_t micro_batch() const noexcept;  ///< Samples per rank and pass. Not collective.
-  [[nodiscard]] Dtype compute_dtype() const noexcept;       ///< Of parameters in guards. Not collective.
-  [[nodiscard]] Dtype gradient_dtype() const noexcept;      ///< Of gradients in guards. Not collective.
-  [[nodiscard]] MemoryBytes peak() const noexcept;          ///< Measured. Not collective.
-  [[nodiscard]] MemoryBytes planned() const noexcept;       ///< What plan() says: its `bytes`. Not collective.
-  /// What this rank's file takes where states are on a disk (Plan::disk), as its file system counts; 0 without. Not
+  [[nodiscard]] Dtype compute_dtype() const noexcept;       ///< Dtype of parameters in guards. Not collective.
+  [[nodiscard]] Dtype gradient_dtype() const noexcept;      ///< Dtype of gradients in guards. Not collective.
+  [[nodiscard]] MemoryBytes peak() const noexcept;          ///< Measured peak memory. Not collective.
+  [[nodiscard]] MemoryBytes planned() const noexcept;       ///< Plan::bytes of plan(). Not collective.
+  /// Disk space of this rank's offload file (Plan::disk), as the file system counts it; 0 without disk offload. Not
   /// collective.
   [[nodiscard]] std::int64_t bytes_on_disk() const;
-  /// What this rank has of the host's pinned memory where states of a GPU are there (Plan::host); 0 without. Not
-  /// collective.
+  /// Pinned host memory of this rank, if states of a GPU are there (Plan::host); otherwise 0. Not collective.
   [[nodiscard]] std::int64_t bytes_of_host() const;
-  /// Of the host, that this rank's saves hold for what is on its way to the disk (Plan::staging_bytes); 0 before the
-  /// first one. Not collective.
+  /// Host memory that this rank's saves hold as write buffers (Plan::staging_bytes); 0 before the first save. Not
+  /// collective.
   [[nodiscard]] std::int64_t staging_bytes() const noexcept;
-  /// The stream that the caller's kernels belong on: see adapters/cuda.hpp. Null on the CPU. Not collective.
+  /// The stream to enqueue the caller's kernels on: see adapters/cuda.hpp. Null on the CPU. Not collective.
   [[nodiscard]] device::StreamRef compute_stream() const noexcept;
 
  protected:
-  /// For a program that was compiled for these types. Throws ConfigError, naming both, if the file says otherwise.
+  /// For programs compiled for these dtypes. Throws ConfigError, naming both, if the file has other ones.
   AnyEngine(Job& job, Model const& model, Config const& config, Dtype compute, Dtype gradient);
   AnyEngine(Mesh& mesh, Model const& model, Config const& config, Dtype compute,
-            Dtype gradient);  ///< As the one above, on a mesh.
-  /// The step's micro-steps as P: AnyMicroStep, or MicroStep of the engine's types.
+            Dtype gradient);  ///< Does the same on a mesh.
+  /// The step's micro-steps as P: AnyMicroStep, or MicroStep with the engine's types.
   template <class P>
   [[nodiscard]] Passes<P> passes() {
     return {state_.get(), passes_in_step()};
   }
-  /// The step's actions as P, which is Work of the engine's types.
+  /// The step's actions as P: AnyWork, or Work with the engine's types.
   template <class P>
   [[nodiscard]] Passes<P> actions() {
     return {state_.get(), actions_in_step()};
   }
-  /// What evaluation() makes a range of. Throws ContractError for less than one pass, and while a pass is open.
+  /// Starts the evaluation for evaluation(). Throws ContractError for less than one pass, and while a pass is open.
   [[nodiscard]] detail::EvaluationRecord begin_evaluation(int passes);
 
  private:

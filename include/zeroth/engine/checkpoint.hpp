@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What AnyEngine::save() and restore() take and give. docs/checkpoints.md has what lies on the disk.
+/// Options and results of AnyEngine::save() and restore(). docs/checkpoints.md describes the files.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -18,30 +18,30 @@ namespace detail {
 class EngineState;
 }
 
-/// The same on all ranks, but for `program_state`.
+/// Options of a save; the same on all ranks, except for `program_state`.
 struct SaveOptions {
-  /// Bytes of the next.
+  /// Max bytes of `program_state`.
   static constexpr std::int64_t largest_program_state = checkpoint::largest_program_state;
-  /// Whatever the program wants back from restore(): rank 0's, at most 1 MiB. Copied.
+  /// The program's own bytes, which restore() returns: rank 0's, at most 1 MiB. Copied.
   std::span<std::byte const> program_state;
-  /// Of the program's data: restore() refuses another one.
+  /// The order of the program's data. restore() rejects a different one.
   std::optional<SampleOrder> order;
-  /// Checkpoints that stay in the folder, the newest; 0: all. Empty: zeroth.checkpoint.keep of the stage file.
+  /// Number of newest checkpoints to keep; 0 keeps all. Default: zeroth.checkpoint.keep.
   std::optional<std::int64_t> keep;
-  /// Beside those, the ones of steps that it divides; 0: no others.
+  /// Also keep checkpoints of steps that are multiples of this; 0: none.
   std::int64_t keep_every = 0;
 };
 
-/// A save that is under way. A handle: copy it, drop it. The engine outlives its calls.
+/// A handle to a save that was started; copyable. The engine must outlive its use.
 class ZEROTH_EXPORT Saving {
  public:
-  /// Whether it is over, well or not, as far as this rank was told: the same on all ranks after the same step(). Not
+  /// Whether the save has finished or failed, as far as this rank knows. All ranks agree after the same step(). Not
   /// collective.
   [[nodiscard]] bool done() const noexcept;
-  /// Until the checkpoint has its name, on the disk. Collective, between passes. Throws SystemError on all ranks,
-  /// naming rank, file and reason, if that failed; training goes on.
+  /// Blocks until the checkpoint is committed. Call it between passes. Collective. If the save failed, all ranks throw
+  /// SystemError, naming rank, file and reason; training may continue.
   void wait();
-  /// What it is called once it is there.
+  /// The path of the committed checkpoint.
   [[nodiscard]] std::filesystem::path const& path() const noexcept { return path_; }
 
  private:
@@ -53,23 +53,24 @@ class ZEROTH_EXPORT Saving {
   std::filesystem::path path_;
 };
 
-/// The same on all ranks.
+/// Options of a restore; the same on all ranks.
 struct RestoreOptions {
-  /// Of the program's data. A checkpoint that was saved with another one is refused.
+  /// The order of the program's data. A checkpoint saved with a different one is rejected.
   std::optional<SampleOrder> order;
-  /// States of another dtype than the engine's are rounded to it. The run is then not the one that was saved any more.
+  /// Round states of another dtype to the engine's. The resumed run then differs from the saved one.
   bool convert = false;
-  /// restore_latest() returns nothing, with warnings, where checkpoints are there and all of them are damaged.
-  /// Otherwise it throws: the program would begin anew, and its saves would take the place of what might be mended.
-  /// Each is read twice then, first for its hashes alone, because what has changed states cannot start over.
+  /// If there are checkpoints and all are damaged, restore_latest() returns nullopt, with warnings. Otherwise it
+  /// throws, because a program that starts over would replace checkpoints that might be repaired. Each checkpoint is
+  /// read twice then, first to check its hashes only, because a restore that has changed states cannot start over.
   bool start_over_if_all_damaged = false;
 };
 
-/// Where training goes on.
+/// The position at which training resumes.
 struct Restored {
-  std::filesystem::path path;            ///< Of the checkpoint.
-  std::int64_t step = 0;                 ///< The last one that it has.
-  std::int64_t samples = 0;              ///< That those steps took, over all ranks: the next one's first.
+  std::filesystem::path path;  ///< The checkpoint's path.
+  std::int64_t step = 0;       ///< Steps completed so far.
+  /// Samples used by those steps, over all ranks; also the index of the next step's first sample.
+  std::int64_t samples = 0;
   std::vector<std::byte> program_state;  ///< SaveOptions::program_state, on all ranks.
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// This machine and this build, in words: what a report of a fault needs.
+/// A description of this machine and this build, for fault reports.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,15 +8,15 @@
 
 namespace zeroth {
 
-/// One line of a report.
+/// One line of the description.
 struct EnvironmentFact {
-  std::string name;   ///< Lower case, the same in every release: "processor", "transports".
-  std::string value;  ///< For people.
+  std::string name;   ///< Lower case, and stable between releases: "processor", "transports".
+  std::string value;  ///< Free text for people.
 };
 
-/// Versions, how the library was built and with what, the processor and its instructions, memory that is left, GPUs or
-/// why there are none, their driver, NCCL, transports, the launcher that started this process. Starts nothing, and
-/// takes no part in a job. What cannot be found out is said in the value. Any thread.
+/// Versions, how and with what the library was built, the processor and its instruction sets, free memory, GPUs or why
+/// there are none, their driver, NCCL, transports, and the launcher of this process. Starts nothing and does not join a
+/// job. If something cannot be determined, its value says so. Any thread.
 [[nodiscard]] ZEROTH_EXPORT std::vector<EnvironmentFact> environment();
 
 }  // namespace zeroth

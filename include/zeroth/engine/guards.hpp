@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a unit looks like while it is open: its parameters, and in backward its gradients.
+/// Guards: an open unit's parameters and, in backward, its gradients.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -13,19 +13,19 @@
 
 namespace zeroth {
 
-/// A parameter whose dtype and shape are known at run time, row-major on the engine's device. Owns nothing; valid while
-/// the guard that gave it lives.
+/// A parameter whose dtype and shape are known at run time, row-major on the engine's device. Owns nothing; valid as
+/// long as the guard that returned it exists.
 struct AnyView {
   void const* data = nullptr;           ///< The first element.
   Dtype dtype = Dtype::fp32;            ///< The engine's compute_dtype().
-  std::span<std::int64_t const> shape;  ///< Outermost dimension first; lives as long as the engine.
+  std::span<std::int64_t const> shape;  ///< Outermost dimension first; valid as long as the engine exists.
   std::int64_t count = 0;               ///< Elements.
 };
 
 namespace detail {
 class EngineState;
 
-/// Where to add to a gradient.
+/// The destination of a contribution to a gradient.
 struct Contribution {
   EngineState* engine;
   void* data;
@@ -33,7 +33,7 @@ struct Contribution {
   ZEROTH_EXPORT void clear(std::int64_t bytes) const;  ///< Fills with zeros, on the compute stream.
 };
 
-/// One opening of a unit, until it ends: what every guard is around.
+/// The opening of a unit. Every guard contains one, and its destructor closes the unit.
 class ZEROTH_EXPORT Guard {
  public:
   Guard(EngineState& engine, std::uint64_t id) noexcept;
@@ -42,7 +42,7 @@ class ZEROTH_EXPORT Guard {
   ~Guard();
   [[nodiscard]] AnyView parameter(ModelId model, ParamId param) const;
   [[nodiscard]] Contribution contribute(ModelId model, ParamId param) const;
-  /// The parameter's shape with the engine's gradient_dtype(), and no address.
+  /// The parameter's shape with the engine's gradient_dtype(), and a null address.
   [[nodiscard]] AnyView gradient_shape(ParamId param) const;
 
  private:
@@ -54,29 +54,30 @@ class ZEROTH_EXPORT Guard {
 };
 }  // namespace detail
 
-/// One unit's readable parameters, whatever their type. What is read through a view after its guard is another unit's,
-/// or out of date; NaN under `zeroth.poison`.
+/// The base class of guards: one unit's readable parameters, of any dtype. Do not read through a view after its guard
+/// is destroyed: the memory may be stale or another unit's (NaN under `zeroth.poison`).
 class AnyParams {
  public:
   AnyParams(AnyParams const&) = delete;
   AnyParams& operator=(AnyParams const&) = delete;
-  /// Throws ContractError if the unit neither holds nor ties `param`.
+  /// Throws ContractError if the unit neither owns nor ties `param`.
   [[nodiscard]] AnyView operator[](AnyParam const& param) const& { return guard_.parameter(param.model_, param.id_); }
   void operator[](AnyParam const&) const&& = delete;  // name the guard: it must outlive the view
 
  protected:
-  explicit AnyParams(detail::Guard guard) noexcept : guard_{std::move(guard)} {}  ///< Of the unit that `guard` opened.
+  /// Takes the unit that `guard` opened.
+  explicit AnyParams(detail::Guard guard) noexcept : guard_{std::move(guard)} {}
   AnyParams(AnyParams&&) noexcept = default;
   ~AnyParams() = default;
-  detail::Guard guard_;  ///< Closes the unit when this ends.
+  detail::Guard guard_;  ///< Closes the unit when it is destroyed.
 };
 
-/// One unit's readable parameters: what forward, evaluation and recomputation take, as `Params<T> const&`.
+/// One unit's readable parameters: the argument of forward, evaluation and recomputation code, as `Params<T> const&`.
 template <Element T>
 class Params : public AnyParams {
  public:
   using AnyParams::operator[];
-  /// Throws ContractError if the unit neither holds nor ties `param`.
+  /// Throws ContractError if the unit neither owns nor ties `param`.
   template <std::size_t D>
   [[nodiscard]] View<T const, D> operator[](Param<D> const& param) const& {
     return {static_cast<T const*>(guard_.parameter(param.model_, param.id_).data), param.shape_};
@@ -85,12 +86,12 @@ class Params : public AnyParams {
   void operator[](Param<D> const&) const&& = delete;  // as in AnyParams
 
  protected:
-  using AnyParams::AnyParams;  ///< As those.
+  using AnyParams::AnyParams;  ///< The constructors of AnyParams.
   Params(Params&&) noexcept = default;
   ~Params() = default;
 };
 
-/// Keeps one unit's parameters readable on the compute stream until it ends.
+/// A guard that keeps one unit's parameters readable on the compute stream until it is destroyed.
 class [[nodiscard]] AnyForward final : public AnyParams {
  public:
   AnyForward(AnyForward&&) noexcept = default;
@@ -100,7 +101,7 @@ class [[nodiscard]] AnyForward final : public AnyParams {
   friend class AnyWork;
   using AnyParams::AnyParams;
 };
-/// As AnyForward, for parameters of type T.
+/// Like AnyForward, for parameters of type T.
 template <Element T>
 class [[nodiscard]] Forward final : public Params<T> {
  public:
@@ -115,18 +116,19 @@ class [[nodiscard]] Forward final : public Params<T> {
 };
 
 /// One contribution to a gradient: write every element once, as `beta() * old + new`. At beta 0 the old value is
-/// garbage (NaN under `zeroth.poison`). Asking for it is the promise to write it, so it cannot be copied.
+/// undefined (NaN under `zeroth.poison`). Requesting it obliges you to write it, so it is move-only.
 class [[nodiscard]] AnyGradient {
  public:
   AnyGradient(AnyGradient&&) noexcept = default;
-  /// Where to write, row-major on the engine's device, in order of the compute stream, until the guard ends.
+  /// The memory to write, row-major on the engine's device, in the order of the compute stream, until the guard is
+  /// destroyed.
   [[nodiscard]] void* data() const noexcept { return memory_.data; }
   [[nodiscard]] Dtype dtype() const noexcept { return shape_.dtype; }  ///< The engine's gradient_dtype().
-  /// The parameter's, outermost dimension first; lives as long as the engine.
+  /// The parameter's shape, outermost dimension first; valid as long as the engine exists.
   [[nodiscard]] std::span<std::int64_t const> shape() const noexcept { return shape_.shape; }
   [[nodiscard]] std::int64_t count() const noexcept { return shape_.count; }  ///< Elements.
-  [[nodiscard]] float beta() const noexcept { return memory_.beta; }          ///< 0 or 1; what BLAS calls beta.
-  /// For scatter-adds: fills with zeros at beta 0, so that adding is all that is left to do. Costs the fill.
+  [[nodiscard]] float beta() const noexcept { return memory_.beta; }          ///< 0 or 1, as BLAS's beta.
+  /// For scatter-adds: fills the memory with zeros at beta 0, so that only adding remains. Costs the fill.
   [[nodiscard]] void* accumulator() && {
     if (memory_.beta == 0) {
       memory_.clear(shape_.count * bytes_of(shape_.dtype));
@@ -149,16 +151,18 @@ template <Element G, std::size_t D>
 [[nodiscard]] Gradient<G, D> gradient_in(Contribution const& memory, Shape<D> const& shape) noexcept;
 }
 
-/// The same, of a type and a number of dimensions.
+/// Like AnyGradient, with static type and number of dimensions.
 template <Element G, std::size_t D>
 class [[nodiscard]] Gradient {
  public:
   Gradient(Gradient&&) noexcept = default;
-  /// Where to write, row-major on the engine's device, in order of the compute stream, until the guard ends.
+  /// The memory to write, row-major on the engine's device, in the order of the compute stream, until the guard is
+  /// destroyed.
   [[nodiscard]] G* data() const noexcept { return static_cast<G*>(memory_.data); }
-  [[nodiscard]] Shape<D> const& shape() const noexcept { return shape_; }  ///< The parameter's, or what reshape() gave.
-  [[nodiscard]] float beta() const noexcept { return memory_.beta; }       ///< 0 or 1; what BLAS calls beta.
-  /// For scatter-adds: fills with zeros at beta 0, so that adding is all that is left to do. Costs the fill.
+  /// The parameter's shape, or that given to reshape().
+  [[nodiscard]] Shape<D> const& shape() const noexcept { return shape_; }
+  [[nodiscard]] float beta() const noexcept { return memory_.beta; }  ///< 0 or 1, as BLAS's beta.
+  /// For scatter-adds: fills the memory with zeros at beta 0, so that only adding remains. Costs the fill.
   [[nodiscard]] View<G, D> accumulator() && {
     View<G, D> const view{data(), shape_};
     if (memory_.beta == 0) {
@@ -166,7 +170,8 @@ class [[nodiscard]] Gradient {
     }
     return view;
   }
-  /// The same elements in another shape: a convolution's kernel as a matrix. Throws ContractError if the counts differ.
+  /// The same elements in another shape, such as a convolution kernel as a matrix. Throws ContractError if the counts
+  /// differ.
   template <std::size_t N>
   [[nodiscard]] Gradient<G, N> reshape(std::int64_t const (&shape)[N]) && {
     return {memory_, View<G, D>{data(), shape_}.reshape(shape).shape()};
@@ -184,19 +189,20 @@ class [[nodiscard]] Gradient {
 };
 
 namespace detail {
-/// In memory that no engine lent: for programs that run their math without one.
+/// Makes a gradient in memory that does not belong to an engine, for programs that run their math without one.
 template <Element G, std::size_t D>
 Gradient<G, D> gradient_in(Contribution const& memory, Shape<D> const& shape) noexcept {
   return {memory, shape};
 }
 }  // namespace detail
 
-/// As AnyForward, and hands out gradient memory. When it ends, the unit's gradients are complete and may be reduced; if
-/// it ends by an exception, nothing is sent and the engine refuses further work.
+/// Like AnyForward, and provides gradient memory. Its destructor marks the unit's gradients as complete, so that they
+/// may be reduced. If an exception destroys it, nothing is sent, and the engine rejects further calls.
 class [[nodiscard]] AnyBackward final : public AnyParams {
  public:
   AnyBackward(AnyBackward&&) noexcept = default;
-  /// Throws ContractError before the loss was reported, and for a frozen parameter. One never asked for counts as zero.
+  /// Throws ContractError before report_loss(), and for a frozen parameter. A gradient that is never requested counts
+  /// as zero.
   [[nodiscard]] ZEROTH_EXPORT AnyGradient grad(AnyParam const& param) const&;
   void grad(AnyParam const&) const&& = delete;  // as in AnyParams: name the guard
 
@@ -205,12 +211,13 @@ class [[nodiscard]] AnyBackward final : public AnyParams {
   friend class AnyWork;
   using AnyParams::AnyParams;
 };
-/// As AnyBackward, for parameters of type T and gradients of type G.
+/// Like AnyBackward, for parameters of type T and gradients of type G.
 template <Element T, GradientOf<T> G>
 class [[nodiscard]] Backward final : public Params<T> {
  public:
   Backward(Backward&&) noexcept = default;
-  /// Throws ContractError before the loss was reported, and for a frozen parameter. One never asked for counts as zero.
+  /// Throws ContractError before report_loss(), and for a frozen parameter. A gradient that is never requested counts
+  /// as zero.
   template <std::size_t D>
   [[nodiscard]] Gradient<G, D> grad(Param<D> const& param) const& {
     return {this->guard_.contribute(param.model_, param.id_), param.shape_};
@@ -226,11 +233,12 @@ class [[nodiscard]] Backward final : public Params<T> {
   using Params<T>::Params;
 };
 
-/// Hands out gradient memory, and no parameters: for Phase::backward_weights. Its end is that of an AnyBackward.
+/// A guard for Phase::backward_weights: provides gradient memory, but no parameters. Its destructor acts as
+/// AnyBackward's.
 class [[nodiscard]] AnyWeights final {
  public:
   AnyWeights(AnyWeights&&) noexcept = default;
-  /// As AnyBackward::grad().
+  /// Like AnyBackward::grad().
   [[nodiscard]] ZEROTH_EXPORT AnyGradient grad(AnyParam const& param) const&;
   void grad(AnyParam const&) const&& = delete;  // as in AnyParams: name the guard
 
@@ -239,12 +247,12 @@ class [[nodiscard]] AnyWeights final {
   explicit AnyWeights(detail::Guard guard) noexcept : guard_{std::move(guard)} {}
   detail::Guard guard_;
 };
-/// As AnyWeights, for gradients of type G.
+/// Like AnyWeights, for gradients of type G.
 template <Element G>
 class [[nodiscard]] Weights final {
  public:
   Weights(Weights&&) noexcept = default;
-  /// As Backward::grad().
+  /// Like Backward::grad().
   template <std::size_t D>
   [[nodiscard]] Gradient<G, D> grad(Param<D> const& param) const& {
     return detail::gradient_in<G, D>(guard_.contribute(param.model_, param.id_), param.shape_);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The ranks of a job as a grid: stages of a pipeline, ranks that share states, and ranks that divide parameters.
+/// The ranks of a job as a grid of pipeline stages, data-parallel ranks and tensor-parallel ranks.
 #pragma once
 #include <optional>
 
@@ -14,46 +14,46 @@ namespace engine {
 class Runtime;
 }
 
-/// What the ranks of a job are to each other. Axes, the outermost first: pipeline, data, tensor. With D ranks along
-/// data and T along tensor, rank (stage * D + data) * T + tensor is at that place. Engines are built on a mesh, which
-/// outlives them and neither moves nor copies.
+/// The grid of a job's ranks. Its axes, outermost first, are pipeline, data and tensor. With D ranks along data and T
+/// along tensor, rank (stage * D + data) * T + tensor has these coordinates. Engines are built on a mesh, which must
+/// outlive them. It is neither movable nor copyable.
 class ZEROTH_EXPORT Mesh {
  public:
-  /// Where a rank is along an axis.
+  /// A rank's position along an axis.
   struct Axis {
-    int index;  ///< Counted from 0.
-    int size;   ///< Ranks along the axis.
+    int index;  ///< From 0.
+    int size;   ///< Number of ranks along the axis.
   };
-  /// Where a rank is.
+  /// A rank's coordinates.
   struct Place {
-    int stage;   ///< The stage of the pipeline that it is in.
-    int data;    ///< Its number among the ranks of the stage that have the same part of parameters.
-    int tensor;  ///< The part of parameters that it has.
+    int stage;   ///< Its pipeline stage.
+    int data;    ///< Its index among the ranks of the stage with the same part of parameters.
+    int tensor;  ///< The part of parameters that it holds.
   };
 
-  /// Divides the ranks as the file's zeroth.mesh says. Collective on `job`, which outlives it; waits. Throws
-  /// ConfigError where stages times tensor ranks do not divide them.
+  /// Divides the ranks as the file's zeroth.mesh says. Collective on `job`, which must outlive the mesh; waits. Throws
+  /// ConfigError if stages times tensor ranks do not divide the number of ranks.
   Mesh(Job& job, Config const& config);
   Mesh(Mesh const&) = delete;
   Mesh& operator=(Mesh const&) = delete;
   ~Mesh();
 
   [[nodiscard]] Job& whole() noexcept { return *whole_; }  ///< All ranks.
-  /// The ranks of this stage that have the same part of parameters: states and batches are cut among them. This is
-  /// whole() where there is one stage and one tensor rank.
+  /// The ranks of this stage with the same part of parameters; states and batches are sharded over them. Equals whole()
+  /// if there is one stage and one tensor rank.
   [[nodiscard]] Job& data() noexcept { return data_ ? *data_ : *whole_; }
-  /// The ranks that divide parameters, and see the same samples: for TensorParallel.
+  /// The ranks that divide parameters among themselves and see the same samples: the argument of TensorParallel.
   [[nodiscard]] Job& tensor() noexcept { return *tensor_; }
-  /// What this rank has of parameters that are cut: for Model.
+  /// This rank's part of divided parameters: the argument of Model.
   [[nodiscard]] TensorPart tensor_part() const noexcept { return tensor_part_; }
-  [[nodiscard]] Axis pipeline() const noexcept { return pipeline_; }  ///< This rank's stage, of how many.
-  [[nodiscard]] Place place() const noexcept { return place_; }       ///< Where this rank is.
+  [[nodiscard]] Axis pipeline() const noexcept { return pipeline_; }  ///< This rank's stage, and the number of stages.
+  [[nodiscard]] Place place() const noexcept { return place_; }       ///< This rank's coordinates.
 
  private:
   friend class engine::Runtime;
   Job* whole_;
-  std::optional<Job> data_, tensor_, stages_;  // ranks that differ along one axis
-  std::optional<Job> model_;                   // those that have the model once together, where parameters are cut
+  std::optional<Job> data_, tensor_, stages_;  // each varies along one axis
+  std::optional<Job> model_;                   // ranks that together hold the model once, if parameters are divided
   Axis pipeline_;
   TensorPart tensor_part_;
   Place place_;

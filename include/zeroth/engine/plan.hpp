@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What an engine will hold, and how it will go about it: known without a job.
+/// What an engine will allocate, and how it will work: known without a job.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -16,139 +16,140 @@
 
 namespace zeroth {
 
-/// What a plan has to know that neither model nor file says.
+/// What a plan needs to know besides model and file.
 struct PlanOptions {
-  comm::Transport transport = comm::Transport::local;  ///< mpi stages what it reduces in memory of its own.
-  DeviceKind device =
-      DeviceKind::cpu;  ///< The memory of a CPU is the host's; beside a GPU's that is a tier of its own.
+  comm::Transport transport = comm::Transport::local;  ///< mpi and tcp reduce in scratch memory of their own.
+  DeviceKind device = DeviceKind::cpu;                 ///< Host memory is a tier besides a GPU's own memory.
 };
 
 /// Buffers of one size, which units of up to that size take turns in.
 struct PlannedSlots {
-  int slots = 0;                    ///< Buffers.
-  std::int64_t capacity_count = 0;  ///< Elements of each.
-  std::int64_t flat_units = 0;      ///< That take turns in them.
+  int slots = 0;                    ///< Number of buffers.
+  std::int64_t capacity_count = 0;  ///< Elements per buffer.
+  std::int64_t flat_units = 0;      ///< Flat units that take turns in them.
 };
 
-/// Among whom an engine moves something.
+/// A communicator that an engine makes.
 struct PlannedCommunicator {
-  std::string name;        ///< As messages call it.
-  std::vector<int> ranks;  ///< Rank 0 and those that are in it with rank 0. Every rank is in one of this name.
+  std::string name;        ///< Its name in messages.
+  std::vector<int> ranks;  ///< Rank 0's communicator of this name. Every rank is in one.
 };
 
-/// What of the masters and the optimizer's states is in a tier beside the device's memory.
+/// The masters and optimizer states that are offloaded to a tier besides the device's memory.
 struct PlannedTier {
-  std::int64_t bytes = 0;               ///< Of a rank's file, or of its pinned memory of the host. 0: nothing.
-  std::int64_t read_bytes = 0;          ///< By a rank in a step, into the device's memory.
-  std::int64_t written_bytes = 0;       ///< Likewise, from there.
-  std::int64_t tiles = 0;               ///< That are updated one after the other.
-  std::int64_t largest_tile_count = 0;  ///< Elements of one.
-  int tiles_in_memory = 0;              ///< At once: of the device, or of the host where that updates.
-  std::int64_t memory_bytes = 0;        ///< Of slots: what tiles take there.
+  std::int64_t bytes = 0;               ///< Size of a rank's file, or of its pinned host memory; 0 if unused.
+  std::int64_t read_bytes = 0;          ///< Per rank and step, into device memory.
+  std::int64_t written_bytes = 0;       ///< Per rank and step, from device memory.
+  std::int64_t tiles = 0;               ///< Tiles that are updated one after the other.
+  std::int64_t largest_tile_count = 0;  ///< Elements of the largest tile.
+  int tiles_in_memory = 0;              ///< Tiles in memory at once: the device's, or the host's if that updates.
+  std::int64_t memory_bytes = 0;        ///< The part of `slots` that tiles use.
 };
 
-/// Parameters that live on a disk.
+/// Parameters that are offloaded to disk.
 struct PlannedParametersDisk {
-  std::int64_t bytes = 0;  ///< Of a rank's file. 0: all are in memory.
-  std::int64_t units = 0;  ///< Flat units that are there.
-  /// By a rank in a step that follows another one: for gathers in declared order, and by updates where the parameters
-  /// are the masters.
+  std::int64_t bytes = 0;  ///< Size of a rank's file; 0 if all parameters are in memory.
+  std::int64_t units = 0;  ///< Flat units on disk.
+  /// Per rank, in a step that follows another one: by gathers in declared order, and by updates if the parameters are
+  /// the masters.
   std::int64_t read_bytes = 0;
-  std::int64_t written_bytes = 0;  ///< By updates of a step.
-  std::int64_t buffer_count = 0;   ///< Elements of a buffer.
-  int buffers = 0;                 ///< For gathers and updates.
-  std::int64_t memory_bytes = 0;   ///< Of slots: what they take there.
+  std::int64_t written_bytes = 0;  ///< By the updates of a step.
+  std::int64_t buffer_count = 0;   ///< Elements per buffer.
+  int buffers = 0;                 ///< Number of buffers for gathers and updates.
+  std::int64_t memory_bytes = 0;   ///< The part of `slots` that they use.
 };
 
-/// Small parameters that every rank holds whole where the stage shards the others: by
-/// zero_optimization.stage3_param_persistence_threshold.
+/// Small parameters that every rank holds unsharded although the stage shards the others
+/// (zero_optimization.stage3_param_persistence_threshold).
 struct PlannedPersistence {
-  std::int64_t parameters = 0;  ///< How many.
-  std::int64_t count = 0;       ///< Elements of them.
-  std::int64_t bytes = 0;       ///< Of MemoryBytes::parameters: what they take, with their padding.
+  std::int64_t parameters = 0;  ///< Number of such parameters.
+  std::int64_t count = 0;       ///< Their elements.
+  std::int64_t bytes = 0;       ///< The part of MemoryBytes::parameters that they use, including padding.
 };
 
-/// A stage of a pipeline.
+/// A pipeline stage.
 struct PlannedStage {
-  std::string first_unit;            ///< Of its units, by name.
-  std::int64_t units = 0;            ///< How many it has.
+  std::string first_unit;            ///< Name of its first unit.
+  std::int64_t units = 0;            ///< Number of its units.
   std::int64_t parameter_count = 0;  ///< Elements of its parameters.
-  int in_flight = 0;                 ///< Micro-steps between forward and backward at the same time, at most.
-  std::int64_t message_bytes = 0;    ///< Of slots: what messages from and to its neighbours lie in.
-  MemoryBytes bytes;                 ///< What each of its ranks allocates, and its ledger then shows.
-  MemoryBytes padding;               ///< Of `bytes`, as Plan::padding.
+  int in_flight = 0;                 ///< Max micro-steps between forward and backward at the same time.
+  std::int64_t message_bytes = 0;    ///< The part of `slots` that messages from and to its neighbours use.
+  MemoryBytes bytes;                 ///< What each of its ranks allocates; its ledger shows the same.
+  MemoryBytes padding;               ///< The part of `bytes` that is padding: see Plan::padding.
 };
 
-/// The same on every rank. With stages of a pipeline all that is a rank's is that of a rank of the stage whose ranks
-/// allocate most; all that is the model's, checkpoints and notes are of all stages. A flat unit is what is gathered and
-/// reduced together: a unit's own parameters, or one that several units use.
+/// A plan; the same on every rank. A flat unit is what is gathered and reduced together: a unit's own parameters, or
+/// one that several units use. In a pipeline, values per rank are those of the stage whose ranks allocate most; values
+/// of the model, checkpoints and notes cover all stages.
 struct Plan {
   Settings settings;  ///< The file, resolved for this world and model.
   int world = 1;      ///< Ranks.
-  /// That share states and batches: all, or those of a stage of a pipeline that have the same part of parameters.
+  /// Ranks that share states and batches: all, or those of a pipeline stage with the same part of parameters.
   int data_ranks = 1;
-  int tensor_ranks = 1;                 ///< That divide parameters among themselves.
-  DeviceKind device = DeviceKind::cpu;  ///< Of each.
+  int tensor_ranks = 1;                 ///< Ranks that divide parameters among themselves.
+  DeviceKind device = DeviceKind::cpu;  ///< The device of each rank.
 
-  std::int64_t parameter_count =
-      0;  ///< Elements, those of tied parameters once, and those that tensor ranks divide all.
-  /// Elements that one tensor rank has, with the padding of Cut::multiple; all of them where there is one rank.
+  /// Elements. Tied parameters count once, and those that tensor ranks divide count in full.
+  std::int64_t parameter_count = 0;
+  /// Elements that one tensor rank holds, including the padding of Cut::multiple; with one tensor rank, all elements.
   std::int64_t tensor_rank_count = 0;
-  std::int64_t padded_count = 0;             ///< The latter with what alignment and equal shares add.
-  std::int64_t units = 0;                    ///< Of the model.
-  std::int64_t flat_units = 0;               ///< Of these units, those that several share once.
-  std::string largest_flat_unit;             ///< By elements: what a slot has to hold.
+  std::int64_t padded_count = 0;             ///< tensor_rank_count plus the padding for alignment and equal shares.
+  std::int64_t units = 0;                    ///< Units of the model.
+  std::int64_t flat_units = 0;               ///< Flat units of those; what several units share counts once.
+  std::string largest_flat_unit;             ///< The one with most elements; a slot must hold it.
   std::int64_t largest_flat_unit_count = 0;  ///< Its elements, without padding.
 
-  MemoryBytes bytes;  ///< What a rank allocates, and its ledger then shows.
-  /// Of `bytes`, what alignment costs parameters, gradients and optimizer. Zero for slots and scratch.
+  MemoryBytes bytes;  ///< What a rank allocates; its ledger shows the same.
+  /// The part of `bytes` for alignment of parameters, gradients and optimizer states. Zero for slots and scratch.
   MemoryBytes padding;
-  std::vector<PlannedStage> pipeline;  ///< By stage, where there are several.
-  std::size_t largest_stage = 0;       ///< Of these, the first one whose ranks allocate most.
-  PlannedPersistence persistent;       ///< None where every rank holds all parameters anyway.
-  PlannedTier host;  ///< Beside them: offload_optimizer "cpu" of a GPU. See AnyEngine::bytes_of_host().
-  PlannedTier disk;  ///< Likewise: offload_optimizer "nvme".
-  PlannedParametersDisk parameters_disk;  ///< Of parameters, likewise.
-  /// Of both. See AnyEngine::bytes_on_disk().
+  std::vector<PlannedStage> pipeline;  ///< Stages, if there are several.
+  std::size_t largest_stage = 0;       ///< Index in `pipeline` of the first stage whose ranks allocate most.
+  PlannedPersistence persistent;       ///< Empty if every rank holds all parameters anyway.
+  PlannedTier host;  ///< offload_optimizer "cpu" on a GPU. Not in `bytes`. See AnyEngine::bytes_of_host().
+  PlannedTier disk;  ///< offload_optimizer "nvme". Not in `bytes`.
+  PlannedParametersDisk parameters_disk;  ///< offload_param "nvme". Not in `bytes`.
+  /// The sum of both. See AnyEngine::bytes_on_disk().
   [[nodiscard]] std::int64_t bytes_on_disk() const noexcept { return disk.bytes + parameters_disk.bytes; }
-  /// Of the states in a checkpoint, in all its files: what AnyEngine::save() writes. Headers and hashes come to it.
+  /// Bytes of states that AnyEngine::save() writes, over all files. Excludes headers and hashes.
   std::int64_t checkpoint_bytes = 0;
-  /// Of the host, on each rank, from its first save on: what of a checkpoint is on its way to the disk, as
-  /// zeroth.checkpoint.buffer_bytes says. In no ledger; AnyEngine::staging_bytes() is what was taken.
+  /// Host memory per rank for a checkpoint's write buffers (zeroth.checkpoint.buffer_bytes), from the first save on. No
+  /// ledger counts it; AnyEngine::staging_bytes() is what was allocated.
   std::int64_t staging_bytes = 0;
-  bool shards_parameters = false;                  ///< Stage 3. Otherwise every rank holds all of them.
-  bool shards_gradients = false;                   ///< Stages 2 and 3. Otherwise every rank holds all of them.
-  bool shards_optimizer = false;                   ///< Stages 1 to 3. Otherwise every rank holds all of its states.
-  int parameter_ranks = 1;                         ///< That one copy is cut among: 1, those of a group, or all.
-  int gradient_ranks = 1;                          ///< Likewise.
-  int optimizer_ranks = 1;                         ///< Likewise.
+  bool shards_parameters = false;  ///< True at stage 3; otherwise every rank holds all parameters.
+  bool shards_gradients = false;   ///< True at stages 2 and 3; otherwise every rank holds all gradients.
+  bool shards_optimizer = false;   ///< True at stages 1 to 3; otherwise every rank holds all optimizer states.
+  int parameter_ranks = 1;         ///< Ranks that one copy of the parameters is sharded over: 1, a group, or all.
+  int gradient_ranks = 1;          ///< The same for gradients.
+  int optimizer_ranks = 1;         ///< The same for optimizer states.
   std::vector<PlannedCommunicator> communicators;  ///< In the order in which ranks split them from their job's.
-  std::vector<PlannedSlots> parameter_slots;  ///< Where units are gathered to, largest first; none if they are whole.
-  std::vector<PlannedSlots> gradient_slots;   ///< Where gradients wait to be reduced, as well.
-  std::optional<int> most_units_in_a_bucket;  ///< Where zeroth.gradient_slots limits it.
+  /// Buffers for gathered units, largest first; empty if parameters are unsharded.
+  std::vector<PlannedSlots> parameter_slots;
+  std::vector<PlannedSlots> gradient_slots;   ///< Buffers for gradients that wait to be reduced, largest first.
+  std::optional<int> most_units_in_a_bucket;  ///< Set only if zeroth.gradient_slots limits it.
 
-  /// What the user should know, a sentence each, without a full stop: where another stage would round differently,
-  /// where many micro-steps add up in 16 bits, where stage3_max_live_parameters leaves no prefetch. Each names the key.
+  /// Hints for the user, one sentence each without a full stop, naming the key: that another stage would round
+  /// differently, that many micro-steps accumulate in 16 bits, or that stage3_max_live_parameters leaves no prefetch.
   std::vector<std::string> notes;
-  /// Why the same global batch has other roundings on another number of ranks; empty: it trains the same bits there.
+  /// Why the same global batch is rounded differently on another number of ranks; empty if training is bitwise equal
+  /// there.
   std::string other_ranks;
 
-  /// `bytes` less `padding`: what elements take without alignment and equal shares.
+  /// `bytes` minus `padding`: the bytes of elements without alignment and equal shares.
   [[nodiscard]] MemoryBytes without_padding() const noexcept {
     return {bytes.parameters - padding.parameters, bytes.gradients - padding.gradients,
             bytes.optimizer - padding.optimizer, bytes.slots - padding.slots, bytes.scratch - padding.scratch};
   }
 };
 
-/// Of a rank with the tensor part that `model` was made for: all tensor ranks have as much. Arithmetic by units and
-/// parameters, not by elements: models of any size. What a step sends depends on how the engine runs it:
-/// simulate::bytes_sent_per_step(). Throws ConfigError if the file does not suit the world, the number of tensor ranks
-/// that the model was made for or, with a pipeline, the model; ContractError if the model is too large for it or is
-/// none that pipelines take. Not collective.
+/// Plans an engine, for a rank with the tensor part that `model` was made for; all tensor ranks hold as much. Its cost
+/// depends on the number of units and parameters, not on elements, so models may be of any size. For the bytes that a
+/// step sends, which depend on how the engine runs it, see simulate::bytes_sent_per_step(). Throws ConfigError if the
+/// file does not fit the world, the number of tensor ranks that the model was made for or, with a pipeline, the model;
+/// ContractError if the model is too large for a pipeline or not supported by pipelines. Not collective.
 [[nodiscard]] ZEROTH_EXPORT Plan plan(Model const& model, Config const& config, int world,
                                       PlanOptions const& options = {});
 
-/// A plan for people: a table by category, and a line for everything that was decided (slots, caps, dtypes).
+/// A plan as text: a table by category, and a line for every decision (slots, caps, dtypes).
 [[nodiscard]] ZEROTH_EXPORT std::string explain_plan(Plan const& plan);
 
 }  // namespace zeroth

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The line that tells a person how far a training is.
+/// The line that shows the progress of training.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -10,32 +10,32 @@
 
 namespace zeroth {
 
-/// What a report does not know. What is 0 is left out of the line.
+/// What a report does not contain. A value of 0 is left out of the line.
 struct ProgressOptions {
-  std::int64_t steps = 0;            ///< Of the whole run: what is left of it.
-  std::int64_t tokens_per_step = 0;  ///< On all ranks together.
-  double flops_per_step = 0;         ///< Useful ones on all ranks together, of forward and backward.
-  double peak_flops_per_s = 0;       ///< Of the processors of all ranks together: what MFU is a fraction of.
+  std::int64_t steps = 0;            ///< Steps of the whole run, for the time left.
+  std::int64_t tokens_per_step = 0;  ///< Over all ranks.
+  double flops_per_step = 0;         ///< Model FLOPs of forward and backward over all ranks.
+  double peak_flops_per_s = 0;       ///< Peak of the processors of all ranks; MFU is a fraction of it.
 };
 
-/// On standard output: step, loss, rate, norm, tokens and floating-point operations per second, memory, elapsed and
-/// left. On a terminal one line, which every step writes over, with as many of these as its width has room for now;
-/// anywhere else (terminal_at()) a whole line for each step. Where the library's log, write_error() or write_output()
-/// say something meanwhile, that begins a line of its own.
+/// Prints step, loss, learning rate, norm, tokens and floating-point operations per second, memory, elapsed time and
+/// time left to standard output. On a terminal this is one line, overwritten by every step, with as many of these as
+/// fit its current width; elsewhere (see terminal_at()) it is a new line for each step. Output of the library's log,
+/// write_error() or write_output() begins a line of its own.
 ///
-/// Does not wait for who reads it: beyond 64 KiB that nobody has read lines are left out, and counted on standard error
-/// at the end. One rank has one, on one thread.
+/// Does not wait for its reader: if 64 KiB are unread, it drops lines, and reports their number on standard error at
+/// the end. Use it on one rank and one thread.
 class ZEROTH_EXPORT ProgressLine {
  public:
-  /// Time counts from here. Throws SystemError where there is no thread that could write.
+  /// Starts the clock. Throws SystemError if the thread that writes cannot be started.
   explicit ProgressLine(ProgressOptions const& options);
   ProgressLine(ProgressLine const&) = delete;
   ProgressLine& operator=(ProgressLine const&) = delete;
-  /// Ends the line. Waits for the reader as long as it goes on reading, up to two seconds for each line.
+  /// Ends the line. Waits for the reader while it still reads, up to two seconds per line.
   ~ProgressLine();
-  /// A step of which `bytes` are the memory of this rank: AnyEngine::peak() has them. Takes some microseconds.
+  /// Shows a step. `bytes` is this rank's memory, such as AnyEngine::peak(). Takes a few microseconds.
   void show(StepReport const& report, std::int64_t bytes = 0);
-  /// Whole lines of the program's own, each with its end, below what is there.
+  /// Prints complete lines of the program, each with its line break, below the progress line.
   void say(std::string lines);
 
  private:

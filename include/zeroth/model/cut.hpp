@@ -3,6 +3,7 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -30,6 +31,13 @@ struct Cut {
   std::int64_t multiple = 0;
   friend bool operator==(Cut const&, Cut const&) = default;
 };
+
+/// How tensor ranks divide the rows of an embedding, and of a head: their parts together are a multiple of 128 rows,
+/// which products of matrices like, whatever the vocabulary is (Shoeybi et al. 2019, section 3).
+[[nodiscard]] inline Cut cut_of_vocabulary(TensorPart part) {
+  constexpr int whole = 128;
+  return {.dim = 0, .sections = {}, .multiple = whole / std::gcd(whole, part.of)};
+}
 
 namespace model {
 

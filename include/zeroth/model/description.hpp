@@ -14,85 +14,84 @@
 
 namespace zeroth::model {
 
-/// Elements that a model may have: far more than there is memory for, and few enough that no count of their bytes, with
-/// all states and buffers, overflows 64 bits.
+/// Limit on a model's elements: far more than fits in memory, and few enough that no count of their bytes, with all
+/// states and buffers, overflows 64 bits.
 inline constexpr std::int64_t largest_count = std::int64_t{1} << 54U;
 
 /// One parameter.
 struct ParamDescription {
-  std::string name;                 ///< Global, UTF-8.
-  std::vector<std::int64_t> shape;  ///< The outermost extent first, of what this rank has.
-  std::int64_t count = 0;           ///< Elements of that.
-  Init init;                        ///< Its start.
+  std::string name;                 ///< Unique in the model; UTF-8.
+  std::vector<std::int64_t> shape;  ///< What this rank holds, outermost extent first.
+  std::int64_t count = 0;           ///< Elements of `shape`.
+  Init init;                        ///< Initial values.
   ParamOptions options;             ///< How it is trained.
-  UnitId owner{};                   ///< The unit that made it.
-  std::vector<UnitId> ties;         ///< Further units that use it, ascending.
-  std::optional<CutPart> part;      ///< Of one that tensor ranks cut: which part this rank has.
-  /// Of all that tensor ranks have together.
+  UnitId owner{};                   ///< The unit that owns it.
+  std::vector<UnitId> ties;         ///< Other units that use it, ascending.
+  std::optional<CutPart> part;      ///< If tensor ranks divide it: this rank's part.
+  /// The shape over all tensor ranks.
   [[nodiscard]] std::vector<std::int64_t> const& global_shape() const noexcept {
     return part ? part->whole_shape() : shape;
   }
   [[nodiscard]] std::int64_t global_count() const noexcept {
     return part ? part->whole_count() : count;
-  }  ///< Likewise.
+  }  ///< The number of its elements.
 };
 
 /// One unit.
 struct UnitDescription {
   std::string name;                         ///< For messages, UTF-8.
-  int uses_per_micro_step = 0;              ///< See UnitOptions; 0: as often as it runs forward.
+  int uses_per_micro_step = 0;              ///< See UnitOptions; 0: its number of forward runs.
   bool stays_open = false;                  ///< See UnitOptions.
   std::int64_t rows_per_sample = 1;         ///< See UnitOptions.
   std::int64_t input_per_sample = 0;        ///< See UnitOptions.
   std::int64_t tensor_sums_per_sample = 0;  ///< See UnitOptions.
-  std::vector<ParamId> params;              ///< Made here, in order.
-  std::vector<ParamId> ties;                ///< Made elsewhere, used here too.
+  std::vector<ParamId> params;              ///< Parameters that it owns, in order.
+  std::vector<ParamId> ties;                ///< Parameters of other units that it uses.
 };
 
-/// A parameter that units of several stages of a pipeline use.
+/// A parameter that units of several pipeline stages use.
 struct SharedParam {
   /// A unit that uses it.
   struct Use {
-    int stage;         ///< Whose unit it is.
-    std::string unit;  ///< Its name.
+    int stage;         ///< The unit's stage.
+    std::string unit;  ///< The unit's name.
   };
-  ParamId param{};        ///< By the stage's own ids.
-  std::vector<Use> uses;  ///< Of all stages, in the order of units. The first one's stage speaks for the parameter.
+  ParamId param{};        ///< In the stage's own ids.
+  std::vector<Use> uses;  ///< Over all stages, in unit order. The first one's stage represents the parameter.
 };
 
-/// What a stage of a pipeline has of a larger model.
+/// A pipeline stage's part of a larger model.
 struct StageDescription {
-  int stage = 0;                            ///< Counted from 0.
-  int stages = 1;                           ///< 1: the model is whole.
-  std::vector<std::uint32_t> chunks;        ///< The first unit of each chunk, by the stage's own ids.
-  std::int64_t most_input_per_sample = 0;   ///< Elements of a sample that come from the chunk before, at most.
-  std::int64_t most_output_per_sample = 0;  ///< Elements of a sample that go to the chunk behind, at most.
-  std::vector<SharedParam> shared;          ///< Parameters of the stage that others have too, ascending.
+  int stage = 0;                            ///< From 0.
+  int stages = 1;                           ///< 1: this is the whole model.
+  std::vector<std::uint32_t> chunks;        ///< First unit of each chunk, in the stage's own ids.
+  std::int64_t most_input_per_sample = 0;   ///< Max elements per sample received from the previous chunk.
+  std::int64_t most_output_per_sample = 0;  ///< Max elements per sample sent to the next chunk.
+  std::vector<SharedParam> shared;          ///< Parameters of the stage that other stages have too, ascending.
 };
 
-/// All of a model, or what a stage of a pipeline has of it.
+/// A whole model, or a pipeline stage's part of one.
 struct Description {
-  ModelId id{};                                          ///< Distinguishes models of one process.
-  std::uint64_t seed = 0;                                ///< Of the initialisation, and of what passes draw.
-  TensorPart tensor;                                     ///< Which part of cut parameters this is.
-  ById<UnitId, UnitDescription> units;                   ///< In the order of forward.
+  ModelId id{};                                          ///< Unique among the models of a process.
+  std::uint64_t seed = 0;                                ///< Seed of the initialisation, and of random draws in passes.
+  TensorPart tensor;                                     ///< The part of divided parameters that this is.
+  ById<UnitId, UnitDescription> units;                   ///< In forward order.
   ById<ParamId, ParamDescription> params;                ///< In the order in which they were made.
   std::unordered_map<std::string, ParamId> param_named;  ///< By name.
-  std::int64_t count = 0;                                ///< Elements of all parameters, of what this rank has.
-  StageDescription stage;                                ///< Of a pipeline, where this is what a stage has.
-  /// Where this is a part of a larger model: where in that each parameter begins, in elements, which are counted as
-  /// shard::Placed says. Empty: this is all there is.
+  std::int64_t count = 0;                                ///< Elements of all parameters that this rank holds.
+  StageDescription stage;                                ///< Set if this is a pipeline stage.
+  /// If this is a part of a larger model: the first element of each parameter in that model, counted as in
+  /// shard::Placed. Empty if this is the whole model.
   ById<ParamId, std::int64_t> places;
 };
 
-/// Same units, parameters, shapes, options and seed give the same number, on every machine and tensor rank.
-/// Initialisers count by kind and constants; a function by a few of its values. Throws ContractError if one of those is
-/// another one when it is asked for again.
+/// A hash of units, parameters, shapes, options and seed: equal on every machine and tensor rank for equal models.
+/// Initialisers count by kind and constants, a function by a few of its values. Throws ContractError if such a function
+/// returns a different value when it is called again.
 [[nodiscard]] ZEROTH_EXPORT std::uint64_t fingerprint(Description const& description);
 
-/// Elements [first, first + values.size()) of the start of what this rank has of `param`. Counter-based (Philox
-/// 4x32-10; Salmon et al. 2011): a function of (seed, name, index in the whole parameter) alone; 0 where it has
-/// padding.
+/// Computes initial elements [first, first + values.size()) of what this rank holds of `param`. Counter-based (Philox
+/// 4x32-10; Salmon et al. 2011): depends only on seed, name, and index in the whole parameter. Padding is 0.
 ZEROTH_EXPORT void initialise(std::uint64_t seed, ParamDescription const& param, std::int64_t first,
                               std::span<float> values);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What is trained: an ordered list of units of named parameters. No memory, no communication.
+/// A model: an ordered list of units of named parameters. It has no memory and no communication.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -21,11 +21,11 @@
 
 namespace zeroth {
 
-/// A model, among all of a process.
+/// Identifies a model in a process.
 enum class ModelId : std::uint32_t {};
-/// A unit of a model: its place in the order of forward.
+/// Identifies a unit of a model: its index in forward order.
 enum class UnitId : std::uint32_t {};
-/// A parameter of a model: its place in the order in which they were made.
+/// Identifies a parameter of a model: its index in the order of creation.
 enum class ParamId : std::uint32_t {};
 
 namespace model {
@@ -39,6 +39,7 @@ class AnyWeights;
 class AnyEngine;
 class AnyParams;
 class Model;
+class TensorParallel;
 template <Element T>
 class Params;
 template <Element T, GradientOf<T> G>
@@ -46,41 +47,42 @@ class Backward;
 template <Element G>
 class Weights;
 
-/// A start of one value.
+/// Initialises every element to one value.
 struct Constant {
-  float value;  ///< Of every element.
+  float value;  ///< The value.
 };
-/// A start drawn from a normal distribution.
+/// Initialises from a normal distribution.
 struct Normal {
   float stddev;    ///< Standard deviation.
-  float mean = 0;  ///< Its middle.
+  float mean = 0;  ///< Mean.
 };
-/// A start drawn evenly from [low, high).
+/// Initialises from a uniform distribution over [low, high).
 struct Uniform {
   float low;   ///< Smallest value.
-  float high;  ///< Above the largest one.
+  float high;  ///< Above the largest value.
 };
-/// A start that the program computes.
+/// Initialises each element with a function of the program.
 struct PerElement {
-  std::function<float(std::int64_t)>
-      value_at;  ///< Pure function of the row-major index, called from any rank's thread.
+  /// A pure function of the row-major index, called from any rank's thread.
+  std::function<float(std::int64_t)> value_at;
 };
-/// A start from values that the program has. As PerElement, with a call for many elements. The engine keeps no copy of
-/// the function once it is built: with the Model it goes, and what it holds on to.
+/// Initialises from the program's values, with one call for many elements. The engine drops its copy of the function
+/// once it is built; the function and what it captures are freed with the Model.
 struct FromMemory {
-  /// Fills `values` with elements from `first` on, in row-major order. Called from any rank's thread.
+  /// Fills `values` with the elements from `first` on, in row-major order. Called from any rank's thread.
   std::function<void(std::int64_t first, std::span<float> values)> fill;
 };
-/// How a parameter starts. Each rank fills only the elements that it owns, from (seed, name, element index): the start
-/// is the same at every stage and world size, and nobody ever holds a whole parameter.
+/// How a parameter is initialised. Each rank computes only its own elements, from (seed, name, element index). So the
+/// initial values are the same at every stage and world size, and no rank ever holds a whole parameter.
 using Init = std::variant<Constant, Normal, Uniform, PerElement, FromMemory>;
 
-/// Parameters that are communicated together, say one transformer block. An id: copy it, keep it.
+/// A handle to parameters that are communicated together, such as one transformer block (an FSDP unit). Small and
+/// copyable.
 class Unit {
  public:
-  [[nodiscard]] ModelId model() const noexcept { return model_; }  ///< For the layers below: which model made it.
-  [[nodiscard]] UnitId id() const noexcept { return id_; }         ///< Likewise: which of its units it is.
-  [[nodiscard]] std::uint32_t index() const noexcept { return index_of(id_); }  ///< In the order of forward, from 0.
+  [[nodiscard]] ModelId model() const noexcept { return model_; }  ///< The model that made it. For lower layers.
+  [[nodiscard]] UnitId id() const noexcept { return id_; }         ///< Its id in the model. For lower layers.
+  [[nodiscard]] std::uint32_t index() const noexcept { return index_of(id_); }  ///< Index in forward order, from 0.
 
  private:
   friend class Model;
@@ -90,46 +92,49 @@ class Unit {
   UnitId id_;
 };
 
-/// One parameter of D dimensions. An id with a shape: what the hot loop indexes with, instead of a name.
+/// A handle to a parameter of D dimensions: an id with a shape. Hot loops index with it instead of a name.
 template <std::size_t D>
 class Param {
  public:
-  /// As it was given to Model::param(); of a parameter that is cut, what this rank has.
+  /// The shape given to Model::param(); if the parameter is divided, the shape that this rank holds.
   [[nodiscard]] Shape<D> const& shape() const noexcept { return shape_; }
-  [[nodiscard]] Shape<D> const& global_shape() const noexcept { return global_shape_; }  ///< As it was given.
+  /// The shape given to Model::param().
+  [[nodiscard]] Shape<D> const& global_shape() const noexcept { return global_shape_; }
 
  private:
   friend class AnyParam;
   friend class Model;
+  friend class TensorParallel;
   template <Element T>
   friend class Params;
   template <Element T, GradientOf<T> G>
   friend class Backward;
   template <Element G>
   friend class Weights;
-  Param(ModelId model, ParamId id, Shape<D> const& shape, Shape<D> const& global_shape) noexcept
-      : model_{model}, id_{id}, shape_{shape}, global_shape_{global_shape} {}
+  Param(ModelId model, ParamId id, Shape<D> const& shape, Shape<D> const& global_shape, std::int64_t first_row) noexcept
+      : model_{model}, id_{id}, shape_{shape}, global_shape_{global_shape}, first_row_{first_row} {}
   ModelId model_;
   ParamId id_;
   Shape<D> shape_, global_shape_;
+  std::int64_t first_row_;  // that this rank has; below 0: tensor ranks do not divide rows, or not in one section
 };
 
-/// One parameter of as many dimensions as it has at run time, none included. What a program uses that does not know its
-/// model when it is compiled: guards and engines take it as they take a Param.
+/// A handle to a parameter whose number of dimensions, which may be 0, is known at run time. Guards and engines accept
+/// it like a Param, for programs that do not know their model when they are compiled.
 class AnyParam {
  public:
-  /// Of a parameter whose number of dimensions is known.
+  /// Converts a Param.
   template <std::size_t D>
   AnyParam(Param<D> const& param)  // NOLINT(google-explicit-constructor): it is one
       : model_{param.model_},
         id_{param.id_},
         shape_(param.shape_.begin(), param.shape_.end()),
         global_shape_(param.global_shape_.begin(), param.global_shape_.end()) {}
-  /// As Param's. Empty: one number.
+  /// See Param::shape(). Empty for a single number.
   [[nodiscard]] std::vector<std::int64_t> const& shape() const noexcept { return shape_; }
   [[nodiscard]] std::vector<std::int64_t> const& global_shape() const noexcept {
     return global_shape_;
-  }  ///< As Param's.
+  }  ///< See Param::global_shape().
 
  private:
   friend class AnyBackward;
@@ -149,72 +154,73 @@ class AnyParam {
 
 /// How a unit is used.
 struct UnitOptions {
-  /// How often the unit is run, as a recurrent cell is: its backward turns. Not given: as often as it ran forward in
-  /// this micro-step before report_loss() and before any backward turn, at least once: what runs forward later
-  /// recomputes. To be given where ranks skip the unit, unless it is 1.
+  /// Number of backward visits per micro-step, for units that run several times, such as a recurrent cell. Default: how
+  /// often the unit ran forward in this micro-step before report_loss() and the first backward visit, at least 1; later
+  /// forward runs are recomputation. Required if ranks skip the unit, unless it is 1.
   std::optional<int> uses_per_micro_step{};
-  /// Its guards are open around those of other units, as a root's around its children's. Where parameters or gradients
-  /// are sharded it has a slot of its own for that; without, such a guard is refused where slots do not suffice.
+  /// Whether its guards stay open around those of other units, as a root's around its children's. If parameters or
+  /// gradients are sharded, it gets a slot of its own. If this is false, such a guard throws when slots run out.
   bool stays_open = false;
-  /// Rows of a sample that its matrices are multiplied with, as flops_profiler counts: the tokens of a sequence; 0
-  /// where they are only looked up. No effect on training.
+  /// Rows of a sample that its matrices are multiplied with, for flops_profiler: the tokens of a sequence, or 0 if they
+  /// are only looked up. Does not affect training.
   std::int64_t rows_per_sample = 1;
-  /// Elements of one sample that come from the unit before, in the compute dtype: a stage of a pipeline may begin with
-  /// this unit, and is sent as many for each sample. 0: none may. No effect without a pipeline.
+  /// Elements per sample that come from the previous unit, in the compute dtype. A pipeline stage may begin with this
+  /// unit, and receives this many per sample. 0: no stage may begin here. No effect without a pipeline.
   std::int64_t input_per_sample = 0;
-  /// Elements of one sample that tensor ranks add up in forward of this unit, in the compute dtype; as many in
-  /// backward. For simulations. No effect on training.
+  /// Elements per sample that tensor ranks sum in forward of this unit, in the compute dtype; backward sums as many.
+  /// For simulations. Does not affect training.
   std::int64_t tensor_sums_per_sample = 0;
 };
 /// How a parameter is trained.
 struct ParamOptions {
-  bool trainable = true;           ///< A frozen parameter has no gradient and no optimizer state, and is saved.
-  float learning_rate_factor = 1;  ///< Times the file's rate.
-  float weight_decay_factor = 1;   ///< Times the file's decay; 0 for biases and norms.
-  /// What tensor ranks have of it: see there. Not given: every one has it whole, and all have the same.
+  bool trainable = true;           ///< A frozen parameter has no gradient and no optimizer state. It is saved.
+  float learning_rate_factor = 1;  ///< Multiplies the learning rate.
+  float weight_decay_factor = 1;   ///< Multiplies the weight decay; use 0 for biases and norms.
+  /// How tensor ranks divide it: see Cut. Default: every tensor rank holds all of it, with the same values.
   std::optional<Cut> cut{};
-  /// Of one that tensor ranks have whole: each of them writes a part of its gradient, and the engine adds the parts up.
-  /// Otherwise all write the same, which is the gradient.
+  /// For a parameter that tensor ranks hold whole: each rank computes a part of its gradient, and the engine sums the
+  /// parts. Otherwise all ranks compute the same, full gradient.
   bool partial = false;
 };
 
-/// An ordered list of units, in the order of forward. Every rank builds the same one; the engine checks.
+/// An ordered list of units, in forward order. Every rank builds the same model; the engine checks that.
 class ZEROTH_EXPORT Model {
  public:
-  /// `seed` is that of the initialisation, and of what passes draw (AnyPass::random()). `part` is Mesh::tensor_part(),
-  /// where parameters are cut: those that ParamOptions::cut divides have the shape that this rank has of them. Throws
-  /// ContractError for a part that is none.
+  /// `seed` is used for the initialisation, and for random draws in passes (AnyPass::random()). `part` is
+  /// Mesh::tensor_part(), if tensor ranks divide parameters: those with ParamOptions::cut then have the shape of this
+  /// rank's part. Throws ContractError for an invalid part.
   explicit Model(std::uint64_t seed = 0, TensorPart part = {});
-  /// Appends a unit. `name`, in UTF-8, labels messages; it is no part of a parameter's name. Throws ContractError.
+  /// Appends a unit. `name`, in UTF-8, labels messages, and is not part of parameter names. Throws ContractError.
   [[nodiscard]] Unit unit(std::string name, UnitOptions const& options = {});
-  /// Adds a parameter to `unit`. `name`, in UTF-8, is global and is what files use, so that regrouping units renames
-  /// nothing. Throws ContractError if the name is taken or no UTF-8, an extent is not positive, or the model would have
-  /// more than 2^54 elements.
+  /// Adds a parameter to `unit`. `name`, in UTF-8, is unique in the model, and files use it, so that regrouping units
+  /// renames nothing. Throws ContractError if the name is taken or not UTF-8, if an extent is not positive, or if the
+  /// model would exceed 2^54 elements.
   template <std::size_t D>
   [[nodiscard]] Param<D> param(Unit unit, std::string name, std::int64_t const (&shape)[D], Init const& init,
                                ParamOptions const& options = {}) {
     auto const id = add(unit, std::move(name), shape, init, options);
     Shape<D> of_rank{};
     std::ranges::copy(shape_of(id), of_rank.begin());
-    return {unit.model_, id, of_rank, std::to_array(shape)};
+    return {unit.model_, id, of_rank, std::to_array(shape), first_row_of(id)};
   }
-  /// The same with a shape that is known at run time: `{}` is a single number.
+  /// Adds a parameter whose shape is known at run time; `{}` is a single number.
   [[nodiscard]] AnyParam param(Unit unit, std::string name, std::span<std::int64_t const> shape, Init const& init,
                                ParamOptions const& options = {}) {
     auto const id = add(unit, std::move(name), shape, init, options);
     return {unit.model_, id, shape_of(id), shape};
   }
-  /// `unit` uses `param` too, as a head uses a token embedding. Stored, updated and saved once; gradients of all uses
-  /// add up.
+  /// Makes `unit` use `param` as well, as a head uses a token embedding. The parameter is stored, updated and saved
+  /// once; the gradients of all its uses are summed.
   void tie(Unit unit, AnyParam const& param) { add_use(unit, param.model_, param.id_); }
-  /// The unit at this place in the order of forward, for programs that walk through a model that they did not write.
-  /// Throws ContractError if there is none.
+  /// The unit at this index in forward order, for programs that walk a model they did not write. Throws ContractError
+  /// if there is none.
   [[nodiscard]] Unit unit_at(std::uint32_t index) const;
-  [[nodiscard]] AnyParam param_at(std::uint32_t index) const;  ///< The same, in the order in which they were made.
-  /// Elements that this rank has of all parameters, frozen ones too.
+  /// The parameter at this index in the order of creation.
+  [[nodiscard]] AnyParam param_at(std::uint32_t index) const;
+  /// Elements of all parameters that this rank holds, including frozen ones.
   [[nodiscard]] std::int64_t parameter_count() const noexcept;
-  [[nodiscard]] TensorPart tensor_part() const noexcept;  ///< As it was given.
-  /// What the layers below read.
+  [[nodiscard]] TensorPart tensor_part() const noexcept;  ///< The part given to the constructor.
+  /// For lower layers.
   [[nodiscard]] model::Description const& description() const noexcept { return *state_; }
 
  private:
@@ -222,6 +228,7 @@ class ZEROTH_EXPORT Model {
               ParamOptions const& options);
   void add_use(Unit unit, ModelId model, ParamId param);
   [[nodiscard]] std::span<std::int64_t const> shape_of(ParamId param) const noexcept;
+  [[nodiscard]] std::int64_t first_row_of(ParamId param) const noexcept;
   std::shared_ptr<model::Description> state_;
 };
 

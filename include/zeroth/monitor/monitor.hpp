@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Where the numbers of a run go: TensorBoard, comma-separated values, or what a program brings.
+/// Destinations for the values of a run: TensorBoard, CSV files, or the program's own.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -11,31 +11,31 @@
 
 namespace zeroth {
 
-/// One number of a step.
+/// One value of a step.
 struct MonitorEvent {
   std::string name;          ///< "Train/Samples/lr".
-  double value = 0;          ///< Any, NaN too.
-  std::int64_t samples = 0;  ///< Trained on so far, over all ranks: the axis that DeepSpeed uses.
+  double value = 0;          ///< Any value, including NaN.
+  std::int64_t samples = 0;  ///< Samples trained on so far, over all ranks; DeepSpeed's axis.
 };
 
-/// A sink of numbers. An engine calls it on rank 0, from the thread that calls step() and finish(), with all events of
-/// a step at once. What it throws is told once, and ends the monitor, not training.
+/// A destination for values. An engine calls it on rank 0, on the thread that calls step() and finish(), once per step
+/// with all events. If it throws, that is logged once, and this monitor is disabled; training continues.
 class ZEROTH_EXPORT Monitor {
  public:
-  Monitor() = default;  ///< Of nothing yet.
+  Monitor() = default;  ///< Nothing is written yet.
   Monitor(Monitor const&) = delete;
   Monitor& operator=(Monitor const&) = delete;
-  virtual ~Monitor();  ///< Ends it.
-  /// All of a step, which may be none. They are the caller's.
+  virtual ~Monitor();  ///< Closes it.
+  /// Receives all events of a step, possibly none. They are valid during the call only.
   virtual void write(std::span<MonitorEvent const> events) = 0;
 };
 
-/// An event file that TensorBoard opens, in `output_path`/`job_name`, which is made: a new file for each run. Written
-/// through with every step. Throws SystemError naming the file, as write() does.
+/// Writes event files for TensorBoard to `output_path`/`job_name`, which is created: a new file for each run, flushed
+/// at every step. Throws SystemError naming the file; so does write().
 [[nodiscard]] ZEROTH_EXPORT std::unique_ptr<Monitor> tensorboard_monitor(MonitorSettings const& settings);
 
-/// A file for each name, in `output_path`/`job_name`, which is made: "Train_Samples_lr.csv" with the columns "step"
-/// (samples) and "lr". A run that goes on adds lines. Throws SystemError naming the file, as write() does.
+/// Writes a CSV file for each name to `output_path`/`job_name`, which is created: "Train_Samples_lr.csv" has the
+/// columns "step" (samples) and "lr". A resumed run appends to it. Throws SystemError naming the file; so does write().
 [[nodiscard]] ZEROTH_EXPORT std::unique_ptr<Monitor> csv_monitor(MonitorSettings const& settings);
 
 }  // namespace zeroth

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A sum of numbers that does not depend on their order, so that it is the same on any number of ranks.
+/// A sum that does not depend on the order of its terms, so that it is the same on any number of ranks.
 #pragma once
 #include <bit>
 #include <cstdint>
@@ -8,15 +8,15 @@
 
 namespace zeroth::optim {
 
-/// A sum in fixed point, from 2^-160 up to 2^159. Digit k counts multiples of 2^(32 k - 160) and is a whole number in a
-/// double: ranks add up digits in fp64, in any order, and nothing is rounded. What a number has below 2^-160 is cut
-/// off; one of 2^159 or more is infinite. An infinity or a NaN makes the value one. Exact for up to 2^19 ranks. The
-/// idea is the long accumulator of Kulisch (Computer Arithmetic and Validity, 2008).
+/// A fixed-point sum, from 2^-160 up to 2^159. Digit k counts multiples of 2^(32 k - 160), and is a whole number in a
+/// double. So ranks can sum digits in fp64, in any order, without rounding. Bits of a term below 2^-160 are truncated;
+/// a term of 2^159 or more counts as infinite. An infinity or a NaN makes the sum infinite or NaN. Exact for up to 2^19
+/// ranks. The idea is Kulisch's long accumulator (Computer Arithmetic and Validity, 2008).
 class ExactSum {
  public:
   static constexpr int digit_count = 10;        ///< Digits of a sum.
   static constexpr int digit_bits = 32;         ///< Bits of a digit.
-  static constexpr int lowest_exponent = -160;  ///< The lowest digit counts multiples of two to the power of this.
+  static constexpr int lowest_exponent = -160;  ///< The lowest digit counts multiples of 2 to this power.
 
   /// The sum is 0.
   ExactSum() = default;
@@ -27,7 +27,7 @@ class ExactSum {
     add(value);
     return *this;
   }
-  /// Adds what `other` has taken, exactly.
+  /// Adds another sum, exactly.
   ZEROTH_HOST_DEVICE ExactSum& operator+=(ExactSum const& other) noexcept {
     for (int k = 0; k < digit_count; ++k) {
       digits_[k] += other.digits_[k];
@@ -36,13 +36,13 @@ class ExactSum {
     return *this;
   }
 
-  /// Adds `part` times 2^(32 digit - 160). At most 2^20 times before a carry().
+  /// Adds `part` times 2^(32 digit - 160). Call it at most 2^20 times before a carry().
   ZEROTH_HOST_DEVICE void add_at(int digit, std::uint64_t part) noexcept {
     bool const highest = digit == digit_count - 1;
     digits_[digit] += static_cast<double>(highest ? part : part & low_bits);
     digits_[highest ? digit : digit + 1] += highest ? 0.0 : static_cast<double>(part >> digit_bits);
   }
-  /// Makes all digits but the highest whole numbers from 0 to 2^32 - 1.
+  /// Normalises all digits except the highest to whole numbers from 0 to 2^32 - 1.
   ZEROTH_HOST_DEVICE void carry() noexcept {
     for (int k = 0; k + 1 < digit_count; ++k) {
       auto const digit = static_cast<std::int64_t>(digits_[k]);
@@ -54,7 +54,8 @@ class ExactSum {
   /// Adds an infinity or a NaN.
   ZEROTH_HOST_DEVICE void add_nonfinite(double value) noexcept { digits_[digit_count - 1] += value; }
 
-  /// The sum, rounded to fp64: at most two units in the last place away. The same for the same numbers in any order.
+  /// The sum, rounded to fp64 with an error of at most two units in the last place. Does not depend on the order of the
+  /// terms.
   [[nodiscard]] ZEROTH_HOST_DEVICE double value() const noexcept {
     ExactSum sum = *this;
     sum.carry();
@@ -75,7 +76,7 @@ class ExactSum {
     }
     return negative ? -result : result;
   }
-  /// The sums have the same value().
+  /// Whether the sums have the same value().
   friend ZEROTH_HOST_DEVICE bool operator==(ExactSum const& a, ExactSum const& b) noexcept {
     return a.value() == b.value();
   }

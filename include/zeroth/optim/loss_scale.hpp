@@ -9,26 +9,26 @@ namespace zeroth::optim {
 
 /// DeepSpeed's fp16 keys.
 struct LossScaleRules {
-  bool dynamic = false;                 ///< Otherwise the scale stays what it was at first.
+  bool dynamic = false;                 ///< If false, the scale stays at its initial value.
   float initial = 1;                    ///< Also the static scale.
-  float minimum = 1;                    ///< Below this it does not go.
+  float minimum = 1;                    ///< The scale does not go below this.
   std::int64_t window = 1000;           ///< Steps without overflow until it doubles.
   int hysteresis = 2;                   ///< Overflows until it halves.
-  bool consecutive_hysteresis = false;  ///< A step without overflow forgets those before.
+  bool consecutive_hysteresis = false;  ///< A step without overflow resets the count of overflows.
 };
 
-/// Where dynamic loss scaling is.
+/// The state of dynamic loss scaling.
 struct LossScaleState {
-  float scale = 1;                  ///< Of the next step.
-  int hysteresis_left = 2;          ///< Overflows that do not halve it yet, and the one that does.
-  std::int64_t iteration = 0;       ///< Steps, skipped ones included.
-  std::int64_t last_overflow = -1;  ///< The iteration of it; -1 before the first.
-  bool exhausted = false;           ///< An overflow came at the smallest scale: training cannot go on.
+  float scale = 1;                  ///< Scale of the next step.
+  int hysteresis_left = 2;          ///< Overflows left until the scale halves, including the one that halves it.
+  std::int64_t iteration = 0;       ///< Steps, including skipped ones.
+  std::int64_t last_overflow = -1;  ///< Iteration of the last overflow; -1 if there was none.
+  bool exhausted = false;           ///< An overflow occurred at the smallest scale: training cannot continue.
 };
 
-/// Before the first step.
+/// The state before the first step.
 [[nodiscard]] ZEROTH_EXPORT LossScaleState initial_state(LossScaleRules const& rules) noexcept;
-/// What the scale is after a step that did or did not overflow. It grows to 2^126 at most, so that it stays a number.
+/// Updates the scale after a step. It grows to 2^126 at most, so that it stays finite.
 ZEROTH_EXPORT void update(LossScaleRules const& rules, bool overflow, LossScaleState& state) noexcept;
 
 }  // namespace zeroth::optim

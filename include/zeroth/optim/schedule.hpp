@@ -14,30 +14,30 @@ enum class WarmupKind : std::uint8_t { logarithmic, linear };
 
 /// A schedule with its parameters, under DeepSpeed's names.
 struct Schedule {
-  ScheduleKind kind = ScheduleKind::constant;   ///< Which of the fields below count.
-  WarmupKind warmup = WarmupKind::logarithmic;  ///< For those with a warm-up.
+  ScheduleKind kind = ScheduleKind::constant;   ///< Selects the members below that are used.
+  WarmupKind warmup = WarmupKind::logarithmic;  ///< For schedules with a warm-up.
   float base = 1e-3F;                           ///< The optimizer's `lr`: constant's value, warmup_cosine's factor.
   float warmup_min = 0;                         ///< Rate of the first update.
   float warmup_max = 1e-3F;                     ///< Rate after the warm-up.
-  std::int64_t warmup_steps = 1000;             ///< Updates.
+  std::int64_t warmup_steps = 1000;             ///< Length of the warm-up, in updates.
   std::int64_t total_steps = 0;                 ///< Updates until the decay ends.
-  float warmup_min_ratio = 0;                   ///< warmup_cosine: of `base`, at the start.
-  float cosine_min_ratio = 1e-4F;               ///< warmup_cosine: of `base`, at the end.
-  float cycle_min = 0;                          ///< one_cycle: rate at its ends.
-  float cycle_max = 0;                          ///< one_cycle: rate in its middle.
-  std::int64_t cycle_first = 2000;              ///< one_cycle: updates that the rate rises over.
-  std::int64_t cycle_second = 2000;             ///< one_cycle: and falls over.
-  std::int64_t cycle_first_stairs = 0;          ///< one_cycle: steps that it rises in; 0: evenly.
-  std::int64_t cycle_second_stairs = 0;         ///< one_cycle: steps that it falls in; 0: evenly.
-  std::int64_t decay_interval = 0;              ///< one_cycle: updates, after the cycle; 0: no decay.
-  float decay_rate = 0;                         ///< one_cycle: the rate is divided by 1 + this x intervals.
-  float range_min = 1e-3F;                      ///< range_test: rate of the first update.
-  float range_rate = 1;                         ///< range_test: the rate is multiplied by 1 + this x intervals.
-  std::int64_t range_interval = 2000;           ///< range_test: updates.
-  bool range_staircase = false;                 ///< range_test: whole intervals only.
+  float warmup_min_ratio = 0;                   ///< warmup_cosine: fraction of `base` at the start.
+  float cosine_min_ratio = 1e-4F;               ///< warmup_cosine: fraction of `base` at the end.
+  float cycle_min = 0;                          ///< one_cycle: rate at the start and end of the cycle.
+  float cycle_max = 0;                          ///< one_cycle: rate in the middle of the cycle.
+  std::int64_t cycle_first = 2000;              ///< one_cycle: updates over which the rate rises.
+  std::int64_t cycle_second = 2000;             ///< one_cycle: updates over which the rate falls.
+  std::int64_t cycle_first_stairs = 0;          ///< one_cycle: number of steps in which it rises; 0: continuously.
+  std::int64_t cycle_second_stairs = 0;         ///< one_cycle: number of steps in which it falls; 0: continuously.
+  std::int64_t decay_interval = 0;     ///< one_cycle: updates per interval of decay, after the cycle; 0: no decay.
+  float decay_rate = 0;                ///< one_cycle: the rate is divided by 1 + this x intervals.
+  float range_min = 1e-3F;             ///< range_test: rate of the first update.
+  float range_rate = 1;                ///< range_test: the rate is multiplied by 1 + this x intervals.
+  std::int64_t range_interval = 2000;  ///< range_test: updates per interval.
+  bool range_staircase = false;        ///< range_test: count whole intervals only.
 };
 
-/// The rate of the update that follows `applied` updates (0 for the first). Skipped updates do not count.
+/// The rate of the update after `applied` updates (0 for the first one). Skipped updates do not count.
 [[nodiscard]] ZEROTH_EXPORT float learning_rate(Schedule const& schedule, std::int64_t applied) noexcept;
 
 }  // namespace zeroth::optim

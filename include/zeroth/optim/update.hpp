@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// An optimizer as a value: a rule, and what one call of it works on. A rule updates contiguous elements in one pass
-/// that also writes the low-precision parameters, or rounds masters that are low-precision parameters.
+/// Optimizers as values: a rule, and the arguments of one update. An update processes contiguous elements in one pass,
+/// which also writes the low-precision parameters, or rounds masters that are low-precision parameters.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -17,176 +17,176 @@
 
 namespace zeroth::optim {
 
-/// What a rule keeps of every element from one update to the next, beside the master.
+/// A state that a rule keeps for every element between updates, besides the master.
 struct State {
-  std::string name;   ///< PyTorch's, where it has one.
-  float initial = 0;  ///< Of every element.
+  std::string name;   ///< PyTorch's name, if it has one.
+  float initial = 0;  ///< Initial value of every element.
 };
-/// Of a rule.
+/// Max states of a rule.
 inline constexpr int most_states = 2;
 
 /// Kingma and Ba 2015, algorithm 1; with decoupled_decay AdamW, Loshchilov and Hutter 2019, algorithm 2.
 struct Adam {
-  static constexpr int state_count = 2;  ///< How many it keeps.
+  static constexpr int state_count = 2;  ///< Number of states.
   double beta1 = 0.9;                    ///< Decay rate of the first moment.
-  double beta2 = 0.999;                  ///< Of the second.
-  float epsilon = 1e-8F;                 ///< Added to the second's root.
-  float weight_decay = 0;                ///< Times the weight.
-  bool decoupled_decay = true;           ///< Otherwise decay is added to the gradient (L2).
-  bool bias_correction = true;           ///< Moments are corrected for their start at zero.
+  double beta2 = 0.999;                  ///< Decay rate of the second moment.
+  float epsilon = 1e-8F;                 ///< Added to the root of the second moment.
+  float weight_decay = 0;                ///< Multiplies the weight.
+  bool decoupled_decay = true;           ///< If false, decay is added to the gradient (L2).
+  bool bias_correction = true;           ///< Correct the moments for their start at zero.
   /// The type in a stage file.
   [[nodiscard]] std::string_view name() const { return decoupled_decay ? "AdamW" : "Adam"; }
-  /// What they are.
+  /// Its states.
   [[nodiscard]] std::vector<State> states() const { return {{"exp_avg"}, {"exp_avg_sq"}}; }
 };
 
-/// Stochastic gradient descent. Decay is added to the gradient, here and in the rules that follow.
+/// Stochastic gradient descent. In this and the following rules, weight decay is added to the gradient.
 struct Sgd {
-  static constexpr int state_count = 0;  ///< How many it keeps.
-  float weight_decay = 0;                ///< Times the weight, in the gradient.
+  static constexpr int state_count = 0;  ///< Number of states.
+  float weight_decay = 0;                ///< Multiplies the weight; added to the gradient.
   /// The type in a stage file.
   [[nodiscard]] std::string_view name() const { return "SGD"; }
-  /// What they are.
+  /// Its states.
   [[nodiscard]] std::vector<State> states() const { return {}; }
 };
 
-/// With momentum as PyTorch has it: the buffer starts as the first gradient, then takes momentum times itself and
-/// 1 - dampening times the gradient. With nesterov (Sutskever et al. 2013) a step goes along the gradient and momentum
+/// SGD with momentum as in PyTorch. The buffer starts as the first gradient; later it is momentum times itself plus 1 -
+/// dampening times the gradient. With nesterov (Sutskever et al. 2013) the step is along the gradient plus momentum
 /// times the buffer.
 struct Momentum {
-  static constexpr int state_count = 1;  ///< How many it keeps.
-  float momentum = 0;                    ///< As above.
-  double dampening = 0;                  ///< As above.
-  float weight_decay = 0;                ///< Times the weight, in the gradient.
-  bool nesterov = false;                 ///< As above.
+  static constexpr int state_count = 1;  ///< Number of states.
+  float momentum = 0;                    ///< Factor of the buffer.
+  double dampening = 0;                  ///< One minus the gradient's factor.
+  float weight_decay = 0;                ///< Multiplies the weight; added to the gradient.
+  bool nesterov = false;                 ///< Nesterov's momentum.
   /// The type in a stage file.
   [[nodiscard]] std::string_view name() const { return "SGD"; }
-  /// What they are.
+  /// Its states.
   [[nodiscard]] std::vector<State> states() const { return {{"momentum_buffer"}}; }
 };
 
-/// Duchi, Hazan and Singer 2011. The rate of update t is divided by 1 + (t - 1) rate_decay.
+/// Adagrad: Duchi, Hazan and Singer 2011. Divides the rate of update t by 1 + (t - 1) rate_decay.
 struct Adagrad {
-  static constexpr int state_count = 1;  ///< How many it keeps.
-  float epsilon = 1e-10F;                ///< Added to the sum's root.
-  float weight_decay = 0;                ///< Times the weight, in the gradient.
-  float rate_decay = 0;                  ///< As above.
-  float initial_sum = 0;                 ///< Of squares.
+  static constexpr int state_count = 1;  ///< Number of states.
+  float epsilon = 1e-10F;                ///< Added to the root of the sum.
+  float weight_decay = 0;                ///< Multiplies the weight; added to the gradient.
+  float rate_decay = 0;                  ///< Decay of the learning rate.
+  float initial_sum = 0;                 ///< Initial sum of squares.
   /// The type in a stage file.
   [[nodiscard]] std::string_view name() const { return "Adagrad"; }
-  /// What they are.
+  /// Its states.
   [[nodiscard]] std::vector<State> states() const { return {{"sum", initial_sum}}; }
 };
 
-/// Tieleman and Hinton 2012.
+/// RMSprop: Tieleman and Hinton 2012.
 struct RmsProp {
-  static constexpr int state_count = 1;  ///< How many it keeps.
+  static constexpr int state_count = 1;  ///< Number of states.
   double alpha = 0.99;                   ///< Decay rate of the mean of squares.
-  float epsilon = 1e-8F;                 ///< Added to its root.
-  float weight_decay = 0;                ///< Times the weight, in the gradient.
+  float epsilon = 1e-8F;                 ///< Added to the root of that mean.
+  float weight_decay = 0;                ///< Multiplies the weight; added to the gradient.
   /// The type in a stage file.
   [[nodiscard]] std::string_view name() const { return "RMSprop"; }
-  /// What they are.
+  /// Its states.
   [[nodiscard]] std::vector<State> states() const { return {{"square_avg"}}; }
 };
 
-/// What RmsProp would go, added up in a buffer that decays.
+/// RMSprop with momentum: its steps are accumulated in a buffer that decays.
 struct RmsPropMomentum {
-  static constexpr int state_count = 2;  ///< How many it keeps.
-  RmsProp plain;                         ///< What comes into the buffer.
-  float momentum = 0;                    ///< What is left of the buffer.
+  static constexpr int state_count = 2;  ///< Number of states.
+  RmsProp plain;                         ///< The rule whose steps are accumulated.
+  float momentum = 0;                    ///< Decay rate of the buffer.
   /// The type in a stage file.
   [[nodiscard]] std::string_view name() const { return "RMSprop"; }
-  /// What they are.
+  /// Its states.
   [[nodiscard]] std::vector<State> states() const { return {{"square_avg"}, {"momentum_buffer"}}; }
 };
 
-/// Chen et al. 2023, algorithm 2. Decay is apart from the gradient, as AdamW's.
+/// Lion: Chen et al. 2023, algorithm 2. Weight decay is decoupled, as in AdamW.
 struct Lion {
-  static constexpr int state_count = 1;  ///< How many it keeps.
-  double beta1 = 0.9;                    ///< What the average weighs in the direction.
+  static constexpr int state_count = 1;  ///< Number of states.
+  double beta1 = 0.9;                    ///< Weight of the average in the direction of the step.
   double beta2 = 0.999;                  ///< Decay rate of the average.
-  float weight_decay = 0;                ///< Times the weight.
+  float weight_decay = 0;                ///< Multiplies the weight.
   /// The type in a stage file.
   [[nodiscard]] std::string_view name() const { return "Lion"; }
-  /// What they are.
+  /// Its states.
   [[nodiscard]] std::vector<State> states() const { return {{"exp_avg"}}; }
 };
 
-/// What a rule of the program's own updates in one call: some elements of one parameter, in fp32.
-struct OwnElements {
-  std::span<float> master;          ///< To be updated.
-  std::span<float const> gradient;  ///< Of the mean loss, neither scaled nor too long: divided and clipped.
-  std::array<std::span<float>, most_states> states;  ///< As declared; the rest is empty.
-  float learning_rate = 0;                           ///< The schedule's, times the parameter's factor.
-  float weight_decay_factor = 1;                     ///< The parameter's.
-  std::int64_t applied = 0;                          ///< Which update this is: 1 is the first.
+/// The arguments of a custom rule in one call: some elements of one parameter, in fp32.
+struct CustomRuleElements {
+  std::span<float> master;                           ///< Updated by the call.
+  std::span<float const> gradient;                   ///< Gradient of the mean loss, unscaled and clipped.
+  std::array<std::span<float>, most_states> states;  ///< As declared; the others are empty.
+  float learning_rate = 0;                           ///< The schedule's rate times the parameter's factor.
+  float weight_decay_factor = 1;                     ///< The parameter's factor.
+  std::int64_t applied = 0;                          ///< Number of this update, from 1.
 };
 
-/// A rule of the program's own, for CPUs. `update` is called once for every few hundred elements of a parameter, on the
-/// thread that steps. Which elements come together depends on stage and world size, so it must treat each by itself:
-/// then all stages are equal, bit for bit. What it throws, step() throws. It outlives the engine, and is called by
-/// several threads at once where ranks are threads.
-struct Own {
-  std::string called;                              ///< In messages, plans and reports.
-  std::vector<State> kept;                         ///< At most most_states.
-  std::function<void(OwnElements const&)> update;  ///< Updates master and states.
-  /// The type in a stage file.
-  [[nodiscard]] std::string_view name() const { return called; }
-  /// What they are.
-  [[nodiscard]] std::vector<State> states() const { return kept; }
+/// A custom rule, for CPUs. `update` is called once for every few hundred elements of a parameter, on the thread that
+/// calls step(). How elements are divided into calls depends on stage and world size, so it must treat each element by
+/// itself; then all stages are bitwise equal. step() throws what it throws. It must outlive the engine. If ranks are
+/// threads, they call it concurrently.
+struct CustomRule {
+  std::string type;                                       ///< Its name in messages, plans and reports.
+  std::vector<State> kept_states;                         ///< Its states, at most most_states.
+  std::function<void(CustomRuleElements const&)> update;  ///< Updates master and states.
+  /// Its name.
+  [[nodiscard]] std::string_view name() const { return type; }
+  /// Its states.
+  [[nodiscard]] std::vector<State> states() const { return kept_states; }
 };
 
-/// One of them. Decay rates are fp64, because what a rule multiplies by is one minus a rate: taken in fp64, as PyTorch
-/// takes it, and rounded once.
-using Rule = std::variant<Adam, Sgd, Momentum, Adagrad, RmsProp, RmsPropMomentum, Lion, Own>;
+/// Any rule. Decay rates are fp64, because one minus a rate is computed in fp64, as in PyTorch, and rounded once.
+using Rule = std::variant<Adam, Sgd, Momentum, Adagrad, RmsProp, RmsPropMomentum, Lion, CustomRule>;
 
 /// The optimizer.
 struct Update {
   Rule rule;                       ///< How an element is updated.
-  std::int64_t rounding_seed = 0;  ///< Of stochastic rounding, where masters are bf16.
+  std::int64_t rounding_seed = 0;  ///< Seed of stochastic rounding, if masters are bf16.
 };
 
-/// The type in a stage file, or what a program calls its own.
+/// The type in a stage file, or the name of a custom rule.
 [[nodiscard]] ZEROTH_EXPORT std::string_view name_of(Rule const& rule) noexcept;
-/// At most most_states.
+/// The rule's states, at most most_states.
 [[nodiscard]] ZEROTH_EXPORT std::vector<State> states_of(Rule const& rule);
-/// How many states_of() has, without making them.
+/// The number of states, without making them.
 [[nodiscard]] ZEROTH_EXPORT int state_count(Rule const& rule) noexcept;
-/// For StepRules::betas.
+/// The decay rates for StepRules::betas.
 [[nodiscard]] ZEROTH_EXPORT std::array<double, 2> betas_of(Rule const& rule) noexcept;
 
-/// Elements [begin, end) share these factors: one parameter's part of a shard.
+/// Elements [begin, end) with the same factors: one parameter's part of a shard.
 struct Segment {
-  std::int64_t begin = 0;          ///< In the arrays of the update.
-  std::int64_t end = 0;            ///< In the same.
-  float learning_rate_factor = 1;  ///< Times the schedule's rate.
-  float weight_decay_factor = 1;   ///< Times the rule's decay.
-  std::int64_t element = 0;  ///< Place of the first one in the model: what the noise of stochastic rounding follows.
+  std::int64_t begin = 0;          ///< Index in the arrays of the update.
+  std::int64_t end = 0;            ///< Index in the arrays of the update.
+  float learning_rate_factor = 1;  ///< Multiplies the schedule's rate.
+  float weight_decay_factor = 1;   ///< Multiplies the rule's decay.
+  std::int64_t element = 0;  ///< Index of the first one in the model; the noise of stochastic rounding depends on it.
 };
 
-/// What one update works on.
+/// The arguments of one update.
 struct UpdateArgs {
   void* master = nullptr;                   ///< [count]
-  Dtype master_dtype = Dtype::fp32;         ///< fp32; or bf16: the parameter itself then, and `parameter` is null
+  Dtype master_dtype = Dtype::fp32;         ///< fp32, or bf16; then it is the parameter itself, and `parameter` is null
   std::array<void*, most_states> states{};  ///< [count] each; as many as the rule has
-  Dtype states_dtype = Dtype::fp32;         ///< fp32; or bf16 where masters are
+  Dtype states_dtype = Dtype::fp32;         ///< fp32, or bf16 if masters are bf16
   void const* gradient = nullptr;           ///< [count]
   Dtype gradient_dtype = Dtype::fp32;       ///< fp32, bf16 or fp16
-  void* parameter = nullptr;  ///< [count] of `parameter_dtype`, rounded from the master; null if master is all there is
+  /// [count] of `parameter_dtype`, rounded from the master; null if the master is the parameter
+  void* parameter = nullptr;
   Dtype parameter_dtype = Dtype::fp32;   ///< fp32, bf16 or fp16
   std::int64_t count = 0;                ///< Elements of each array.
-  std::span<Segment const> segments;     ///< Ascending, disjoint; elements in none (padding) are left alone.
+  std::span<Segment const> segments;     ///< Ascending, disjoint. Elements in no segment (padding) are unchanged.
   Update const* update = nullptr;        ///< The optimizer.
-  StepScalars const* scalars = nullptr;  ///< Read when the kernel runs. Does nothing where `skip` is set.
+  StepScalars const* scalars = nullptr;  ///< Read when the kernel runs. If `skip` is set, nothing is updated.
 };
 
-/// One update by `args.update`'s rule. Element-wise IEEE operations without contraction: the same bits from AVX-512,
-/// AVX2 and plain code. Reads and writes each stream once: for Adam 28 bytes an element with fp32 gradients and masters
-/// alone. Runs on the calling thread.
+/// Runs one update by `args.update`'s rule, on the calling thread. Uses element-wise IEEE operations without
+/// contraction, so AVX-512, AVX2 and plain code give the same bits. Reads and writes each array once: for Adam with
+/// fp32 gradients and masters only, 28 bytes per element.
 ///
-/// Masters and states of bf16 are widened, updated in fp32 and rounded stochastically. Their noise is a function of
-/// Update::rounding_seed, StepScalars::applied and Segment::element alone.
+/// Masters and states in bf16 are widened, updated in fp32 and rounded stochastically. The noise depends only on
+/// Update::rounding_seed, StepScalars::applied and Segment::element.
 ZEROTH_EXPORT void update(UpdateArgs const& args);
 
 }  // namespace zeroth::optim

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "zeroth/comm/collectives.hpp"
@@ -11,6 +12,8 @@
 #include "zeroth/core/dtype.hpp"
 #include "zeroth/core/export.hpp"
 #include "zeroth/core/view.hpp"
+#include "zeroth/model/model.hpp"
+#include "zeroth/parallel/cross_entropy.hpp"
 
 namespace zeroth {
 
@@ -91,7 +94,32 @@ class ZEROTH_EXPORT TensorParallel {
     return spread("leave_backward()", all);
   }
 
+  /// Which rows of an embedding, or of a head's matrix, this rank has: those of a parameter with the one-section cut
+  /// along dimension 0 that cut_of_vocabulary() makes. With one rank all. Throws ContractError for a parameter that is
+  /// cut in another way or not at all, and for one of another tensor rank's model.
+  template <std::size_t D>
+  [[nodiscard]] VocabularyPart rows(Param<D> const& param) const {
+    return rows_from(param.first_row_, param.shape_[0], param.global_shape_[0]);
+  }
+  /// The mean over rows of the cross-entropy of softmax(logits) and `targets`, of a vocabulary that ranks divide: the
+  /// same number on all of them. `logits`: this rank's columns of all rows, [rows, vocabulary.padded], in the host's
+  /// memory; what is in padding columns does not count. `targets`: for each row a word of the whole vocabulary, counted
+  /// from 0, the same on all ranks. `tape` gets what backward needs. Waits for one MAX, then for one transaction of two
+  /// sums, each of a number for each row; with one rank for nothing. Sums are in fp32 and fp64, in the order of
+  /// columns, then of ranks. A NaN or +infinity among a row's logits makes its loss NaN. Throws ContractError for
+  /// shapes that do not fit, for targets outside the vocabulary and on a GPU, before any rank is waited for.
+  template <Element T>
+  [[nodiscard]] float cross_entropy(View<T const, 2> const& logits, std::span<std::int64_t const> targets,
+                                    VocabularyPart const& vocabulary, CrossEntropyTape& tape);
+  /// slopes = seed * the gradient of that mean by this rank's logits, which are as they were; 0 in padding columns.
+  /// `slopes` may be the memory of `logits` where both have one type. Nothing is waited for. Throws ContractError where
+  /// shapes are not those that `tape` was made for.
+  template <Element T, Element S>
+  void cross_entropy_backward(View<T const, 2> const& logits, CrossEntropyTape const& tape, float seed,
+                              View<S, 2> const& slopes) const;
+
  private:
+  [[nodiscard]] VocabularyPart rows_from(std::int64_t first, std::int64_t padded, std::int64_t all) const;
   [[nodiscard]] std::int64_t rows_of_rank(std::int64_t rows) const;
   void expect_waited(char const* verb);
   [[nodiscard]] Collectives::Work start(comm::Collective const& collective, char const* verb);

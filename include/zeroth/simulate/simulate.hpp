@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A step without the machine: the real engine, its policies, slots and buckets, on a device that has no memory and a
-/// clock that only adds up what work would take.
+/// Simulates a step: the real engine with its policies, slots and buckets, on a device without memory whose clock adds
+/// up the time that work would take.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <map>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "zeroth/config/config.hpp"
@@ -17,63 +19,87 @@
 
 namespace zeroth::simulate {
 
-/// Floating-point operations of one rank in one forward and one backward turn of a unit: in each, where a micro-step
-/// has several.
+/// Floating-point operations of one rank in one forward and one backward visit of a unit.
 struct UnitWork {
-  double forward_flops = 0;    ///< Useful ones, as in the next.
-  double backward_flops = 0;   ///< Without recomputation.
-  double recompute_flops = 0;  ///< What of forward is done again inside backward; not counted as useful.
-  /// The part of forward_flops that is attention's. Of backward it is the same part; of recompute_flops as many, or
-  /// all.
+  double forward_flops = 0;    ///< Model FLOPs of forward.
+  double backward_flops = 0;   ///< Model FLOPs of backward, without recomputation.
+  double recompute_flops = 0;  ///< Forward's operations that backward repeats; not model FLOPs.
+  /// The part of forward_flops that is attention's. Backward has the same fraction. recompute_flops contains as many,
+  /// or consists of attention only.
   double attention_flops = 0;
-  double activation_elements = 0;  ///< Elements of one pass over activations, CodeRates::activation_passes.
-  double matrix_elements = 0;      ///< Likewise over matrices, CodeRates::parameter_passes.
-  double recompute_sums = 0;       ///< What recomputation repeats of forward's sums over tensor ranks: 0 to 1.
+  double activation_elements = 0;  ///< Elements of one activation pass: see CodeRates::activation_passes.
+  double matrix_elements = 0;      ///< Elements of one pass over matrices: see CodeRates::parameter_passes.
+  /// The part of backward_flops that runs beside sums over tensor ranks with CodeRates::tensor_overlap: gradients of
+  /// the matrices that begin a pair. It contains none of attention's operations.
+  double overlapped_flops = 0;
+  double recompute_sums = 0;  ///< Fraction of forward's sums over tensor ranks that recomputation repeats, 0 to 1.
 };
 
-/// What is simulated, and kept.
+/// An axis of a Mesh.
+enum class MeshAxis : std::uint8_t { tensor, data, pipeline };
+[[nodiscard]] constexpr std::string_view name_of(MeshAxis axis) noexcept {
+  return axis == MeshAxis::tensor ? "tensor" : axis == MeshAxis::data ? "data" : "pipeline";
+}
+/// The axes of a mesh, nearest first: ranks along the first axis are neighbours on a node, and ranks along the last one
+/// are farthest apart.
+using Nearness = std::array<MeshAxis, 3>;
+
+/// What to simulate and what to keep.
 struct Options {
-  /// Simulates every rank, each on a thread, instead of rank 0 with all others at its pace: with a pipeline, of the
-  /// first rank of each stage with those of its stage at its pace.
+  /// Simulate every rank, each on a thread. Otherwise only rank 0 is simulated, or the first rank of each pipeline
+  /// stage, and the others (of its stage) are assumed to run at the same pace.
   bool all_ranks = false;
-  /// Rank to factor: its math takes this many times as long. Needs all_ranks.
+  /// Factors by rank: a rank's math takes this many times as long. Needs all_ranks. Tensor ranks that add up together
+  /// run at the pace of the slowest.
   std::map<int, double> slowdown = {};
-  bool timelines = false;  ///< Keep them; they take memory.
+  /// Order of the axes; by default the order of Mesh. Throws ContractError if an axis is missing.
+  Nearness nearness = {MeshAxis::tensor, MeshAxis::data, MeshAxis::pipeline};
+  bool timelines = false;  ///< Keep timelines; they need memory.
 };
 
-/// The first rank of a stage of a pipeline.
+/// The first rank of a pipeline stage.
 struct SimulatedStage {
-  double bubble_ms = 0;         ///< In which it waits for other stages: for messages, and where a step is decided.
-  double exposed_comm_ms = 0;   ///< Beside that; see StepReport, as is the next.
-  double exposed_io_ms = 0;     ///< What nothing hid of the disk.
-  std::int64_t bytes_sent = 0;  ///< In a step, over all links.
-  MemoryBytes memory;           ///< What its ledger saw at most.
+  double tensor_ms = 0;         ///< Time that it waits for sums over tensor ranks.
+  double bubble_ms = 0;         ///< Time that it waits for other stages: for messages, and for the decision of a step.
+  double exposed_comm_ms = 0;   ///< See StepReport; does not include tensor_ms and bubble_ms.
+  double exposed_io_ms = 0;     ///< See StepReport.
+  std::int64_t bytes_sent = 0;  ///< Per step, over all links.
+  MemoryBytes memory;           ///< Peak in its ledger.
 };
 
-/// Of the last of a few steps, when slots and streams have settled. With a pipeline times are means over its stages,
-/// bytes those of the stage that has most.
+/// A rank that was simulated. It stands for all tensor ranks that add up with it; it is the first of them.
+struct SimulatedPace {
+  int rank = 0;         ///< In the job.
+  double slowdown = 1;  ///< See Options::slowdown; the factor of the slowest rank that it stands for.
+};
+
+/// The last of a few simulated steps, when slots and streams have settled. In a pipeline, times are means over stages,
+/// and bytes are those of the stage with most.
 struct Simulation {
-  StepReport report;                     ///< Of rank 0; loss and norm mean nothing.
-  double step_ms = 0;                    ///< See StepReport, as is the next.
-  double exposed_comm_ms = 0;            ///< What nothing hid.
-  double exposed_io_ms = 0;              ///< Likewise, of the disk.
+  StepReport report;                     ///< Rank 0's report; loss and norm are meaningless.
+  double step_ms = 0;                    ///< See StepReport.
+  double tensor_ms = 0;                  ///< See SimulatedStage.
+  double exposed_comm_ms = 0;            ///< See SimulatedStage.
+  double exposed_io_ms = 0;              ///< See StepReport.
   double bubble_ms = 0;                  ///< See SimulatedStage.
-  double mfu = 0;                        ///< Useful operations per second over Machine::peak() of the compute dtype.
-  std::int64_t bytes_sent = 0;           ///< By rank 0 in a step, over all links.
-  MemoryBytes memory;                    ///< What its ledger saw at most.
-  std::vector<SimulatedStage> pipeline;  ///< By stage, where there are several.
-  std::vector<Timeline> timelines;       ///< By rank simulated, if asked for: what ran in the step, which begins at 0.
+  double mfu = 0;                        ///< Model FLOPs per second over Machine::peak() of the compute dtype.
+  std::int64_t bytes_sent = 0;           ///< By rank 0 per step, over all links.
+  MemoryBytes memory;                    ///< Peak in its ledger.
+  std::vector<SimulatedStage> pipeline;  ///< Stages, if there are several.
+  std::vector<SimulatedPace> ranks;      ///< The ranks that were simulated.
+  std::vector<Timeline> timelines;       ///< By simulated rank, if requested: the spans of the step, which begins at 0.
 };
 
-/// `work` by unit, in the model's order. Costs time and memory by units and parameters, not by elements. Throws what
-/// Engine throws, and ContractError if `work` or `options` do not fit the model and the world.
+/// Simulates steps. `work` has one entry per unit, in model order. Cost in time and memory depends on units and
+/// parameters, not on elements. Throws what Engine throws, and ContractError if `work` or `options` do not fit the
+/// model and the world.
 [[nodiscard]] ZEROTH_EXPORT Simulation run(Model const& model, Config const& config, int world,
                                            std::span<UnitWork const> work, Machine const& machine,
                                            Options const& options = {});
 
-/// Bytes that a rank sends in one step, all micro-steps and the update together: counted in runs of at most three
-/// micro-steps; what each one more sends is the same, so that many cost no more than three. Depends on no machine.
-/// Throws what plan() throws, and ConfigError if a step would send more than 64 bits can count.
+/// Bytes that a rank sends in one step, over all micro-steps and the update. Simulates at most three micro-steps: each
+/// further one sends as much as the third, so many cost no more than three. Does not depend on a machine. Throws what
+/// plan() throws, and ConfigError if the number exceeds 64 bits.
 [[nodiscard]] ZEROTH_EXPORT std::int64_t bytes_sent_per_step(Model const& model, Config const& config, int world);
 
 }  // namespace zeroth::simulate

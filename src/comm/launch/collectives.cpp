@@ -12,8 +12,8 @@
 namespace zeroth {
 namespace {
 
-/// Of messages: what a program does of its own.
-constexpr std::string_view purpose = "program";
+/// Messages name the program's own collectives by their labels alone.
+constexpr std::string_view purpose;
 
 std::unique_ptr<device::Device> make_device(detail::JobState const& job) {
   auto device = job.make_device();
@@ -39,7 +39,7 @@ Collectives::Work Collectives::begin(Submit const& submit) {
   std::unique_ptr<device::Event> event;
   if (events_.empty()) {
     event = device_->make_event();
-    events_.reserve(events_.capacity() + 1);  // so that giving it back never allocates
+    events_.reserve(events_.capacity() + 1);  // so that returning an event never allocates
   } else {
     event = std::move(events_.back());
     events_.pop_back();
@@ -85,7 +85,7 @@ Collectives::Work::~Work() {
   }
   try {
     wait();
-  } catch (std::exception const&) {  // the stream keeps it
+  } catch (std::exception const&) {  // the stream keeps the error
   }
 }
 

@@ -12,7 +12,7 @@
 namespace zeroth::comm {
 namespace {
 
-constexpr int most_thread_ranks = 4096;  // each is a thread, and meets every other one
+constexpr int most_thread_ranks = 4096;  // each is a thread, and waits for every other one
 
 /// The variables of one launcher.
 struct LauncherVariables {
@@ -21,7 +21,7 @@ struct LauncherVariables {
   char const* rank;
   char const* world;
   char const* local_rank;
-  char const* local_world;  // null: it has none
+  char const* local_world;  // null if it has none
   bool starts_mpi;
 };
 
@@ -52,8 +52,7 @@ constexpr LauncherVariables mpich{
     .local_world = "MPI_LOCALNRANKS",
     .starts_mpi = true,
 };
-// SLURM_STEP_NUM_TASKS is set by srun alone. SLURM_NTASKS, and SLURM_PROCID=0 with it, are also seen by the batch
-// script, which is no rank.
+// Only srun sets SLURM_STEP_NUM_TASKS. The batch script, which is no rank, also has SLURM_NTASKS and SLURM_PROCID=0.
 constexpr LauncherVariables slurm{
     .kind = Launcher::slurm,
     .name = "srun",
@@ -66,7 +65,7 @@ constexpr LauncherVariables slurm{
 
 constexpr auto thread_ranks_variable = "ZEROTH_THREAD_RANKS";
 
-/// `name` if it is set: "LOCAL_RANK=1".
+/// A variable and its value: "LOCAL_RANK=1".
 struct Number {
   int value = 0;
   std::string words;
@@ -80,7 +79,7 @@ std::optional<Number> number_in(Variables const& variable, char const* name, int
   return Number{static_cast<int>(value), fmt::format("{}={}", name, text)};
 }
 
-/// Nothing if the launcher's variables are not set. An error if only one of them is.
+/// nullopt if the launcher's variables are not set. Throws if only one of them is.
 std::optional<LaunchedRank> read(LauncherVariables const& launcher, Variables const& variable) {
   char const* const rank = variable(launcher.rank);
   char const* const world = variable(launcher.world);
@@ -126,8 +125,8 @@ std::optional<LaunchedRank> read(LauncherVariables const& launcher, Variables co
   return a.rank == b.rank && a.world == b.world;
 }
 
-/// srun --mpi=pmi2 sets PMI's variables as well, but knows more: who is where on a machine, and the step's machines.
-/// MPICH's own launcher says the former itself.
+/// srun --mpi=pmi2 sets PMI's variables as well, but also has the local ranks and the step's machines. MPICH's own
+/// launcher sets the local rank itself.
 [[nodiscard]] bool is_srun(LaunchedRank const& from_mpich, std::optional<LaunchedRank> const& from_slurm) noexcept {
   return from_slurm && is_same(from_mpich, *from_slurm) && !from_mpich.local_rank;
 }
@@ -137,18 +136,18 @@ std::optional<LaunchedRank> read(LauncherVariables const& launcher, Variables co
                                 a.variables, b.variables)};
 }
 
-/// What torchrun sets, or a person, against what MPI's own launchers and srun set.
+/// Compares the variables of torchrun, which people also set by hand, with those of MPI's own launchers and srun.
 void check_torchrun(LaunchedRank const& from_torchrun, Variables const& variable) {
   auto const from_slurm = variable(slurm.world) == nullptr ? std::nullopt : read(slurm, variable);
   if (auto const from_open_mpi = read(open_mpi, variable); from_open_mpi && !is_same(from_torchrun, *from_open_mpi)) {
     throw_contradiction(from_torchrun, *from_open_mpi);
   }
   auto const from_mpich = read(mpich, variable);
-  bool const pmi_is_srun = from_mpich && from_slurm && is_same(*from_mpich, *from_slurm);  // srun speaks PMI too
+  bool const pmi_is_srun = from_mpich && from_slurm && is_same(*from_mpich, *from_slurm);  // srun uses PMI too
   if (from_mpich && !pmi_is_srun && !is_same(from_torchrun, *from_mpich)) {
     throw_contradiction(from_torchrun, *from_mpich);
   }
-  // torchrun in a step of srun numbers its own. But one RANK that a batch script exports is the same in all of them.
+  // torchrun in a step of srun numbers its own ranks. But a RANK that a batch script exports is the same in all tasks.
   if (from_slurm && variable("TORCHELASTIC_RUN_ID") == nullptr && from_torchrun.world == from_slurm->world &&
       from_torchrun.rank != from_slurm->rank) {
     throw_contradiction(from_torchrun, *from_slurm);
@@ -245,7 +244,7 @@ LaunchOptions with_thread_ranks(LaunchOptions options, std::optional<LaunchedRan
 
 namespace {
 
-/// Throws for a transport that was asked for, or that GPUs ask for, where it cannot be.
+/// Throws if the requested transport, or the one that GPUs need, is not possible.
 void check_asked_for(Transport asked_for, LaunchOptions const& options, std::optional<LaunchedRank> const& launched,
                      bool has_mpi) {
   auto const& transport = traits_of(asked_for);
@@ -275,13 +274,13 @@ void check_asked_for(Transport asked_for, LaunchOptions const& options, std::opt
   }
 }
 
-/// What is used where nobody asks for another one.
+/// The transport if none is requested.
 Transport usual_transport(bool on_gpus, std::optional<LaunchedRank> const& launched, bool has_mpi) noexcept {
   bool const several = launched && launched->world > 1;
   if (several && on_gpus) {
     return Transport::nccl;
   }
-  // One process, and a launcher: one rank, as with any other number of processes.
+  // One process with a launcher is one rank, as with any other number of processes.
   bool const by_mpi = has_mpi && launched && launched->starts_mpi && !on_gpus;
   return by_mpi ? Transport::mpi : several ? Transport::tcp : Transport::local;
 }

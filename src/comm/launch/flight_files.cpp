@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "zeroth/core/error.hpp"
-#include "zeroth/core/standard_streams.hpp"
+#include "zeroth/tool/core/standard_streams.hpp"
 
 namespace zeroth::comm {
 
@@ -55,7 +55,7 @@ void FlightFiles::write_in_case(std::string_view reason) noexcept {
   in_case_ = true;
   try {
     write_files(reason);
-  } catch (std::exception const&) {  // write() says so, if it comes to that
+  } catch (std::exception const&) {  // write() reports it, if it is called
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The flight records of a job as files.
+/// Writes the flight records of a job to files.
 #pragma once
 #include <filesystem>
 #include <memory>
@@ -11,19 +11,19 @@
 
 namespace zeroth::comm {
 
-/// Of the ranks of this process, numbered from `first_rank`. Any thread may call anything.
+/// For the ranks of this process, numbered from `first_rank`. Any thread may call any function.
 class FlightFiles {
  public:
   FlightFiles(int first_rank, std::vector<std::shared_ptr<FlightRecorder>> recorders);
   FlightFiles(FlightFiles const&) = delete;
   FlightFiles& operator=(FlightFiles const&) = delete;
-  /// Removes what write_in_case() alone has written.
+  /// Removes files that only write_in_case() has written.
   ~FlightFiles();
   void set_folder(std::filesystem::path const& folder);
-  /// Writes zeroth_flight_rank<R>.json for every rank, and says on stderr where, or why not. Once: what comes first
-  /// counts.
+  /// Writes zeroth_flight_rank<R>.json for every rank, and reports on stderr where, or why not. Only the first call has
+  /// an effect.
   void write(std::string_view reason) noexcept;
-  /// Writes them without a word, for an end that may leave no time to do so. write() replaces them.
+  /// Writes them without a message, for an end that may leave no time to do so. write() replaces them.
   void write_in_case(std::string_view reason) noexcept;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What is behind a Job.
+/// The state behind a Job.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -20,15 +20,15 @@ struct JobState {
   std::function<void()> request_stop = [] {};
   std::function<void(std::int64_t)> note_progress = [](std::int64_t) {};  ///< Any thread.
   std::function<std::unique_ptr<device::Device>()> make_device = [] { return device::make_cpu_device(); };
-  std::optional<device::StreamRef> compute_stream;  ///< Empty: the device's own.
-  /// Where this job's flight records are written if it fails; the working folder otherwise. Any thread; the last one
-  /// wins.
+  std::optional<device::StreamRef> compute_stream;  ///< Empty: the device's own stream.
+  /// Sets where this job's flight records are written if it fails; the default is the working folder. Any thread; the
+  /// last call wins.
   std::function<void(std::filesystem::path const&)> set_flight_folder = [](std::filesystem::path const&) {};
   [[nodiscard]] static JobState& of(Job& job) noexcept { return *job.state_; }
   [[nodiscard]] Job job() noexcept { return Job{*this}; }
-  /// A job of this rank alone, which asks none of the others. Ends before this one.
+  /// A job of this rank only, which communicates with no other rank. Destroy it before this one.
   [[nodiscard]] Job alone() const;
-  /// What a part of this job has, whose ranks are those of a communicator.
+  /// The state of a part of this job, whose ranks are those of `of_part`.
   [[nodiscard]] std::unique_ptr<JobState> part(std::unique_ptr<comm::Communicator> of_part) const;
 };
 

@@ -13,8 +13,8 @@
 #include "comm/rank_error.hpp"
 #include "zeroth/comm/job.hpp"
 #include "zeroth/core/error.hpp"
-#include "zeroth/core/standard_streams.hpp"
 #include "zeroth/device/cuda.hpp"
+#include "zeroth/tool/core/standard_streams.hpp"
 #ifdef ZEROTH_HAS_MPI
 #include "comm/launch/mpi_job.hpp"
 #endif
@@ -30,12 +30,12 @@ constexpr bool has_mpi = false;
 
 using RankMain = std::function<void(Job&)>;
 
-/// What runs a job over a transport.
+/// The function that runs a job over a transport.
 struct JobOver {
   comm::Transport transport;
   int (*run)(LaunchOptions const&, std::optional<comm::LaunchedRank> const&, RankMain const&);
 };
-/// A row for each transport that the library was built with; see transport_table.
+/// One row for each transport that the library was built with; see transport_table.
 constexpr std::array jobs{
     JobOver{comm::Transport::local, [](auto const& options, auto const& /*launched*/,
                                        auto const& rank_main) { return comm::run_thread_job(options, rank_main); }},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A job whose ranks are processes.
+/// A job whose ranks are processes that communicate by MPI.
 #pragma once
 #include <functional>
 #include <optional>
@@ -9,7 +9,8 @@
 
 namespace zeroth::comm {
 
-/// launch() where this process is one rank. Throws what keeps the job from starting. Does not return if the job fails.
+/// launch() if this process is one rank. Throws the error that keeps the job from starting. Does not return if the job
+/// fails.
 [[nodiscard]] int run_process_job(LaunchOptions const& options, std::optional<LaunchedRank> const& launched,
                                   std::function<void(Job&)> const& rank_main);
 

@@ -32,7 +32,7 @@ std::string visible_gpus() {
   return text == nullptr ? std::string{} : fmt::format("CUDA_VISIBLE_DEVICES={}", text);
 }
 
-/// A name that no other GPU of this machine has.
+/// A name that is unique among the GPUs of this machine.
 std::string bus_id_of(int gpu) {
   std::array<char, 32> text{};
   auto const error = cudaDeviceGetPCIBusId(text.data(), static_cast<int>(text.size()), gpu);
@@ -50,7 +50,7 @@ RendezvousOptions rendezvous_options(LaunchOptions const& options, LaunchedRank 
           .join_timeout = options.join_timeout};
 }
 
-/// The GPU of this rank; or why it has none, in `rendezvous`, for all ranks.
+/// Returns the GPU of this rank. If it has none, stores the reason in `rendezvous`, for all ranks.
 int choose_gpu(LaunchedRank const& launched, RendezvousOptions& rendezvous) {
   try {
     int const gpu = device_of(launched, device::cuda_device_count(), visible_gpus(), device::why_no_gpu());
@@ -62,7 +62,7 @@ int choose_gpu(LaunchedRank const& launched, RendezvousOptions& rendezvous) {
   }
 }
 
-/// What the store tells; what this rank alone knows, if the store could not be told.
+/// The failure in the store; or this rank's own, if the store could not be told.
 std::optional<JobFailure> failure_of(NcclSession& session) {
   if (auto failure = session.rendezvous().store().failure()) {
     return failure;
@@ -94,7 +94,7 @@ int run_nccl_job(LaunchOptions const& options, LaunchedRank const& launched,
                   communicator->set_options({});
                   return communicator;
                 },
-            .after_all = [&session] { session->await_all(); },  // the store that tells of failures ends with rank 0
+            .after_all = [&session] { session->await_all(); },  // the store that reports failures ends with rank 0
             .fail = [&session](std::string const& reason) { session->fail(reason); },
             .failure = [&session] { return failure_of(*session); },
             .end_process = [](int status) { end_process(status); }},

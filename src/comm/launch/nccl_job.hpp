@@ -8,8 +8,8 @@
 
 namespace zeroth::comm {
 
-/// launch() where this process is one rank. Throws what keeps the job from starting, on all ranks that have come. Does
-/// not return if the job fails after that.
+/// launch() if this process is one rank. Throws the error that keeps the job from starting, on all ranks that have
+/// arrived. Does not return if the job fails after that.
 [[nodiscard]] int run_nccl_job(LaunchOptions const& options, LaunchedRank const& launched,
                                std::function<void(Job&)> const& rank_main);
 

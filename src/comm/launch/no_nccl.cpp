@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// In place of the communicator nccl, where the library is built without it.
+/// Replaces the communicator nccl in builds without NCCL.
 #include "comm/launch/nccl_job.hpp"
 #include "zeroth/core/error.hpp"
 

@@ -12,7 +12,7 @@
 namespace zeroth::comm {
 namespace {
 
-/// More than any list that means it: "n[0-999999999]" would fill the memory.
+/// More than any meaningful list has: "n[0-999999999]" would fill the memory.
 constexpr std::size_t most_nodes = std::size_t{1} << 20;
 constexpr std::size_t most_digits = 18;
 
@@ -51,7 +51,7 @@ class Parser {
     return is_there;
   }
 
-  /// Text and brackets up to the next comma outside of them.
+  /// Text and brackets up to the next comma outside of brackets.
   std::vector<std::string> names_of_item() {
     std::vector<std::string> names{""};
     std::size_t const begin = at_;

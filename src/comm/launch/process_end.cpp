@@ -8,12 +8,12 @@
 #include <cstdlib>
 #include <iostream>
 
-#include "zeroth/core/standard_streams.hpp"
+#include "zeroth/tool/core/standard_streams.hpp"
 
 namespace zeroth::comm {
 
 void flush_output() noexcept {
-  if (takes_more(STDOUT_FILENO, Clock::now() + std::chrono::seconds{1})) {  // who ends waits for no reader
+  if (takes_more(STDOUT_FILENO, Clock::now() + std::chrono::seconds{1})) {  // do not wait for a reader
     std::cout.flush();
     std::fflush(nullptr);
   }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The end of a process whose job has failed, or that is told to end.
+/// Ends a process whose job has failed, or that was told to end.
 #pragma once
 
 namespace zeroth::comm {
 
-/// Everything that the program has printed, before the process is ended under it; nothing if nobody reads its standard
-/// output.
+/// Flushes everything that the program has printed, before the process is ended. Does nothing if nobody reads its
+/// standard output.
 void flush_output() noexcept;
-/// After what was printed so far. Destructors and other threads' work are passed over.
+/// Flushes the output, then ends the process. Skips destructors and the work of other threads.
 [[noreturn]] void end_process(int status) noexcept;
 
 }  // namespace zeroth::comm

@@ -19,17 +19,17 @@
 #include "core/counter.hpp"
 #include "core/start_thread.hpp"
 #include "zeroth/core/error.hpp"
-#include "zeroth/core/standard_streams.hpp"
+#include "zeroth/tool/core/standard_streams.hpp"
 
 namespace zeroth::comm {
 namespace {
 
-/// For the other ranks to throw, and to write their flight records: launchers kill those that are left as soon as one
-/// has ended, and a second after SIGTERM at the latest.
+/// Time for the other ranks to throw and to write their flight records. Launchers kill the remaining ranks as soon as
+/// one has ended, at the latest a second after SIGTERM.
 constexpr std::chrono::milliseconds grace_for_others{400};
 constexpr std::chrono::milliseconds between_waits{50};
 
-/// Waits `grace` for what another rank says, unless SIGTERM says that this is the end.
+/// Waits `grace` for another rank's message, or until SIGTERM arrives.
 void let_others_speak(std::chrono::milliseconds grace, std::atomic<bool> const& terminated) {
   constexpr std::chrono::milliseconds between_looks_for_signal{10};
   auto const deadline = Clock::now() + grace;
@@ -52,7 +52,7 @@ void end(RankProcess const& process, FlightFiles& files, RankError const& error,
     print_error(error.text);
   }
   if (!error.is_config_error) {
-    // What this rank said first may be that its engine was unwound.
+    // This rank's first error may only be that its engine was unwound.
     files.write(failure && !(is_first && is_cause) ? failure->reason : own_reason);
   }
   if (is_first) {
@@ -68,8 +68,8 @@ void end(RankProcess const& process, FlightFiles& files, RankError const& error,
   process.end_process(error.exit_code);
 }
 
-/// Ends the process `grace` after the job has failed, if its own thread does not come to do so: it may be stuck in what
-/// it ends, as memory of a GPU that waits for work which never ends.
+/// Ends the process `grace` after the job has failed, if its own thread does not do so. That thread may be stuck in a
+/// destructor, such as that of GPU memory that waits for work which never ends.
 class EndInTime {
  public:
   EndInTime(RankProcess const& process, FlightFiles& files, std::chrono::milliseconds grace,
@@ -83,7 +83,7 @@ class EndInTime {
           ::pthread_setname_np(::pthread_self(), "end in time");
           watch();
         })} {}
-  /// Where it ends the process already, this does not return.
+  /// Does not return if it is already ending the process.
   ~EndInTime() {
     over_.add();
     thread_.join();
@@ -95,7 +95,7 @@ class EndInTime {
   void watch() noexcept {
     while (!over_.wait_until(1, Clock::now() + between_waits)) {
       if (auto const failure = process_.failure()) {
-        if (failure->origin != process_.rank) {  // the launcher may kill this rank before its own thread comes
+        if (failure->origin != process_.rank) {  // the launcher may kill this rank before its own thread writes
           files_.write(failure->reason);
         }
         if (!over_.wait_until(1, Clock::now() + grace_)) {
@@ -126,7 +126,7 @@ void run_rank(RankProcess const& process, detail::JobState& state, std::function
   state.stop_requested = [&stop] { return stop.load(std::memory_order_relaxed); };
   state.request_stop = [&stop] { stop.store(true, std::memory_order_relaxed); };
   state.set_flight_folder = [&files](std::filesystem::path const& folder) { files.set_folder(folder); };
-  // Launchers end all ranks when one of them is gone: a record says more than that they did.
+  // Launchers end all ranks when one of them is gone; a record with the cause says more than SIGTERM.
   std::string silent;
   auto const cause_of_end = [&](std::string const& why) {
     auto const failure = process.failure();
@@ -138,7 +138,7 @@ void run_rank(RankProcess const& process, detail::JobState& state, std::function
                                            stop.store(true, std::memory_order_relaxed);
                                            if (signal == SIGTERM) {
                                              terminated.store(true, std::memory_order_relaxed);
-                                             files.write_in_case("SIGTERM");  // at once: what kills does not wait
+                                             files.write_in_case("SIGTERM");  // at once: a kill may follow soon
                                              silent = process.describe_silent();
                                              if (auto const cause = cause_of_end("SIGTERM"); cause != "SIGTERM") {
                                                files.write_in_case(cause);
@@ -150,7 +150,7 @@ void run_rank(RankProcess const& process, detail::JobState& state, std::function
   std::optional<SignalWatch> signals;
   try {
     signals.emplace(actions);
-  } catch (SystemError const&) {  // the other ranks are already there
+  } catch (SystemError const&) {  // the other ranks are already waiting
     end(process, files, describe_current_exception(), grace, terminated);
   }
   std::optional<EndInTime> end_in_time;
@@ -160,12 +160,12 @@ void run_rank(RankProcess const& process, detail::JobState& state, std::function
     Job job = state.job();
     rank_main(job);
     if (auto const failure = process.failure()) {
-      throw PeerError{failure->reason};  // which rank_main kept to itself
+      throw PeerError{failure->reason};  // rank_main caught it
     }
     state.communicator.reset();  // ranks that still wait for this one learn that it left
     process.after_all();
   } catch (...) {
-    end_in_time.reset();  // this thread has come, and knows more
+    end_in_time.reset();  // this thread has arrived, and knows more
     end(process, files, describe_current_exception(), grace, terminated);
   }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The life of a rank that is a process, whatever its ranks communicate by: signals, flight records, and how the
-/// process ends when the job fails.
+/// The life of a rank that is a process, with any transport: signals, flight records, and the end of the process if the
+/// job fails.
 #pragma once
 #include <functional>
 #include <memory>
@@ -17,19 +17,19 @@ struct RankProcess {
   int rank = 0;
   std::shared_ptr<FlightRecorder> recorder;
   std::function<std::unique_ptr<Communicator>()> make_communicator;  ///< All ranks.
-  std::function<void()> after_all = [] {};       ///< Once this rank has done its work and ended its communicators.
-  std::function<void(std::string const&)> fail;  ///< Tells all ranks, unless the job has failed already.
-  std::function<std::optional<JobFailure>()> failure;  ///< Any thread, as fail() and end_process().
-  std::function<void(int)> end_process;                ///< With this status; does not return.
-  /// Which ranks do not answer, in words; empty if all do, or if failure() would tell. Waits, but not for long.
+  std::function<void()> after_all = [] {};  ///< Called once this rank has done its work and ended its communicators.
+  std::function<void(std::string const&)> fail;        ///< Fails the job on all ranks, unless it has failed already.
+  std::function<std::optional<JobFailure>()> failure;  ///< Any thread may call it, and also fail() and end_process().
+  std::function<void(int)> end_process;                ///< Ends the process with this status; does not return.
+  /// Describes the ranks that do not answer. Empty if all do, or if failure() would report it. Waits only briefly.
   std::function<std::string()> describe_silent = [] { return std::string{}; };
 };
 
 /// Runs `rank_main` on a job of `process` and `state`, whose communicator, flags and flight folder are set here.
-/// Returns when all went well. Otherwise does not return: the rank that failed first prints why, the others wait
-/// `options.failure_grace` for it, shorter where its connection has ended or after SIGTERM, and speak up only then;
-/// every rank writes its flight record, and ends its process with the code of what it threw itself. A rank whose thread
-/// has not come back as long after the job failed, whatever holds it, is ended under it.
+/// Returns if all went well. If the job fails, it does not return: the rank that failed first prints the reason. The
+/// others print theirs only after waiting `options.failure_grace` for it, less if its connection has ended or after
+/// SIGTERM. Every rank writes its flight record, and ends its process with the code of its own exception. A process
+/// whose thread has not returned that long after the failure, for whatever reason, is ended anyway.
 void run_rank(RankProcess const& process, detail::JobState& state, std::function<void(Job&)> const& rank_main,
               LaunchOptions const& options);
 

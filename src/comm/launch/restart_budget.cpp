@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "zeroth/comm/restart_budget.hpp"
+#include "zeroth/tool/comm/restart_budget.hpp"
 
 #include <algorithm>
 
@@ -7,7 +7,7 @@ namespace zeroth {
 
 std::optional<std::chrono::seconds> RestartBudget::next(bool progress) noexcept {
   constexpr std::chrono::seconds longest{30};
-  constexpr int most_doublings = 5;  // which is beyond the longest
+  constexpr int most_doublings = 5;  // which exceeds the longest pause
   if (progress) {
     used_ = 0;
   }

@@ -16,14 +16,14 @@
 #include "comm/launch/process_end.hpp"
 #include "core/start_thread.hpp"
 #include "zeroth/core/error.hpp"
-#include "zeroth/core/standard_streams.hpp"
+#include "zeroth/tool/core/standard_streams.hpp"
 
 namespace zeroth::comm {
 namespace {
 
 constexpr unsigned char end_of_watch = 0;
 
-/// Made once and never closed, so that a handler that runs late writes to nobody else's file.
+/// Made once and never closed, so that a late handler cannot write to another file.
 struct Pipe {
   Pipe() {
     int ends[2];
@@ -40,12 +40,12 @@ Pipe& signal_pipe() {
   return pipe;
 }
 
-// for the handler
+// used by the handler
 std::atomic<int> write_end{-1};
 std::atomic<pid_t> watching{0};
 std::atomic<bool> watched{false};
 
-/// A process that was forked has the handler and the pipe as well, and its signals are none of the job's.
+/// A forked child inherits the handler and the pipe, but its signals do not concern the job.
 void pass_on(int signal) {
   if (::getpid() != watching.load(std::memory_order_relaxed)) {
     std::signal(signal, SIG_DFL);
@@ -76,7 +76,7 @@ struct sigaction install(int signal) {
 
 constexpr unsigned char deadline_came = 255;
 
-/// What the handler passes on; `deadline_came` at `deadline`.
+/// The next signal from the handler, or `deadline_came` at `deadline`.
 unsigned char next_signal(std::optional<Clock::time_point> deadline) {
   constexpr std::chrono::milliseconds longest_poll{60'000};  // poll counts milliseconds in an int
   while (true) {
@@ -179,7 +179,7 @@ void SignalWatch::stop_in_time(int signal) {
     deadline_ = Clock::now() + actions_.grace;
     asked_by_ = name;
   }
-  actions_.ask(signal);  // first: who sent it may not wait for long
+  actions_.ask(signal);  // first: the sender may not wait for long
   auto const grace = describe(actions_.grace);
   auto const when = asked_by_ == name ? "in " + grace : fmt::format("{} after {}", grace, asked_by_);
   print_error(fmt::format("{}: all ranks stop at the next step; {}, or at the {} SIGTERM, {} is ended", name, when,
@@ -195,7 +195,7 @@ void SignalWatch::do_as_before(std::string const& why) {
   sigset_t both;
   sigemptyset(&both);
   sigaddset(&both, SIGTERM);
-  ::pthread_sigmask(SIG_UNBLOCK, &both, nullptr);  // the thread may have been born with it blocked
+  ::pthread_sigmask(SIG_UNBLOCK, &both, nullptr);  // the thread may have started with it blocked
   ::sigaction(SIGTERM, &before_terminate_, nullptr);
   ::kill(::getpid(), SIGTERM);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Signals while a job runs.
+/// Handles signals while a job runs.
 #pragma once
 #include <chrono>
 #include <functional>
@@ -13,22 +13,22 @@
 
 namespace zeroth::comm {
 
-/// Brings SIGINT, SIGTERM and SIGUSR1 to a thread of its own while it lives, and says on stderr what comes of them. The
-/// handler only passes on the number, whatever thread it runs on, so the actions may do anything; no thread's signal
-/// mask is touched, so that programs which ranks start are born as usual. A signal that was ignored before stays so.
-/// Processes that are forked while it lives end by theirs.
+/// While it lives, delivers SIGINT, SIGTERM and SIGUSR1 to a thread of its own, and reports their effect on stderr. The
+/// handler only passes on the number, on whatever thread it runs, so the actions may do anything. No thread's signal
+/// mask changes, so that programs started by ranks inherit the usual one. A signal that was ignored before stays
+/// ignored. Signals end forked children as usual.
 class SignalWatch {
  public:
-  /// Launchers, and some terminals with them, pass Ctrl-C on as SIGTERM: either signal asks for a stop when it first
-  /// comes. The second SIGINT ends the process with status 130; the second SIGTERM, or `grace` after the first, lets
-  /// SIGTERM do what it did before. A program that handles SIGTERM by itself is left to do so, after `record`. SIGUSR1
-  /// asks for a stop and begins the grace; it may come again, since launchers pass on what their groups got as well.
-  /// Who handles it is left to.
+  /// Launchers, and some terminals through them, pass Ctrl-C on as SIGTERM, so both signals request a stop when they
+  /// first arrive. The second SIGINT ends the process with status 130. The second SIGTERM, or `grace` after the first,
+  /// gives SIGTERM its previous effect. A program with its own SIGTERM handler keeps that, after `record`.
+  /// SIGUSR1 requests a stop and starts the grace period; it may come again, since launchers also pass on signals that
+  /// their group received. A program with its own SIGUSR1 handler keeps that.
   struct Actions {
-    std::string who;                                 ///< What ends: "the process", "rank 2".
-    std::function<void(int)> ask;                    ///< The first of a signal: all ranks are to stop.
-    std::function<void(std::string const&)> record;  ///< SIGTERM is about to end the process: why.
-    std::chrono::milliseconds grace;  ///< For the end of this watch to come, after SIGTERM or SIGUSR1 first asked.
+    std::string who;                                 ///< The name, in messages, of what ends: "the process", "rank 2".
+    std::function<void(int)> ask;                    ///< Called for the first signal of a kind: all ranks are to stop.
+    std::function<void(std::string const&)> record;  ///< Called with the reason before SIGTERM ends the process.
+    std::chrono::milliseconds grace;  ///< Maximum lifetime of this watch after the first stop by SIGTERM or SIGUSR1.
   };
   /// Throws ContractError if another one lives.
   explicit SignalWatch(Actions actions);
@@ -48,7 +48,7 @@ class SignalWatch {
   Actions actions_;
   bool interrupted_ = false, terminated_ = false;
   std::string asked_by_;                       // SIGTERM or SIGUSR1, whichever came first
-  std::optional<Clock::time_point> deadline_;  // once one of them has come
+  std::optional<Clock::time_point> deadline_;  // set by the first of them
   struct sigaction before_interrupt_ {};
   struct sigaction before_terminate_ {};
   struct sigaction before_user_ {};

@@ -11,7 +11,7 @@
 #include "comm/launch/process_end.hpp"
 #include "comm/mpi/mpi_session.hpp"
 #include "zeroth/comm/exit_code.hpp"
-#include "zeroth/core/standard_streams.hpp"
+#include "zeroth/tool/core/standard_streams.hpp"
 
 namespace zeroth::comm {
 

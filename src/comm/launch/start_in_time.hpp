@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The end of a process whose peers do not come.
+/// A watchdog for ranks that wait for peers at the start.
 #pragma once
 #include <chrono>
 #include <optional>
@@ -10,9 +10,9 @@
 
 namespace zeroth::comm {
 
-/// While MPI starts, and where it makes a job's first communicator, it waits for all ranks, cannot be told to wait no
-/// longer, and does not say for whom. If this still lives after `timeout`, it says so on stderr and ends the process
-/// with status 1; the launcher ends the others.
+/// While MPI starts, and while it makes a job's first communicator, it waits for all ranks without a timeout, and does
+/// not report which ones are missing. If this object still lives after `timeout`, it reports that on stderr and ends
+/// the process with status 1; the launcher ends the others.
 class StartInTime {
  public:
   StartInTime(std::optional<LaunchedRank> launched, std::chrono::milliseconds timeout);

@@ -21,7 +21,7 @@
 namespace zeroth::comm {
 namespace {
 
-constexpr int first_derived_port = 20000;  // below the ports that systems hand out, above the well-known ones
+constexpr int first_derived_port = 20000;  // below the ports that systems assign, above the well-known ones
 constexpr std::uint64_t derived_ports = 12000;
 constexpr int ports_of_a_job = 8;  // another job, or any program, may have the first
 constexpr int last_port = 65535;
@@ -43,10 +43,10 @@ std::optional<Setting> first_set(Variables const& variable, std::initializer_lis
   return std::nullopt;
 }
 
-/// What tells this job from others.
+/// Distinguishes this job from others.
 struct JobId {
   std::string text;          // "slurm 1234.0"
-  std::uint64_t number = 0;  // for a port: a hash, as sums of numbers would meet those of neighbours
+  std::uint64_t number = 0;  // for a port; a hash, because consecutive job numbers would overlap
 };
 
 std::optional<JobId> slurm_id(Variables const& variable, bool with_step) {
@@ -85,7 +85,7 @@ std::optional<JobId> find_job_id(Variables const& variable, Launcher launcher) {
                   launched.launcher, launched.rank, launched.world, launched.variables, name, what)};
 }
 
-/// The host, and in words where it is from.
+/// The host, and a description of its source.
 std::pair<std::string, std::string> find_host(Variables const& variable, LaunchedRank const& launched) {
   constexpr auto missing = "a name or address of the machine of rank 0";
   if (auto const given = first_set(variable, {"MASTER_ADDR"})) {
@@ -146,7 +146,7 @@ std::string program_of(std::string_view words) {
   Fnv1a hash;
   while (!words.empty()) {
     auto word = next();
-    auto const digits = word.find_last_not_of("0123456789") + 1;  // 0 if there is nothing else
+    auto const digits = word.find_last_not_of("0123456789") + 1;  // 0 if there are only digits
     word = digits == 0 || word[digits - 1] == '=' ? word.substr(0, digits) : word;
     hash.add(word);
   }

@@ -21,9 +21,9 @@
 namespace zeroth::comm {
 namespace {
 
-/// One session for all jobs of this process, which ends with it: at the same address ranks meet once.
+/// One session for all jobs of this process. It ends with the process, because ranks can only meet once at an address.
 std::shared_ptr<TcpSession> open_session(LaunchOptions const& options, LaunchedRank const& launched) {
-  static_cast<void>(logger());  // made before the session, so that it is there when that ends
+  static_cast<void>(logger());  // made before the session, so that it still exists when that ends
   static std::mutex mutex;
   static std::shared_ptr<TcpSession> kept;
   std::scoped_lock const lock{mutex};
@@ -35,7 +35,7 @@ std::shared_ptr<TcpSession> open_session(LaunchOptions const& options, LaunchedR
                                   .join_timeout = options.join_timeout}};
     try {
       read_tcp_variables(variable, tcp);
-    } catch (ConfigError const& error) {  // the others are told when they meet, which they may never do
+    } catch (ConfigError const& error) {  // the others are told when they meet, which may never happen
       tcp.rendezvous.problem = error.what();
       logger().error("{}", error.what());
     }
@@ -84,7 +84,7 @@ int run_tcp_job(LaunchOptions const& options, LaunchedRank const& launched,
                   communicator->set_options({});
                   return communicator;
                 },
-            .after_all = [&session] { session->await_all(); },  // a rank that is gone is one that is lost
+            .after_all = [&session] { session->await_all(); },  // an early exit would look like a lost rank
             .fail = [&session](std::string const& reason) { session->fail(session->rank(), reason); },
             .failure = [&session] { return session->failure(); },
             .end_process = [](int status) { end_process(status); },

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A job whose ranks are processes that communicate by sockets and each other's memory.
+/// A job whose ranks are processes that communicate by sockets and shared memory.
 #pragma once
 #include <functional>
 
@@ -9,11 +9,11 @@
 
 namespace zeroth::comm {
 
-/// What the variables ZEROTH_INTERFACE and ZEROTH_WITHIN_MACHINE say. Throws ConfigError for what is not allowed.
+/// Reads the variables ZEROTH_INTERFACE and ZEROTH_WITHIN_MACHINE. Throws ConfigError for values that are not allowed.
 void read_tcp_variables(Variables const& variable, TcpOptions& options);
 
-/// launch() where this process is one rank. Throws what keeps the job from starting, on all ranks that have come. Does
-/// not return if the job fails after that.
+/// launch() if this process is one rank. Throws the error that keeps the job from starting, on all ranks that have
+/// arrived. Does not return if the job fails after that.
 [[nodiscard]] int run_tcp_job(LaunchOptions const& options, LaunchedRank const& launched,
                               std::function<void(Job&)> const& rank_main);
 

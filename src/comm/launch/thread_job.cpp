@@ -29,10 +29,10 @@
 #include "core/logger.hpp"
 #include "core/start_thread.hpp"
 #include "zeroth/comm/exit_code.hpp"
-#include "zeroth/comm/restart_budget.hpp"
 #include "zeroth/core/error.hpp"
-#include "zeroth/core/standard_streams.hpp"
 #include "zeroth/device/cuda.hpp"
+#include "zeroth/tool/comm/restart_budget.hpp"
+#include "zeroth/tool/core/standard_streams.hpp"
 
 namespace zeroth::comm {
 namespace {
@@ -45,7 +45,7 @@ std::vector<std::shared_ptr<FlightRecorder>> make_recorders(int world) {
   return recorders;
 }
 
-/// A failure of the job that rank_main kept to itself, or that a destructor found.
+/// Throws a failure of the job that rank_main caught, or that a destructor found.
 void throw_what_was_kept(Communicator const& communicator) {
   if (auto const failure = communicator.failure()) {
     throw PeerError{*failure};
@@ -60,13 +60,13 @@ void raise_to(std::atomic<std::int64_t>& most, std::int64_t value) noexcept {
   }
 }
 
-/// The calling thread only watches: ranks are threads of their own, so that one that is frozen can be told.
+/// The calling thread only watches. Ranks are threads of their own, so that a frozen one can be reported.
 class ThreadJob {
  public:
   ThreadJob(LaunchOptions const& options, std::function<void(Job&)> const& rank_main);
-  /// The exit status.
+  /// Returns the exit status.
   [[nodiscard]] int run();
-  [[nodiscard]] std::string const& cause() const { return *printed_; }  ///< Of a failure that run() has told.
+  [[nodiscard]] std::string const& cause() const { return *printed_; }  ///< The reported failure.
   [[nodiscard]] bool stop_requested() const { return stop_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::int64_t progress() const { return progress_.load(std::memory_order_relaxed); }
 
@@ -97,10 +97,10 @@ class ThreadJob {
 
   std::mutex mutex_;
   std::optional<std::string> printed_;     // the first error, once it is printed
-  int exit_code_ = ExitCode::failed;       // what it says
-  bool of_config_ = false;                 // is that a mistake of the file?
-  std::set<std::string> said_;             // all that were printed, without the rank
-  std::optional<std::string> peer_error_;  // the first of those that only say that another rank failed
+  int exit_code_ = ExitCode::failed;       // that of the printed error
+  bool of_config_ = false;                 // whether that is a mistake in the stage file
+  std::set<std::string> said_;             // all printed errors, without the rank
+  std::optional<std::string> peer_error_;  // the first error that only says that another rank failed
 };
 
 ThreadJob::ThreadJob(LaunchOptions const& options, std::function<void(Job&)> const& rank_main)
@@ -189,23 +189,23 @@ void ThreadJob::note_end(Rank& rank) noexcept {
   ended_.add();
 }
 
-/// Of the exception that is being handled.
+/// Reports the exception that is being handled.
 void ThreadJob::note_failure(int rank) noexcept {
   auto& communicator = *ranks_[static_cast<std::size_t>(rank)].state.communicator;
   try {
     tell_failure(rank, describe_current_exception());
-  } catch (std::exception const& error) {  // no memory for words
+  } catch (std::exception const& error) {  // no memory for a message
     std::fprintf(stderr, "zeroth: rank %d failed, and so did saying why: %s\n", rank, error.what());
     communicator.abort({});
   }
   failed_.store(true, std::memory_order_release);
 }
 
-/// A rank that fails because another one did may come first, while the other is still being unwound: what is no
-/// PeerError is printed as soon as it is known, once if ranks agree, and a PeerError only if nothing else explains the
-/// end.
+/// A rank that fails because another one did may report first, while the other one is still unwinding. So an error
+/// other than PeerError is printed at once, and only once if several ranks have the same. A PeerError is printed only
+/// if nothing else explains the end.
 void ThreadJob::tell_failure(int rank, RankError const& error) {
-  std::lock_guard const lock{mutex_};  // first: what others make of the abort is to come second
+  std::lock_guard const lock{mutex_};  // first: errors that follow from the abort must come second
   ranks_[static_cast<std::size_t>(rank)].state.communicator->abort(fmt::format("rank {} failed: {}", rank, error.bare));
   if (error.is_peer_error) {
     peer_error_ = peer_error_.value_or(error.text);

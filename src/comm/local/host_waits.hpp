@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Which ranks' own threads wait at which entrance: ranks that wait for each other in two places wait forever.
+/// Deadlock detection: records which rank's own thread waits at the entrance of which group.
 #pragma once
 #include <cstdint>
 #include <mutex>
@@ -11,12 +11,12 @@ namespace zeroth::comm {
 
 class LocalGroup;
 
-/// Of all ranks of a job. Streams of the CPU have threads of their own and are not in here. Any thread may call
-/// anything.
+/// Covers all ranks of a job, but not streams of the CPU, which have their own threads. Any thread may call any
+/// function.
 class HostWaits {
  public:
   struct Wait {
-    LocalGroup* group = nullptr;  ///< Null: it waits at none.
+    LocalGroup* group = nullptr;  ///< Null: it does not wait.
     std::uint64_t entry = 0;
     Transaction const* transaction = nullptr;
   };
@@ -25,7 +25,7 @@ class HostWaits {
     std::lock_guard const lock{mutex_};
     waits_[static_cast<std::size_t>(job_rank)] = wait;
   }
-  /// Calls `look(waits)`, by rank of the job. What they refer to lives at least until it returns.
+  /// Calls `look(waits)`, indexed by rank of the job. The objects that they refer to live at least until it returns.
   template <class Look>
   auto look(Look const& look) const {
     std::lock_guard const lock{mutex_};

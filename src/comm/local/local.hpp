@@ -10,13 +10,13 @@
 namespace zeroth::comm {
 
 /// One communicator per rank of a job of `world` threads; rank r's thread takes element r. `recorders` are the ranks'
-/// own; where none are given, each communicator makes one. Named "world" in messages.
+/// own; if empty, each communicator makes one. Named "world" in messages.
 ///
-/// Stream order: a transaction first meets the other ranks, so that it reads nothing too early, and ends when all of
-/// them have ended theirs. Sends and receives meet their partner only.
-/// Ownership: a communicator outlives the transactions that were submitted to it, or the streams they are on. Ranks
-/// that wait for one whose communicator has ended throw PeerError. Cost: each rank does 1/world of the work, without
-/// memory of its own beside the copied lists.
+/// Stream order: a transaction first waits for the other ranks, so that it reads nothing too early, and ends when all
+/// of them have ended theirs. Sends and receives only wait for their partner.
+/// Ownership: a communicator must outlive its submitted transactions, or their streams. Ranks that wait for one whose
+/// communicator has ended throw PeerError.
+/// Cost: each rank does 1/world of the work, without memory of its own beside the copied lists.
 [[nodiscard]] std::vector<std::unique_ptr<Communicator>> make_local(
     int world, CommOptions const& options = {}, std::vector<std::shared_ptr<FlightRecorder>> recorders = {});
 

@@ -35,7 +35,7 @@ Collective const* LocalChannel::claim(int receiver) noexcept {
       return &each;
     }
   }
-  return nullptr;  // not reached: that many were posted
+  return nullptr;  // unreachable: that many were posted
 }
 
 }  // namespace zeroth::comm

@@ -27,7 +27,7 @@ std::uint32_t count_sends(Transaction const& transaction, int to) noexcept {
                     [to](Collective const& each) { return each.operation == Operation::send && each.peer == to; }));
 }
 
-/// Makes the event on first use.
+/// Records `event`, which it makes on first use.
 void record(device::PeerStream& stream, std::unique_ptr<device::Event>& event) {
   if (event == nullptr) {
     event = stream.make_event();
@@ -81,10 +81,10 @@ void LocalCommunicator::do_submit(device::Stream& stream, Label const& label, st
   }
 }
 
-/// Why on the caller's thread: what the caller enqueues next may depend on this transaction, on streams that only it
-/// knows, and a stream can wait only for an event that has been recorded. So the ranks have to meet before submit()
-/// returns, and a thread beside would only be waited for. The host waits for other hosts here, and for no GPU: hosts
-/// that submit the same transactions in the same order all come.
+/// This runs on the caller's thread, because the caller may next enqueue work that depends on this transaction, on
+/// streams that only it knows, and a stream can only wait for a recorded event. So the ranks have to meet before
+/// submit() returns, and a helper thread would only be waited for. The host waits for other hosts here, and for no GPU.
+/// Hosts that submit the same transactions in the same order all arrive.
 void LocalCommunicator::run_here(Transaction& transaction) noexcept {
   auto& stream = *transaction.stream;
   if (stream.failed()) {
@@ -105,7 +105,7 @@ void LocalCommunicator::run(Transaction& transaction) {
   Finally const end{[this, &transaction] {
     pool_.recycle(transaction);
     served_.add();
-    ended_.add();  // last: from here on the communicator may be gone
+    ended_.add();  // last: from here on the communicator may be destroyed
   }};
   await_ticket(transaction);
   for (auto const record : transaction.records) {
@@ -132,8 +132,8 @@ void LocalCommunicator::run(Transaction& transaction) {
   }
 }
 
-/// Transactions of one communicator run one after another, on whatever streams they are; the ticket of one is its
-/// number. It waits longer than one before it that waits for a rank, and can say for which.
+/// Transactions of one communicator run one after another, whatever their streams; a transaction's ticket is its
+/// number. The timeout is longer than that of the earlier ones, because one that waits for a rank can name it.
 void LocalCommunicator::await_ticket(Transaction const& transaction) {
   auto const before = static_cast<std::uint32_t>(transaction.sequence - 1);
   auto const why = group_->wait(
@@ -207,7 +207,7 @@ void LocalCommunicator::share(Transaction const& transaction) {
   }
 }
 
-/// The stream goes on when nobody uses this rank's memory any more.
+/// The stream continues when no rank uses this rank's memory any more.
 void LocalCommunicator::await_others(device::PeerStream& stream) {
   for (int other = 0; other < world(); ++other) {
     if (other != rank_) {
@@ -230,7 +230,7 @@ void LocalCommunicator::receive(Transaction const& transaction, Collective const
   }
   Collective const* const sent = channel.claim(rank_);
   if (sent == nullptr) {
-    group_->fail(group_->abort().reason());  // who closes a channel has aborted, or seen it
+    group_->fail(group_->abort().reason());  // a rank that closes a channel has aborted, or seen an abort
   }
   Finally const taken{[&channel] { channel.taken(); }};
   if (!same_message(*sent, message)) {
@@ -253,7 +253,7 @@ void LocalCommunicator::receive(Transaction const& transaction, Collective const
   }
   stream->follow(*channel.sent);
   if (channel.received != nullptr) {
-    stream->wait(*channel.received);  // the messages of one transaction may be taken on several streams
+    stream->wait(*channel.received);  // several streams may take the messages of one transaction
   }
   stream->copy(message.output, sent->input, bytes);
   record(*stream, channel.received);
@@ -270,7 +270,7 @@ void LocalCommunicator::await_taken(Transaction const& transaction, int receiver
   if (!why.empty()) {
     group_->fail(why);
   }
-  if (group_->abort().aborted()) {  // taken, perhaps, and found to be wrong
+  if (group_->abort().aborted()) {  // taken, perhaps, and found invalid
     group_->fail(group_->abort().reason());
   }
   if (transaction.stream != nullptr) {

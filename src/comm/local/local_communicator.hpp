@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The local backend: ranks are threads, and work in each other's memory.
+/// The local backend: ranks are threads that work in each other's memory.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -16,7 +16,7 @@ namespace zeroth::comm {
 class LocalCommunicator final : public Communicator {
  public:
   LocalCommunicator(std::shared_ptr<LocalGroup> group, int rank, CommOptions const& options);
-  /// Ranks that wait for this one, and this one's own transaction if one runs, then fail soon.
+  /// Ranks that wait for this one then fail soon, and so does a running transaction of this one.
   ~LocalCommunicator() override;
 
   [[nodiscard]] int rank() const noexcept override { return rank_; }
@@ -37,7 +37,7 @@ class LocalCommunicator final : public Communicator {
   /// For streams of GPUs: runs the transaction on the calling thread, which enqueues its work.
   void run_here(Transaction& transaction) noexcept;
 
-  // On the stream's thread, or the caller's if the stream is a GPU's, in this order:
+  // On the stream's thread, or on the caller's if the stream is a GPU's, in this order:
   void run(Transaction& transaction);
   void await_ticket(Transaction const& transaction);
   void post_sends(Transaction const& transaction);
@@ -54,7 +54,7 @@ class LocalCommunicator final : public Communicator {
   std::uint64_t submitted_ = 0;
   TransactionPool pool_;
 
-  // of the transaction that runs
+  // state of the running transaction
   LocalShare share_;
   std::vector<Collective const*> of_ranks_;
   std::atomic<std::uint32_t> begun_{0};

@@ -15,8 +15,8 @@
 namespace zeroth::comm {
 namespace {
 
-// Sleeping and being woken takes tens of microseconds, as long as copying a megabyte. Ranks that have done equal work
-// leave at nearly the same time, so there a look pays more often than at the entrance, where ranks come when they come.
+// A sleep and a wake-up take tens of microseconds, as long as copying a megabyte. Ranks that have done equal work leave
+// at nearly the same time, so spinning pays more often at the exit than at the entrance, where arrival times differ.
 constexpr std::chrono::microseconds patience_at_entrance{5}, patience_at_exit{100};
 
 }  // namespace
@@ -110,7 +110,7 @@ LocalGroup::Place LocalGroup::split(int rank, int color, int key, std::string co
     fail(why);
   }
   std::scoped_lock const lock{split_mutex_};
-  if (splits_done_ < number) {  // whoever comes first does it for all
+  if (splits_done_ < number) {  // the first rank does it for all
     make_parts();
     splits_done_ = number;
   }
@@ -177,7 +177,7 @@ std::string LocalGroup::why_to_end(int rank, Clock::time_point begin, Clock::tim
     return fmt::format("{} left during its own {}", describe_rank(rank), where());
   }
   for (int other = 0; other < world(); ++other) {
-    // `left` is read first, so that what the rank did before it left is seen.
+    // `left` is read first, so that what the rank did before it left is visible.
     if (member(other).left.load(std::memory_order_acquire) && misses(other)) {
       return fmt::format("{} left; {} was waiting for it in {}", describe_rank(other), describe_rank(rank), where());
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the ranks of a local communicator share.
+/// State that the ranks of a local communicator share.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -25,18 +25,18 @@ namespace zeroth::comm {
 struct alignas(64) LocalMember {
   int job_rank = 0;  ///< In the communicator that all others were split from.
   std::shared_ptr<FlightRecorder> recorder;
-  Transaction const* transaction = nullptr;  ///< What it brought; for the others between enter() and leave().
-  /// On a GPU: up to where its stream must come before others use what it brought, and to where before it uses that
-  /// again itself. Made once, recorded before enter() and before leave(): a wait for an event that was never recorded
-  /// would return at once. Nobody records one again before all have enqueued their waits for it: that takes another
-  /// entry.
+  Transaction const* transaction = nullptr;  ///< Its transaction; the others may read it between enter() and leave().
+  /// On a GPU: the points that its stream must reach before others use its memory (`arrived`), and before it may reuse
+  /// that memory itself (`done`). Made once, and recorded before enter() and before leave(): a wait for an event that
+  /// was never recorded would return at once. No rank records one again before all have enqueued their waits for it,
+  /// because that takes another entry.
   std::unique_ptr<device::Event> arrived, done;
   std::atomic<std::uint64_t> entries{0};  ///< The last one that it came to.
-  std::atomic<std::uint64_t> splits{0};   ///< Likewise.
-  std::atomic<bool> left{false};          ///< Will come to nothing any more.
+  std::atomic<std::uint64_t> splits{0};   ///< The last split that it came to.
+  std::atomic<bool> left{false};          ///< It will take part in nothing any more.
 };
 
-/// What all communicators of a job share.
+/// State that all communicators of a job share.
 struct LocalJob {
   explicit LocalJob(int of) : world{of}, waits{of} {}
   int world;
@@ -46,8 +46,8 @@ struct LocalJob {
 
 class LocalGroup {
  public:
-  using Misses = std::function<bool(int)>;    ///< Has this rank not come yet?
-  using What = std::function<std::string()>;  ///< What a rank waits in, in words.
+  using Misses = std::function<bool(int)>;    ///< Whether this rank has not arrived yet.
+  using What = std::function<std::string()>;  ///< Describes what a rank waits in.
 
   /// In order of rank.
   struct Member {
@@ -64,40 +64,43 @@ class LocalGroup {
   [[nodiscard]] LocalChannel& channel(int from, int to) noexcept {
     return channels_[static_cast<std::size_t>(from) * members_.size() + static_cast<std::size_t>(to)];
   }
-  /// As messages name it: see describe_rank() of comm/describe.hpp.
+  /// The name of a rank in messages: see describe_rank() of comm/describe.hpp.
   [[nodiscard]] std::string describe_rank(int rank);
 
-  /// Brings `transaction` to the others and returns when all have brought theirs. Throws PeerError if that is not to
-  /// be, and then it is so for everybody. After it comes leave(), on all paths.
+  /// Publishes `transaction` and returns when all ranks have published theirs. Throws PeerError if that fails, and then
+  /// it fails on all ranks. leave() must follow it on all paths.
   void enter(int rank, Transaction const& transaction);
-  /// Returns when nobody uses what this rank brought: soon, because who has entered works without waiting.
+  /// Returns when no rank uses this rank's transaction any more: soon, because a rank that has entered works without
+  /// waiting.
   void leave(int rank) noexcept;
-  /// Between the two: which ranks brought different things, in words; empty if none did. The same text on all ranks.
-  /// Memory of the host and of GPUs are different things, too.
+  /// Call between the two. A description of the ranks whose transactions differ; empty if none do. The same text on all
+  /// ranks. Memory of the host and of GPUs count as different, too.
   [[nodiscard]] std::string disagreement();
 
-  /// A rank's place in what a split made; null for a negative color.
+  /// A rank's place in the result of a split; null for a negative color.
   struct Place {
     std::shared_ptr<LocalGroup> group;
     int rank = 0;
   };
   /// Collective.
   [[nodiscard]] Place split(int rank, int color, int key, std::string const& name, std::chrono::milliseconds timeout);
-  /// Throws PeerError if the job was aborted; `what()` says what this rank was about to do.
+  /// Throws PeerError if the job was aborted; `what()` describes what this rank was about to do.
   void expect_running(int rank, auto const& what);
 
-  /// Waits until `reached(deadline)` says so. Empty then; otherwise why not to wait any longer: the job was
-  /// aborted, a rank of which `misses(rank)` is true left, or time is up. `what()` says what this rank waits in.
+  /// Waits until `reached(deadline)` returns true; then returns an empty string. Otherwise returns the reason to give
+  /// up: the job was aborted, a rank for which `misses(rank)` is true left, or time is up. `what()` describes what this
+  /// rank waits in.
   template <class Reached>
   [[nodiscard]] std::string wait(int rank, std::chrono::milliseconds timeout, Reached const& reached,
                                  auto const& misses, auto const& what);
-  /// Ends the job for this reason, if nothing did before.
+  /// Aborts the job with this reason, if it was not aborted before, and throws.
   [[noreturn]] void fail(std::string const& reason);
 
  private:
   void make_parts();
   [[nodiscard]] std::string why_aborted(int rank, What const& what);
-  /// Says so if a rank that `misses` waits itself, at the entrance of another group, for this one. Empty if none does.
+  /// Reports a deadlock: a rank that `misses` waits itself, at the entrance of another group, for this one. Empty if
+  /// there is none.
   [[nodiscard]] std::string why_crossed(int rank, Misses const& misses);
   [[nodiscard]] bool has_come(int job_rank, std::uint64_t entry);
   [[nodiscard]] std::string why_to_end(int rank, Clock::time_point begin, Clock::time_point deadline,
@@ -112,7 +115,7 @@ class LocalGroup {
 
   Barrier split_entrance_;
   std::mutex split_mutex_;
-  // by rank; its own until it arrives, then under the mutex
+  // by rank; used by that rank until it arrives, then under the mutex
   std::vector<SplitRequest> requests_;
   std::vector<std::string> new_names_;
   std::vector<Place> places_;
@@ -128,7 +131,7 @@ void LocalGroup::expect_running(int rank, auto const& what) {
 template <class Reached>
 std::string LocalGroup::wait(int rank, std::chrono::milliseconds timeout, Reached const& reached, auto const& misses,
                              auto const& what) {
-  constexpr std::chrono::milliseconds poll_interval{50};  // how late an abort may be noticed
+  constexpr std::chrono::milliseconds poll_interval{50};  // an abort is noticed within this time
   auto const begin = Clock::now();
   auto const deadline = begin + timeout;
   for (auto now = begin; !reached(std::min<Clock::time_point>(now + poll_interval, deadline)); now = Clock::now()) {

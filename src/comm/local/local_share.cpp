@@ -16,7 +16,7 @@ struct Slice {
   std::int64_t first, count;
 };
 
-/// Rank's part of `count` elements: about as much as the others', in whole cache lines.
+/// A rank's part of `count` elements: whole cache lines, about as many for each rank.
 Slice slice_of(std::int64_t count, Dtype dtype, int rank, int world) noexcept {
   std::int64_t const line = cache_line_bytes / bytes_of(dtype);
   std::int64_t const lines = count / line / world + 1;
@@ -52,7 +52,7 @@ void LocalShare::run(std::span<Collective const* const> all, device::PeerStream*
   }
 }
 
-/// Of everybody's inputs.
+/// Folds the inputs of all ranks.
 void LocalShare::fold(Collective const& mine, void* const* outputs, int output_count, std::int64_t first,
                       std::int64_t count) const {
   if (stream_ != nullptr) {
@@ -77,12 +77,12 @@ void LocalShare::copy_to_all(std::span<void* const> destinations, void const* so
   }
 }
 
-/// Folds one slice of everybody's input, once, to wherever it is wanted.
+/// Folds one slice of every rank's input, once, into every output that needs it.
 void LocalShare::reduce(std::span<Collective const* const> all) {
   Collective const& mine = *all[static_cast<std::size_t>(rank_)];
   std::transform(all.begin(), all.end(), inputs_.begin(), [](Collective const* each) { return each->input; });
   if (mine.operation == Operation::reduce_scatter) {
-    // Elements are counted from the start of the input, and the output begins at this rank's block of it.
+    // reduce_scatter counts elements from the start of the input, and the output begins at this rank's block of it.
     std::int64_t const first = rank_ * mine.count;
     std::int64_t const offset = first * bytes_of(mine.dtype);
     std::transform(inputs_.begin(), inputs_.end(), inputs_.begin(),
@@ -101,16 +101,16 @@ void LocalShare::reduce(std::span<Collective const* const> all) {
   fold(mine, outputs, to_all ? world_ : 1, first, count);
 }
 
-/// Stores this rank's block to everybody: read once, where fetching the others' blocks would read each of them again on
-/// every rank.
+/// Stores this rank's block in every output. The block is read once; if ranks fetched the others' blocks, every rank
+/// would read each of them again.
 void LocalShare::gather_blocks(std::span<Collective const* const> all) {
   Collective const& mine = *all[static_cast<std::size_t>(rank_)];
   std::int64_t const bytes = mine.count * bytes_of(mine.dtype);
-  for (int i = 0; i < world_; ++i) {  // each rank starts elsewhere
+  for (int i = 0; i < world_; ++i) {  // each rank starts at another one
     auto const* const to = all[static_cast<std::size_t>((rank_ + i) % world_)];
     outputs_[static_cast<std::size_t>(i)] = bytes_at(to->output, rank_ * bytes);
   }
-  // In place this rank has its own block already.
+  // If in place, this rank has its own block already.
   bool const in_place = outputs_[0] == mine.input;
   copy_to_all(std::span{outputs_}.subspan(in_place ? 1 : 0), mine.input, bytes);
 }

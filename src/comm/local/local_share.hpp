@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What one rank does of a collective among threads: its share of the work, directly in everybody's memory.
+/// One rank's share of the work of a collective among threads, done directly in all ranks' memory.
 #pragma once
 #include <span>
 #include <vector>
@@ -9,13 +9,13 @@
 
 namespace zeroth::comm {
 
-/// The shares of all ranks together are the collective. No two write the same memory, and none writes what another one
-/// reads, so they run at the same time: at once on the calling threads, or as work of streams of GPUs.
+/// The shares of all ranks together are the collective. No two write the same memory, and none writes memory that
+/// another one reads, so they run concurrently: at once on the calling threads, or as work of GPU streams.
 class LocalShare {
  public:
   LocalShare(int rank, int world);
-  /// `all[r]` is the collective as rank r submitted it: same operation, count, dtype and root everywhere. `stream` is
-  /// this rank's, for reductions by sum only; null: the work is done when this returns.
+  /// `all[r]` is the collective as rank r submitted it, with the same operation, count, dtype and root everywhere.
+  /// `stream` is this rank's stream, for sum reductions only; if null, the work is done on return.
   void run(std::span<Collective const* const> all, device::PeerStream* stream);
 
  private:

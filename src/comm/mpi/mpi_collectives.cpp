@@ -29,7 +29,7 @@ void MpiCollectives::start(Blocks const& blocks, Chunk const& chunk) {
     MpiExtent const extent = op->extent(chunk.bytes);
     for (int i = 1; i < world(); ++i) {
       int const from = (rank() + world() - i) % world();
-      int const to = (rank() + i) % world();  // each rank starts elsewhere
+      int const to = (rank() + i) % world();  // each rank starts at another one
       if (blocks.receives(rank())) {
         op->begin("MPI_Irecv", [&](MPI_Request* request) {
           return MPI_Irecv(chunk.place_of(from), extent.count, extent.type, from, static_cast<int>(Tag::chunks),
@@ -47,7 +47,7 @@ void MpiCollectives::start(Blocks const& blocks, Chunk const& chunk) {
   thread_.start(operation);
 }
 
-// ---- what folds nothing ---------------------------------------------------------------------------------------------
+// ---- collectives without a fold -------------------------------------------------------------------------------------
 
 void MpiCollectives::move(Collective const& collective) {
   switch (collective.operation) {

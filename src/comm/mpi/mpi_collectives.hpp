@@ -20,15 +20,15 @@ class MpiCollectives final : public HostCollectives {
  public:
   /// Messages between two ranks do not overtake each other on one communicator and tag.
   enum class Tag : int { chunks = 1, messages, from_senders, from_receivers };
-  /// Waits until an operation is over, or throws.
+  /// Waits until an operation is complete, or throws.
   using Await = std::function<void(MpiOperation const&)>;
   MpiCollectives(MpiThread& thread, MPI_Comm communicator, int rank, int world, Await await);
 
   void all_gather(void const* input, std::byte* output, std::int64_t bytes) override;
-  /// Starts sends and receives, all at once, which must live until await_messages().
+  /// Starts sends and receives, all at once, which must stay valid until await_messages() returns.
   void start_messages(std::span<Collective const> messages);
   void await_messages() { await_(messages_); }
-  /// For each of `messages`, whoever sends or receives it tells the other side `bytes`, and hears as much.
+  /// For each of `messages`, sender and receiver exchange `bytes`: from `said`, into `heard`.
   void exchange_with_peers(std::span<Collective const> messages, std::byte const* said, std::byte* heard,
                            std::int64_t bytes);
 
@@ -49,7 +49,7 @@ class MpiCollectives final : public HostCollectives {
   MpiThread& thread_;
   MPI_Comm communicator_;
   Await await_;
-  std::array<MpiOperation, 2> operations_;  ///< Two, so that one chunk is on its way while another is folded.
+  std::array<MpiOperation, 2> operations_;  ///< Two, so that one chunk is received while another is folded.
   MpiOperation messages_;
 };
 

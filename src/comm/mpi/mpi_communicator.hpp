@@ -12,11 +12,11 @@
 
 namespace zeroth::comm {
 
-/// A communicator of all ranks of the job, with all other ranks.
+/// Makes a communicator of all ranks of the job. Collective over all ranks.
 [[nodiscard]] std::unique_ptr<Communicator> make_mpi(std::shared_ptr<MpiSession> session,
                                                      CommOptions const& options = {});
 
-/// The stream's thread takes a transaction apart and sums; the MPI thread moves bytes.
+/// The stream's thread splits a transaction into operations and reduces; the MPI thread moves bytes.
 class MpiCommunicator final : public HostCommunicator {
  public:
   /// Owns `handle`, whose ranks are those of `group`.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What MPI threads tell each other beside the collectives: who failed, who left, and where everybody is.
+/// Control messages between MPI threads beside the collectives: failures, leaving ranks, and status queries.
 #pragma once
 #include <mpi.h>
 
@@ -13,13 +13,13 @@
 
 namespace zeroth::comm {
 
-/// One message. Small enough to leave at once, whether or not anybody reads: a frozen rank must not hold up others.
+/// One message. Small enough for an eager send, which needs no receiver: a frozen rank must not block others.
 struct ControlMessage {
   enum class Kind : std::int32_t {
     failure,   ///< `peer` failed first, for the reason `text`: the job ends.
-    noted,     ///< The answer to it.
-    question,  ///< Number `number`: have you begun transaction `sequence` of `communicator`, and where are you?
-    answer,    ///< To question `number`: the last transaction begun is `sequence`, and the rest is `text`.
+    noted,     ///< Acknowledges `failure`.
+    question,  ///< Query `number`: which transaction of `communicator` have you begun last, and what is your status?
+    answer,    ///< Answer to query `number`: the last transaction begun is `sequence`; `text` is the status.
     left,      ///< The sender has ended `communicator` after transaction `sequence`.
   };
   Kind kind = Kind::failure;
@@ -28,24 +28,24 @@ struct ControlMessage {
   std::uint64_t number = 0;
   std::uint64_t communicator = 0;
   std::uint64_t sequence = 0;
-  std::array<char, 1500> text{};  ///< Ends with a zero; cut off if longer.
+  std::array<char, 1500> text{};  ///< Zero-terminated; truncated if longer.
 
   void set_text(std::string_view words) noexcept;
 };
 static_assert(std::is_trivially_copyable_v<ControlMessage>);
 
-/// Sends and receives them on a communicator of its own. On the MPI thread only; nothing waits.
+/// Sends and receives control messages on a communicator of its own. Call only on the MPI thread; never waits.
 class MpiControl {
  public:
-  explicit MpiControl(MPI_Comm communicator);  ///< Takes the communicator, which close() frees.
-  ~MpiControl() = default;                     ///< Makes no MPI calls: what is under way when a job fails is given up.
+  explicit MpiControl(MPI_Comm communicator);  ///< Takes ownership of the communicator; close() frees it.
+  ~MpiControl() = default;  ///< Makes no MPI calls: after a failure, messages in flight are abandoned.
   MpiControl(MpiControl const&) = delete;
   MpiControl& operator=(MpiControl const&) = delete;
 
   void send(int to, ControlMessage const& message);
-  [[nodiscard]] std::optional<ControlMessage> receive();  ///< The next one that has come.
+  [[nodiscard]] std::optional<ControlMessage> receive();  ///< The next received message.
   [[nodiscard]] bool all_sent();
-  /// Meets all other ranks, reads what they still sent, and frees the communicator. Waits.
+  /// Waits for all other ranks, drains their last messages, and frees the communicator.
   void close();
 
  private:
@@ -59,7 +59,7 @@ class MpiControl {
   int rank_ = 0;
   ControlMessage incoming_;
   MPI_Request receiving_ = MPI_REQUEST_NULL;
-  std::list<Sending> sending_;  // a list: MPI reads messages where they are
+  std::list<Sending> sending_;  // a list, because MPI reads messages in place
 };
 
 }  // namespace zeroth::comm

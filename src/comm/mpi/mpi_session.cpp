@@ -10,7 +10,7 @@
 #include "comm/describe.hpp"
 #include "comm/mpi/mpi_call.hpp"
 #include "zeroth/core/error.hpp"
-#include "zeroth/core/standard_streams.hpp"
+#include "zeroth/tool/core/standard_streams.hpp"
 
 namespace zeroth::comm {
 namespace {
@@ -18,8 +18,8 @@ namespace {
 using std::chrono::milliseconds;
 using MessageKind = ControlMessage::Kind;
 
-constexpr milliseconds patience_for_notes{500};  // a frozen rank takes no note
-constexpr milliseconds patience_for_halt{2000};  // the MPI thread itself may be stuck in a call that waits
+constexpr milliseconds patience_for_notes{500};  // a frozen rank does not acknowledge
+constexpr milliseconds patience_for_halt{2000};  // the MPI thread itself may be stuck in a blocking call
 
 std::string_view name_of_level(int level) noexcept {
   return level == MPI_THREAD_SINGLE       ? "MPI_THREAD_SINGLE"
@@ -46,7 +46,7 @@ int rank_on_this_machine(MPI_Comm communicator) {
 
 std::atomic<bool> started{false};
 
-/// True if MPI was initialised here, and not by the program.
+/// Returns true if this call initialised MPI, not the program.
 bool begin_mpi() {
   int finalised = 0;
   int initialised = 0;
@@ -66,8 +66,8 @@ bool begin_mpi() {
     }
     return false;
   }
-  // Open MPI yields after every look that finds nothing where ranks share cores, and a yield there costs a time slice
-  // of somebody else's work. Our thread sleeps instead, on its own terms.
+  // If ranks share cores, Open MPI yields after every poll without a result, and a yield there costs a time slice of
+  // another process's work. Our thread sleeps instead, for times of its own choice.
   ::setenv("OMPI_MCA_mpi_yield_when_idle", "0", 0);
   ZEROTH_MPI(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level));
   if (level < MPI_THREAD_FUNNELED) {
@@ -80,7 +80,7 @@ bool begin_mpi() {
 }  // namespace
 
 std::shared_ptr<MpiSession> MpiSession::open() {
-  // Keeps the session until the process ends. If it is still used then, the program left in the middle of a job: it
+  // Keeps the session until the process ends. If it is still in use then, the program left in the middle of a job: it
   // must not wait for the others in MPI_Finalize, and mpirun ends them.
   struct Keeper {
     std::mutex mutex;
@@ -141,7 +141,7 @@ void MpiSession::initialise() {
 
 void MpiSession::finalise() {
   if (!control_ || thread_->halted()) {
-    return;  // nobody can be relied upon to come
+    return;  // others may not come
   }
   control_->close();
   control_.reset();
@@ -245,22 +245,22 @@ void MpiSession::handle(ControlMessage const& message) {
     case MessageKind::noted: ++noted_count_; return;
     case MessageKind::question: answer(message); return;
     case MessageKind::answer:
-      return roll_call_.note_answer(message.number, {message.sender, true, message.sequence, message.text.data()});
-    case MessageKind::left: return roll_call_.note_leaver(message.communicator, {message.sender, message.sequence});
+      return peer_statuses_.note_answer(message.number, {message.sender, true, message.sequence, message.text.data()});
+    case MessageKind::left: return peer_statuses_.note_leaver(message.communicator, {message.sender, message.sequence});
   }
 }
 
 void MpiSession::answer(ControlMessage const& question) {
   ControlMessage reply{
-      .kind = MessageKind::answer, .number = question.number, .sequence = roll_call_.begun(question.communicator)};
+      .kind = MessageKind::answer, .number = question.number, .sequence = peer_statuses_.begun(question.communicator)};
   reply.set_text(describe_last(*recorder_));
   send(question.sender, reply);
 }
 
-// ---- who is where ---------------------------------------------------------------------------------------------------
+// ---- status of ranks ------------------------------------------------------------------------------------------------
 
 void MpiSession::leave(std::uint64_t communicator, std::vector<int> const& ranks, std::uint64_t last) {
-  roll_call_.leave(communicator, ranks.size() - 1);
+  peer_statuses_.leave(communicator, ranks.size() - 1);
   thread_->post([this, ranks,
                  message = ControlMessage{.kind = MessageKind::left, .communicator = communicator, .sequence = last}] {
     for (int const rank : ranks) {
@@ -271,12 +271,12 @@ void MpiSession::leave(std::uint64_t communicator, std::vector<int> const& ranks
   });
 }
 
-std::vector<Whereabouts> MpiSession::ask_where(std::uint64_t communicator, std::vector<int> const& ranks) {
+std::vector<PeerStatus> MpiSession::ask_where(std::uint64_t communicator, std::vector<int> const& ranks) {
   return ask(communicator, ranks, patience_for_whereabouts);
 }
 
-std::vector<Whereabouts> MpiSession::ask(std::uint64_t communicator, std::vector<int> const& ranks,
-                                         milliseconds patience) {
+std::vector<PeerStatus> MpiSession::ask(std::uint64_t communicator, std::vector<int> const& ranks,
+                                        milliseconds patience) {
   auto const send_to_all = [&](std::uint64_t number) {
     thread_->post(
         [this, ranks,
@@ -288,11 +288,11 @@ std::vector<Whereabouts> MpiSession::ask(std::uint64_t communicator, std::vector
           }
         });
   };
-  return roll_call_.ask(ranks, patience, send_to_all, [this] { return thread_->halted(); });
+  return peer_statuses_.ask(ranks, patience, send_to_all, [this] { return thread_->halted(); });
 }
 
 std::string MpiSession::describe_silent() {
-  auto const asked = std::make_shared<Counter>();  // or MPI itself holds up the thread that asks
+  auto const asked = std::make_shared<Counter>();  // 0 if MPI blocks its thread, which then could not ask
   thread_->post([asked] { asked->add(); });
   constexpr std::uint64_t no_communicator = 0;
   auto const places = ask(no_communicator, all_others(rank_, world_), patience_for_silence);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// MPI in this process: who we are, how the job ends when it must, and who knows where everybody is.
+/// MPI in this process: its ranks, the end of the job, and the status of all ranks.
 #pragma once
 #include <mpi.h>
 
@@ -15,52 +15,52 @@
 #include "comm/host_job.hpp"
 #include "comm/mpi/mpi_control.hpp"
 #include "comm/mpi/mpi_thread.hpp"
-#include "comm/roll_call.hpp"
+#include "comm/peer_status_tracker.hpp"
 #include "zeroth/comm/flight_recorder.hpp"
 
 namespace zeroth::comm {
 
-/// One per process. Ends, and finalises MPI if it initialised it, with the process; where the program initialised MPI
-/// itself it ends with its last user instead. Any thread may call anything.
+/// One per process. Lives as long as the process, and finalises MPI if it initialised it; if the program initialised
+/// MPI, it ends with its last user instead. Any thread may call any function.
 class MpiSession final : public HostJob {
  public:
-  /// The session of this process. The first call waits for all ranks of the job. Throws SystemError if MPI cannot be
-  /// used: it says why.
+  /// The session of this process. The first call waits for all ranks of the job. Throws SystemError with the reason if
+  /// MPI cannot be used.
   [[nodiscard]] static std::shared_ptr<MpiSession> open();
-  /// The call of MPI's in which the first open(), and then whoever makes a communicator, waits for all ranks.
+  /// The MPI call in which the first open(), or later the creation of a communicator, waits for all ranks.
   [[nodiscard]] static char const* starting_call() noexcept;
   ~MpiSession() override;
 
   [[nodiscard]] int rank() const noexcept override { return rank_; }
   [[nodiscard]] int world() const noexcept { return world_; }
   [[nodiscard]] int local_rank() const noexcept { return local_rank_; }
-  [[nodiscard]] MPI_Comm communicator() const noexcept { return communicator_; }  ///< All ranks; the library's own.
+  [[nodiscard]] MPI_Comm communicator() const noexcept { return communicator_; }  ///< All ranks; for the library only.
   [[nodiscard]] std::shared_ptr<FlightRecorder> const& recorder() const noexcept override { return recorder_; }
   [[nodiscard]] MpiThread& thread() noexcept { return *thread_; }
 
   void fail(int origin, std::string const& reason) noexcept override;
   [[nodiscard]] std::optional<JobFailure> failure() const override;
-  /// Ends all processes of the job, this one too.
+  /// Ends all processes of the job, including this one.
   [[noreturn]] void abort_job(int status) noexcept;
 
-  /// A number that names one of this rank's jobs, and the same job on all ranks.
+  /// A number that identifies one of this rank's jobs, the same on all ranks.
   [[nodiscard]] std::uint64_t next_job() noexcept { return ++job_count_; }
   void enter(std::uint64_t communicator, std::atomic<std::uint64_t> const& begun) override {
-    roll_call_.enter(communicator, begun);
+    peer_statuses_.enter(communicator, begun);
   }
   void leave(std::uint64_t communicator, std::vector<int> const& ranks, std::uint64_t last) override;
   [[nodiscard]] std::vector<Leaver> who_left(std::uint64_t communicator) const override {
-    return roll_call_.who_left(communicator);
+    return peer_statuses_.who_left(communicator);
   }
-  [[nodiscard]] std::vector<Whereabouts> ask_where(std::uint64_t communicator, std::vector<int> const& ranks) override;
-  /// "no answer from rank 3", of the ranks that are gone or frozen; empty if all answer, or MPI no longer works. Waits
-  /// for 300 ms at most.
+  [[nodiscard]] std::vector<PeerStatus> ask_where(std::uint64_t communicator, std::vector<int> const& ranks) override;
+  /// "no answer from rank 3", for ranks that are gone or frozen; empty if all answer, or if MPI no longer works. Waits
+  /// at most 300 ms.
   [[nodiscard]] std::string describe_silent();
 
  private:
   MpiSession();
-  [[nodiscard]] std::vector<Whereabouts> ask(std::uint64_t communicator, std::vector<int> const& ranks,
-                                             std::chrono::milliseconds patience);
+  [[nodiscard]] std::vector<PeerStatus> ask(std::uint64_t communicator, std::vector<int> const& ranks,
+                                            std::chrono::milliseconds patience);
   void initialise();
   void finalise();
   // on the MPI thread
@@ -75,12 +75,12 @@ class MpiSession final : public HostJob {
   int rank_ = 0, world_ = 1, local_rank_ = 0;
   MPI_Comm communicator_ = MPI_COMM_NULL;
   std::shared_ptr<FlightRecorder> recorder_;
-  RollCall roll_call_;
+  PeerStatusTracker peer_statuses_;
 
   mutable std::mutex mutex_;
   std::optional<JobFailure> failure_;
 
-  // the MPI thread's own
+  // used by the MPI thread
   std::optional<MpiControl> control_;
   bool announced_ = false;
   bool told_ = false;

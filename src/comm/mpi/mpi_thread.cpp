@@ -77,7 +77,7 @@ bool MpiThread::is_current() noexcept { return is_mpi_thread; }
 
 void MpiThread::loop() noexcept {
   is_mpi_thread = true;
-  ::prctl(PR_SET_TIMERSLACK, 1000);  // nanoseconds, for this thread: its short rests are no longer than they should be
+  ::prctl(PR_SET_TIMERSLACK, 1000);  // nanoseconds, for this thread: its short sleeps must not be longer than requested
   while (!ending_) {
     std::uint32_t const seen = posts_.value();
     bool moved = false;
@@ -97,7 +97,7 @@ void MpiThread::loop() noexcept {
   }
 }
 
-/// Ranks share cores, and a thread that polls takes time from those that compute; but a large message moves piece by
+/// Ranks share cores, and a polling thread takes time from those that compute. But a large message moves piece by
 /// piece, and needs polls.
 std::chrono::microseconds MpiThread::pause() const noexcept {
   using std::chrono::microseconds;
@@ -185,7 +185,7 @@ void MpiThread::finish(MpiOperation& operation) noexcept {
     MPI_Type_free(&type);
   }
   operation.types_.clear();
-  operation.done_.add();  // last: who waits may use the operation again, or end it, as soon as it is told
+  operation.done_.add();  // last: the waiting thread may reuse or destroy the operation as soon as this is set
 }
 
 }  // namespace zeroth::comm

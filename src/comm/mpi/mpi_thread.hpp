@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The one thread that calls MPI, and what it is asked to do.
+/// The only thread that calls MPI, and the operations that it runs.
 #pragma once
 #include <mpi.h>
 
@@ -17,14 +17,14 @@
 
 namespace zeroth::comm {
 
-/// Non-blocking MPI calls that are started together and end together. Used again and again by one owner, who waits for
-/// each use before the next.
+/// Non-blocking MPI calls that are started together and end together. Reused by one owner, who waits for each use
+/// before the next.
 class MpiOperation {
  public:
-  /// What starts it, on the MPI thread: calls begin() once per MPI call.
+  /// Starts it on the MPI thread: calls begin() once per MPI call.
   device::Task start;
 
-  /// Makes one call that gives a request: `function(MPI_Request*)`. Passed over once one has failed.
+  /// Makes one call that returns a request: `function(MPI_Request*)`. Skipped once a call has failed.
   template <class F>
   void begin(char const* call, F const& function) {
     if (code_ != MPI_SUCCESS) {
@@ -39,10 +39,10 @@ class MpiOperation {
     call_ = call;
   }
 
-  /// `bytes` as a count and a type that lasts as long as this use.
+  /// `bytes` as a count and a type that is valid during this use.
   [[nodiscard]] MpiExtent extent(std::int64_t bytes);
 
-  /// Waits until it is over or `deadline` has come; true if it is over. Throws SystemError if MPI refused.
+  /// Waits until it is complete or `deadline` has passed; true if it is complete. Throws SystemError if MPI failed.
   [[nodiscard]] bool wait_until(Clock::time_point deadline) const;
 
  private:
@@ -54,29 +54,29 @@ class MpiOperation {
   std::size_t outstanding_ = 0;
   int code_ = MPI_SUCCESS;
   char const* call_ = "";
-  std::uint32_t uses_ = 0;  // the owner's
+  std::uint32_t uses_ = 0;  // used by the owner
   Counter done_;
 };
 
-/// Starts operations in the order in which they come, and advances all of them at once. Never waits in MPI, so that an
-/// operation whose peers are late holds up no other, and control messages are read whatever happens.
+/// Starts operations in the order in which they are posted, and advances all of them concurrently. Never blocks in MPI,
+/// so that an operation whose peers are late does not delay others, and control messages are always read.
 class MpiThread {
  public:
-  /// `service` runs in every round and returns whether it found work to do. What it throws goes to `failed`.
+  /// `service` runs in every round and returns whether it found work to do. Its exceptions are passed to `failed`.
   MpiThread(std::function<bool()> service, std::function<void(char const*)> failed);
-  ~MpiThread();  ///< Ends the thread after what was posted. Operations under way are given up.
+  ~MpiThread();  ///< Ends the thread after all posted calls. Operations in flight are abandoned.
   MpiThread(MpiThread const&) = delete;
   MpiThread& operator=(MpiThread const&) = delete;
 
-  /// Any thread; the operation and the buffers it names must live until it is over or the thread is halted.
+  /// Any thread; the operation and its buffers must live until it is complete or the thread is halted.
   void start(MpiOperation& operation);
   /// Runs `call` on the MPI thread, later. Any thread.
   void post(std::function<void()> call);
-  /// Runs `call` on the MPI thread, waits for it and throws what it throws. Any other thread.
+  /// Runs `call` on the MPI thread, waits for it and rethrows its exception. Any other thread.
   void run(std::function<void()> const& call);
 
-  /// From now on nothing is started or advanced, so that memory given to MPI may be freed; posted calls still run.
-  /// On the MPI thread.
+  /// From now on nothing is started or advanced, so that memory given to MPI may be freed; posted calls still run. Call
+  /// on the MPI thread.
   void halt() noexcept { halted_.add(); }
   [[nodiscard]] bool halted() const noexcept { return halted_.value() != 0; }
   [[nodiscard]] bool wait_until_halted(Clock::time_point deadline) const { return halted_.wait_until(1, deadline); }
@@ -101,11 +101,11 @@ class MpiThread {
   std::vector<Entry> posted_;
   Counter posts_;
   Counter halted_;
-  // the thread's own
+  // used by the thread
   std::vector<Entry> taken_;
   std::vector<MPI_Request> requests_;  // [active]
   std::vector<MpiOperation*> owners_;  // [active]
-  std::vector<int> completed_;         // [active], what MPI_Testsome gives
+  std::vector<int> completed_;         // [active], set by MPI_Testsome
   std::vector<MPI_Status> statuses_;   // [active]
   int quiet_rounds_ = 0;
   bool ending_ = false;

@@ -13,7 +13,7 @@
 namespace zeroth::comm {
 namespace {
 
-constexpr std::int64_t most_bytes_at_a_time = 4000;  // of one gather of the store
+constexpr std::int64_t most_bytes_at_a_time = 4000;  // limit of one gather of the store
 
 }  // namespace
 
@@ -38,7 +38,8 @@ auto NcclAgreement::in_time(Transaction const& transaction, Wait const& wait) {
     if (auto const failure = session_.rendezvous().store().failure()) {
       throw PeerError{fmt::format("{}; {}", failure->reason, about_to_enter(transaction))};
     }
-    // Not by the clock: the first rank's time ends a gather for those who came later, too.
+    // The error type decides, not this rank's clock: the first rank's timeout also ends a gather for ranks that came
+    // later.
     if (dynamic_cast<LateError const*>(&error) == nullptr) {
       session_.fail_and_throw(fmt::format("{}; {}", describe_current_exception().bare, about_to_enter(transaction)));
     }
@@ -84,7 +85,7 @@ void NcclAgreement::exchange(Transaction const& transaction, void const* mine, v
 
 void NcclAgreement::compare_messages(Transaction const& transaction) {
   struct Side {
-    std::string key;  ///< Of what the partner tells.
+    std::string key;  ///< The key of the partner's description.
     Collective const* message;
   };
   std::vector<Side> sides;

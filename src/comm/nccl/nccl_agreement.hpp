@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Whether all ranks of an NCCL communicator are about to do the same: their hosts tell each other in the store.
+/// Checks that all ranks of an NCCL communicator issue the same transactions: their hosts compare them in the store.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -13,24 +13,24 @@
 
 namespace zeroth::comm {
 
-/// Of one communicator, on its thread. Each function waits for the others' hosts, as long as the transaction may take,
-/// and throws PeerError, of a job that has failed, where they do not come or are about to do something else.
+/// Belongs to one communicator; call on its thread. Each function waits for the other hosts, as long as the transaction
+/// may take. If they do not come, or are about to do something else, it fails the job and throws PeerError.
 class NcclAgreement {
  public:
-  /// Both outlive it.
+  /// Both must outlive this.
   NcclAgreement(NcclSession& session, NcclLink const& link);
 
-  /// All ranks are about to do `transaction`.
+  /// Checks that all ranks are about to run `transaction`.
   void agree(Transaction const& transaction);
-  /// They are about to split: what each of them asks, [world].
+  /// Checks that all ranks are about to split. Returns the request of each, [world].
   [[nodiscard]] std::vector<SplitRequest> agree_to_split(Transaction const& transaction, SplitRequest const& request);
-  /// Sender and receiver tell each other what they are about to do, so that both find out if it is not the same.
+  /// Sender and receiver exchange descriptions of what they are about to do, so that both detect a mismatch.
   void compare_messages(Transaction const& transaction);
 
  private:
   void compare(Transaction const& transaction, SplitRequest const& request);
   void exchange(Transaction const& transaction, void const* mine, void* all, std::int64_t bytes);
-  /// Runs `wait`, a call of the store, and says who was missing if it takes too long.
+  /// Calls `wait`, a call of the store, and names the missing ranks if it times out.
   template <class Wait>
   auto in_time(Transaction const& transaction, Wait const& wait);
   [[nodiscard]] std::string about_to_enter(Transaction const& transaction) const;

@@ -80,7 +80,7 @@ NcclCommunicator::NcclCommunicator(std::shared_ptr<NcclSession> session, std::sh
   session_->watch().enter(link_);
 }
 
-/// What is on its way ends if the others come. If an exception unwinds this, they are told instead.
+/// Work in flight ends if the other ranks come. If an exception unwinds this rank, it informs them instead.
 NcclCommunicator::~NcclCommunicator() {
   auto const first =
       std::uncaught_exceptions() > exceptions_at_birth_ ? link_->pending.describe_first() : std::string{};
@@ -96,7 +96,7 @@ NcclCommunicator::~NcclCommunicator() {
     session_->fail(fmt::format("rank {} ended communicator '{}', and {} was still on its way {} later",
                                session_->rank(), name(), left, describe(time_at_the_end())));
   }
-  if (auto const reason = session_->failure()) {  // the watch may not have come to this one
+  if (auto const reason = session_->failure()) {  // the watch may not have reached this one
     link_->pending.fail(std::make_exception_ptr(PeerError{*reason}));
   }
   session_->watch().leave(*link_);
@@ -115,7 +115,7 @@ milliseconds NcclCommunicator::time_at_the_end() const noexcept {
 
 // ---- submitting -----------------------------------------------------------------------------------------------------
 
-/// What a transaction fails with that comes after the job's end.
+/// The error of a transaction that is submitted after the job's end.
 std::exception_ptr NcclCommunicator::ended_before(Label const& label, std::span<Collective const> collectives) const {
   return std::make_exception_ptr(
       PeerError{fmt::format("{}; {} was about to enter {} on communicator '{}'", session_->failure().value_or(""),
@@ -127,7 +127,7 @@ void NcclCommunicator::do_submit(device::Stream& stream, Label const& label, std
   if (session_->failed() && gpu != nullptr) {
     return gpu->fail(ended_before(label, collectives));
   }
-  if (session_->failed()) {  // says so on whatever stream it is
+  if (session_->failed()) {  // reports it on a stream of any kind
     return device::as_cpu(stream).post([session = session_.get()] { throw PeerError{*session->failure()}; });
   }
   ZEROTH_EXPECTS(gpu != nullptr, fmt::format("communicator '{}' is NCCL's, which works on streams of a GPU, and was "
@@ -144,7 +144,7 @@ void NcclCommunicator::do_submit(device::Stream& stream, Label const& label, std
   }
   Transaction& transaction = link_->pending.take(label, collectives, options_.timeout);
   transaction.sequence = ++sequence_;
-  // Before anything waits for others: who is asked meanwhile is here.
+  // Before any wait for others: a status query in the meantime must see that this rank has arrived.
   link_->submitted.store(transaction.position, std::memory_order_release);
   for (auto const& each : collectives) {
     transaction.records.push_back(recorder().enqueue(make_record(name(), transaction.sequence, label, each)));
@@ -153,7 +153,7 @@ void NcclCommunicator::do_submit(device::Stream& stream, Label const& label, std
     prepare(transaction);
     launch(transaction, gpu->failure(), static_cast<cudaStream_t>(gpu->native().native));
   } catch (...) {
-    if (session_->failed()) {  // everybody knows
+    if (session_->failed()) {  // all ranks know it
       return gpu->fail(ended_before(label, collectives));
     }
     gpu->fail(std::current_exception());
@@ -162,7 +162,7 @@ void NcclCommunicator::do_submit(device::Stream& stream, Label const& label, std
   }
 }
 
-/// Gives the transaction back if it is not to be launched.
+/// Recycles the transaction if it is not to be launched.
 void NcclCommunicator::prepare(Transaction& transaction) {
   if (!options_.check) {
     return;
@@ -176,7 +176,7 @@ void NcclCommunicator::prepare(Transaction& transaction) {
   }
 }
 
-/// The first of a kind waits on the host for those of the other ranks: NCCL connects them when they are needed.
+/// The first transaction of a kind waits on the host for the other ranks: NCCL connects them on first use.
 void NcclCommunicator::launch(Transaction& transaction, std::shared_ptr<device::Failure> failure, cudaStream_t stream) {
   auto const begun = Clock::now();
   auto const deadline = begun + transaction.timeout;
@@ -203,14 +203,14 @@ void NcclCommunicator::launch(Transaction& transaction, std::shared_ptr<device::
     throw;
   }
   link_->pending.launched(work, stream);
-  if (session_->failed()) {  // the watch may have failed what was on its way before this was
+  if (session_->failed()) {  // the watch may have failed all work in flight before this was enqueued
     throw PeerError{"the job failed"};
   }
 }
 
 // ---- memory ---------------------------------------------------------------------------------------------------------
 
-/// Collective in NCCL, so ranks that come apart are told by the deadline.
+/// Collective in NCCL; ranks that do not come are reported at the deadline.
 std::unique_ptr<Registration> NcclCommunicator::do_register(device::Memory const& memory) {
   if (auto const reason = session_->failure()) {
     throw PeerError{*reason};
@@ -231,7 +231,7 @@ std::unique_ptr<Registration> NcclCommunicator::do_register(device::Memory const
 
 // ---- splitting ------------------------------------------------------------------------------------------------------
 
-/// NCCL splits communicators on which nothing is on its way.
+/// NCCL only splits idle communicators.
 void NcclCommunicator::drain() {
   auto const deadline = Clock::now() + options_.timeout;
   while (!link_->pending.empty()) {
@@ -256,7 +256,7 @@ std::unique_ptr<Communicator> NcclCommunicator::do_split(int color, int key, std
   transaction.sequence = ++sequence_;
   link_->submitted.store(transaction.position, std::memory_order_release);
   Finally const recycle{[&] { link_->pending.recycle(transaction); }};
-  auto const requests = agreement_.agree_to_split(transaction, {color, key});  // names may differ: parts have their own
+  auto const requests = agreement_.agree_to_split(transaction, {color, key});  // names may differ between parts
   NcclLink::Identity identity{part_of(link_->identity.group, ++splits_, requests, name), session_->gpu(),
                               options_.copy_engine};
   auto const deadline = Clock::now() + options_.timeout;

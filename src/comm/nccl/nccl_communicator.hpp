@@ -15,15 +15,15 @@
 
 namespace zeroth::comm {
 
-/// The communicator of all ranks, "world". All ranks call it, with their GPU current. Waits for all, as long as the
-/// timeout says; throws as NcclLink::start().
+/// The communicator of all ranks, "world". All ranks call it, with their GPU current. Waits for all ranks until the
+/// timeout; throws as NcclLink::start() does.
 [[nodiscard]] std::unique_ptr<Communicator> make_nccl(std::shared_ptr<NcclSession> session,
                                                       CommOptions const& options = {});
 
-/// Stream order: a transaction is work of the stream, between two events that the watch looks at. The host waits for
-/// other hosts in split() and register_memory(), and in submit() with CommOptions::check. It waits for this GPU where
-/// NCCL needs that nothing is on its way: in split(), in register_memory(), and when the communicator ends.
-/// Sums: in NCCL's order and roundings, which depend on its algorithm: not promised to be those of other backends.
+/// Stream order: a transaction is work of the stream, between two events that the watch polls. The host waits for other
+/// hosts in split() and register_memory(), and in submit() with CommOptions::check. It waits for this GPU when NCCL
+/// requires an idle communicator: in split(), in register_memory() and in the destructor.
+/// Sums have NCCL's order and roundings, which depend on its algorithm. They need not equal those of other backends.
 class NcclCommunicator final : public Communicator {
  public:
   NcclCommunicator(std::shared_ptr<NcclSession> session, std::shared_ptr<NcclLink> link, CommOptions const& options);
@@ -50,7 +50,7 @@ class NcclCommunicator final : public Communicator {
   void prepare(Transaction& transaction);
   void launch(Transaction& transaction, std::shared_ptr<device::Failure> failure, cudaStream_t stream);
   void drain();
-  /// For what ends: what is on its way, the handle, windows.
+  /// The time limit to end work in flight, the handle and windows.
   [[nodiscard]] std::chrono::milliseconds time_at_the_end() const noexcept;
   [[nodiscard]] std::string describe_this_rank() const { return link_->identity.group.describe_rank(rank()); }
 

@@ -46,7 +46,7 @@ NcclLink::~NcclLink() { abort(); }
 ncclConfig_t NcclLink::config() const {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
-  config.splitShare = 0;  // shared resources would end together, and run one after another
+  config.splitShare = 0;  // shared resources would end together, and serialise
   config.commName = owned_->name.c_str();
   config.CTAPolicy = uses_copy_engine() ? NCCL_CTA_POLICY_ZERO : NCCL_CTA_POLICY_DEFAULT;
   return config;
@@ -78,7 +78,7 @@ ncclResult_t NcclLink::check(char const* call, ncclResult_t result) const {
   return result;
 }
 
-/// NCCL returns at once and works on: nothing else may be issued until it says that it is done.
+/// NCCL returns at once and continues in the background: no other call may be issued until it reports completion.
 void NcclLink::settle(char const* call, ncclResult_t result, ncclComm_t handle, Clock::time_point deadline) const {
   auto const begin = Clock::now();
   for (int asked = 0; result == ncclInProgress; ++asked) {
@@ -126,7 +126,7 @@ std::unique_lock<std::mutex> NcclLink::enter(char const* call, Clock::time_point
 void NcclLink::start(ncclUniqueId const& id, Clock::time_point deadline) {
   std::lock_guard const lock{mutex_};
   auto settings = config();
-  auto& slot = owned_->handles.emplace_back(nullptr);  // written at once, and again by NCCL's thread when it is done
+  auto& slot = owned_->handles.emplace_back(nullptr);  // written at once, and again by NCCL's thread at completion
   try {
     auto const result = nccl().init_rank(&slot, world(), id, identity.group.rank, &settings);
     handle_ = std::atomic_ref{slot}.load(std::memory_order_acquire);
@@ -151,14 +151,15 @@ void NcclLink::start_from(NcclLink& parent, int color, int key, Clock::time_poin
   }
 }
 
-/// The parent is under way until the new handle is there, which then is under way itself.
+/// The parent is busy until the new handle exists, which is then busy itself.
 ncclComm_t NcclLink::split(int color, int key, Clock::time_point deadline, ncclConfig_t* config) {
   auto& slot = owned_->handles.emplace_back(nullptr);
   call("ncclCommSplit", deadline, [&](ncclComm_t whole) { return nccl().split(whole, color, key, &slot, config); });
   return slot;
 }
 
-/// NCCL may never come back from either. A thread of its own can then be left behind, with what NCCL may still use.
+/// NCCL may never return from either call. A thread of its own can then be left behind, with the objects that NCCL may
+/// still use.
 void NcclLink::end_handle(Ending ending) noexcept {
   auto* const handle = std::exchange(handle_, nullptr);
   if (handle == nullptr) {
@@ -171,15 +172,15 @@ void NcclLink::end_handle(Ending ending) noexcept {
   try {
     thread = std::thread{[handle, end, ended, owned = owned_, gpu = identity.gpu] {
       ::pthread_setname_np(::pthread_self(), "nccl end");
-      static_cast<void>(cudaSetDevice(gpu));  // or it would work with GPU 0
+      static_cast<void>(cudaSetDevice(gpu));  // otherwise it would work with GPU 0
       static_cast<void>(end(handle));
       ended->add();
     }};
-  } catch (std::exception const&) {  // there is no thread to be had
+  } catch (std::exception const&) {  // no thread can be started
     return static_cast<void>(end(handle));
   }
-  // A destruction waits until all ranks of the machine have come to theirs. They may take their time while the job
-  // goes on.
+  // A destruction waits until all ranks of the machine have called theirs. They may take their time while the job
+  // continues.
   bool waits = true;
   while (waits && !ended->wait_until(1, Clock::now() + patience_for_an_abort)) {
     waits = !aborts && !failed_();
@@ -215,7 +216,7 @@ ncclWindow_t NcclLink::make_window(void* memory, std::int64_t bytes, Clock::time
 void NcclLink::forget(ncclWindow_t window, Clock::time_point deadline) noexcept {
   --windows_;
   auto const lock = try_to_enter(Clock::now() + patience_for_an_abort);
-  if (!lock.owns_lock() || handle_ == nullptr || failed_()) {  // ended with it, or about to
+  if (!lock.owns_lock() || handle_ == nullptr || failed_()) {  // ended with it, or about to end
     return;
   }
   try {
@@ -242,7 +243,7 @@ void NcclLink::finish(Clock::time_point deadline) noexcept {
   if (handle_ == nullptr) {
     return;
   }
-  if (failed_()) {  // others will not come to finish it
+  if (failed_()) {  // other ranks will not come to finish it
     return drop();
   }
   try {

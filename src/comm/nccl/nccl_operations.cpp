@@ -17,7 +17,7 @@ bool has_work(Collective const& collective) noexcept {
   return collective.count > 0 || collective.operation == Operation::barrier;
 }
 
-/// The calls of one group; after one was refused no more are made.
+/// The calls of one group. After an error no more are made.
 class CallGroup {
  public:
   explicit CallGroup(NcclIssue const& at) : at_{at} {}
@@ -51,7 +51,7 @@ class CallGroup {
     }
   }
 
-  /// Every block that moves is a message. One that stays where it is, in place, is none.
+  /// Every block that moves is a message. One that stays in place is not.
   void add_built(Collective const& each) {
     for (int other = 0; other < at_.world; ++other) {
       bool const to_root = each.operation == Operation::gather;

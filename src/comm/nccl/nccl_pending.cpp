@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t pending_at_a_time = 64;
 
-/// An event that fails to answer belongs to a GPU that has failed: its device says so, and nothing comes of it here.
+/// A failing event belongs to a GPU that has failed, which its device reports. Here it counts as not passed.
 bool has_passed(cudaEvent_t event) noexcept {
   auto const answer = cudaEventQuery(event);
   if (answer != cudaSuccess) {
@@ -43,7 +43,7 @@ void NcclPending::add_one() {
   free_.push_back(&work);
 }
 
-/// Those that have ended are used again before more are made, whether or not the watch has seen them.
+/// Reuses ended entries before it makes more, whether or not the watch has seen that they ended.
 NcclPending::Work& NcclPending::free_one() {
   while (all_.size() < pending_at_a_time) {
     add_one();
@@ -99,8 +99,8 @@ void NcclPending::release(Work& work) noexcept {
   free_.push_back(&work);
 }
 
-/// Which have begun and ended. Under the lock, for which launches wait: what is behind one that has not ended, on the
-/// same stream, has not begun, and CUDA is not asked.
+/// Checks which have begun and ended. Launches wait for the lock that it holds, so it asks CUDA about few: work behind
+/// unfinished work on the same stream has not begun.
 void NcclPending::settle(Clock::time_point now) {
   std::optional<cudaStream_t> busy;
   for (auto* const work : launched_) {

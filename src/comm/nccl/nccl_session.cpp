@@ -36,8 +36,9 @@ std::string answer_of(int rank) { return fmt::format("nccl where {}!", rank); }
 
 constexpr char const* launch_order = "NCCL_LAUNCH_ORDER_IMPLICIT";
 
-/// Kernels of two communicators wait for each other's multiprocessors. NCCL then keeps them in the order in which this
-/// rank's one thread issues them, which is that of all ranks. True if nobody had asked for it before.
+/// Kernels of two communicators may wait for each other's multiprocessors. With this variable NCCL keeps them in the
+/// order in which this rank's thread issues them, which is the same on all ranks. Returns true if the variable was not
+/// set before.
 bool ask_for_launch_order() {
   static std::mutex one_at_a_time;
   std::lock_guard const lock{one_at_a_time};
@@ -55,8 +56,8 @@ bool ask_for_launch_order() {
   return false;
 }
 
-/// NCCL reads the variable once in a process, before its first kernel, and tells neither what it read nor whether it
-/// has. That it was there before this library loaded it is all that can be seen.
+/// NCCL reads the variable once per process, before its first kernel, and reports neither the value nor whether it has
+/// read it. The only evidence is whether NCCL was in the process before this library loaded it.
 void warn_of_late_launch_order() {
   logger().warn(
       "libnccl was in this process before {} was set to 1: if it has computed anything by then, collectives of several "
@@ -65,8 +66,8 @@ void warn_of_late_launch_order() {
       launch_order, launch_order);
 }
 
-/// NCCL takes the environment's word over that of whoever makes a communicator. Not set here: the program may have
-/// communicators of its own.
+/// NCCL prefers the environment to the configuration of a communicator. The environment is not changed here, since the
+/// program may have communicators of its own.
 void warn_of_overrides() {
   struct Override {
     char const* variable;
@@ -130,7 +131,7 @@ void NcclSession::take_gpu() {
 NcclSession::~NcclSession() {
   ending_.store(true, std::memory_order_release);
   try {
-    rendezvous_->store().set(question_for(rank_), {});  // from oneself: wakes the thread
+    rendezvous_->store().set(question_for(rank_), {});  // from this rank itself: wakes the thread
   } catch (std::exception const&) {                     // it was asked before, or the job has ended: it is awake
   }
   answering_.join();
@@ -159,7 +160,7 @@ void NcclSession::fail_and_throw(std::string const& reason) {
   throw PeerError{failure().value_or(reason)};
 }
 
-// ---- beside NCCL ----------------------------------------------------------------------------------------------------
+// ---- communication through the store --------------------------------------------------------------------------------
 
 std::vector<std::string> NcclSession::gather(std::string const& name, std::vector<int> const& ranks,
                                              std::string const& value, milliseconds timeout) {
@@ -174,7 +175,7 @@ std::vector<std::string> NcclSession::gather(std::string const& name, std::vecto
   auto const deadline = Clock::now() + timeout;
   auto const number = gathers_[name]++;
   auto const key = [&](int rank) { return fmt::format("nccl {} #{} {}", name, number, rank); };
-  store.set_for(static_cast<int>(ranks.size()), key(rank_), value);  // all of them read it, this one too
+  store.set_for(static_cast<int>(ranks.size()), key(rank_), value);  // all ranks read it, including this one
   std::vector<std::string> values;
   for (int const rank : ranks) {
     auto const left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
@@ -196,7 +197,7 @@ std::string NcclSession::describe_whereabouts() const {
   return body.take();
 }
 
-/// A thread of its own, so that a rank whose host is busy or frozen in the program's own work can tell.
+/// A thread of its own, so that a rank whose host is busy or frozen in the program's own work can answer.
 void NcclSession::answer() noexcept {
   ::pthread_setname_np(::pthread_self(), "nccl answers");
   this_rank() = {rank_, world_, {}};
@@ -210,7 +211,7 @@ void NcclSession::answer() noexcept {
   }
 }
 
-std::vector<Whereabouts> NcclSession::ask_where(std::uint64_t communicator, std::vector<int> const& ranks) {
+std::vector<PeerStatus> NcclSession::ask_where(std::uint64_t communicator, std::vector<int> const& ranks) {
   auto& store = rendezvous_->store();
   auto const deadline = Clock::now() + patience_for_their_answers;
   for (int const rank : ranks) {
@@ -220,9 +221,9 @@ std::vector<Whereabouts> NcclSession::ask_where(std::uint64_t communicator, std:
     } catch (PeerError const&) {      // the job has ended
     }
   }
-  std::vector<Whereabouts> all;
+  std::vector<PeerStatus> all;
   for (int const rank : ranks) {
-    Whereabouts one{.rank = rank, .answered = false, .begun = 0, .words = {}};
+    PeerStatus one{.rank = rank, .answered = false, .begun = 0, .words = {}};
     try {
       auto const left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
       auto const text = store.get(answer_of(rank), std::max(left, milliseconds{0}));
@@ -241,7 +242,7 @@ std::vector<Whereabouts> NcclSession::ask_where(std::uint64_t communicator, std:
   return all;
 }
 
-// ---- in words -------------------------------------------------------------------------------------------------------
+// ---- descriptions ---------------------------------------------------------------------------------------------------
 
 std::string NcclSession::explain_late(NcclLink const& link, Transaction const& transaction, Clock::time_point begun) {
   auto const waited = Clock::now() - begun;

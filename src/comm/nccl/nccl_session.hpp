@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What all NCCL communicators of one rank share: the store, the watch, and the end of the job.
+/// State that all NCCL communicators of one rank share: the store, the watch, and the end of the job.
 #pragma once
 #include <atomic>
 #include <map>
@@ -13,17 +13,17 @@
 #include "comm/memberships.hpp"
 #include "comm/nccl/nccl_link.hpp"
 #include "comm/nccl/nccl_watch.hpp"
+#include "comm/peer_status.hpp"
 #include "comm/store/rendezvous.hpp"
-#include "comm/whereabouts.hpp"
 #include "zeroth/comm/flight_recorder.hpp"
 
 namespace zeroth::comm {
 
-/// One per rank; outlives its communicators. Its own thread enters communicators; fail() is for any.
+/// One per rank; outlives its communicators. Its own thread makes communicators; any thread may call fail().
 class NcclSession {
  public:
-  /// `rendezvous.on_failure` is set here. `gpu` is made current on the calling thread. Throws as Rendezvous does, on
-  /// all ranks where it is a GPU that does not work, or a libnccl that is too old.
+  /// Sets `rendezvous.on_failure`, and makes `gpu` current on the calling thread. Throws as Rendezvous does: on all
+  /// ranks if one has a GPU that does not work, or a libnccl that is too old.
   NcclSession(RendezvousOptions rendezvous, int gpu, std::shared_ptr<FlightRecorder> recorder);
   ~NcclSession();
   NcclSession(NcclSession const&) = delete;
@@ -37,24 +37,26 @@ class NcclSession {
   [[nodiscard]] NcclWatch& watch() noexcept { return *watch_; }
   /// See HostJob.
   [[nodiscard]] Memberships& memberships() noexcept { return memberships_; }
-  /// Four bytes of the GPU for barriers, whose values nobody reads. Not those of the last communicators that asked.
+  /// Four bytes of the GPU for barriers, whose values do not matter. Different from those of the last communicators
+  /// that asked.
   [[nodiscard]] void* barrier_word() noexcept;
 
-  /// Fails the job on all ranks. Any thread; waits for the store, three seconds at most. The job's first reason counts.
+  /// Fails the job on all ranks. Any thread; waits for the store, at most three seconds. Only the job's first reason is
+  /// kept.
   void fail(std::string const& reason) noexcept;
-  /// fail(), and throws PeerError with the job's first reason.
+  /// Calls fail(), and throws PeerError with the job's first reason.
   [[noreturn]] void fail_and_throw(std::string const& reason);
   [[nodiscard]] bool failed() const noexcept { return abort_.aborted(); }
   [[nodiscard]] std::optional<std::string> failure() const { return abort_.failure(); }
 
-  /// What each of `ranks` of the job, who all call this with the same name, brings: at most 4096 bytes, in their order.
-  /// Throws PeerError at the deadline, or when the job has failed.
+  /// Gathers the `value` of each of `ranks` of the job, at most 4096 bytes, in their order. All of them call this with
+  /// the same name. Throws PeerError at the deadline, or when the job has failed.
   [[nodiscard]] std::vector<std::string> gather(std::string const& name, std::vector<int> const& ranks,
                                                 std::string const& value, std::chrono::milliseconds timeout);
-  /// Waits until all ranks of the job have come here, however long they take. Throws PeerError when the job has failed.
+  /// Waits until all ranks of the job have called it, without a timeout. Throws PeerError when the job has failed.
   void await_all();
-  /// Asks `ranks` of the job where they are. A job ends after that: they answer once.
-  [[nodiscard]] std::vector<Whereabouts> ask_where(std::uint64_t communicator, std::vector<int> const& ranks);
+  /// Asks `ranks` of the job for their status. Call only when the job is about to fail: they answer once.
+  [[nodiscard]] std::vector<PeerStatus> ask_where(std::uint64_t communicator, std::vector<int> const& ranks);
   /// "rank 1 waited 2.00 s in all_gather (...), transaction 7 of communicator 'gather'; missing: rank 3, which ..."
   [[nodiscard]] std::string explain_late(NcclLink const& link, Transaction const& transaction, Clock::time_point begun);
 
@@ -73,7 +75,7 @@ class NcclSession {
     void operator()(void* memory) const noexcept { static_cast<void>(cudaFree(memory)); }
   };
   std::unique_ptr<void, Free>
-      barrier_words_;  // allocated once: it may wait for what is on the GPU, and so for other ranks
+      barrier_words_;  // allocated once, as an allocation may wait for work on the GPU, and so for other ranks
   std::size_t barrier_words_given_ = 0;
   std::optional<NcclWatch> watch_;
   std::atomic<bool> ending_{false};

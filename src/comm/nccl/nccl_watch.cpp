@@ -23,7 +23,7 @@ namespace zeroth::comm {
 namespace {
 
 constexpr std::chrono::milliseconds poll_interval{5};
-constexpr int polls_per_error_check = 10;  // NCCL's own state changes rarely, and asking takes its lock
+constexpr int polls_per_error_check = 10;  // NCCL's own state changes rarely, and a query takes its lock
 constexpr std::chrono::seconds patience_at_the_end{10};
 
 }  // namespace
@@ -51,13 +51,13 @@ struct NcclWatch::State {
 void NcclWatch::State::run() {
   this_rank() = {rank, world, fmt::format("cuda:{}", gpu)};
   ::pthread_setname_np(::pthread_self(), "nccl watch");
-  static_cast<void>(cudaSetDevice(gpu));  // or its questions would open GPU 0
+  static_cast<void>(cudaSetDevice(gpu));  // otherwise its queries would open GPU 0
   for (int round = 0; !ending.wait_until(1, Clock::now() + poll_interval); ++round) {
     if (auto const reason = failure()) {
       return end_all(*reason);
     }
     for (auto const& link : all()) {
-      if (ending.value() != 0) {  // perhaps long ago, while NCCL had this thread: what links refer to may be gone
+      if (ending.value() != 0) {  // NCCL may have blocked this thread: objects that links refer to may be gone
         return;
       }
       look(*link, round % polls_per_error_check == 0);
@@ -94,13 +94,13 @@ void NcclWatch::State::look(NcclLink& link, bool asks_nccl) {
 
 void NcclWatch::State::end_all(std::string const& reason) const {
   auto const every = all();
-  for (auto const& link : every) {  // first, so that nothing more is enqueued behind what is about to end
+  for (auto const& link : every) {  // first, so that nothing more is enqueued behind work that is about to end
     auto const first = link->pending.describe_first();
     link->pending.fail(std::make_exception_ptr(PeerError{
         first.empty() ? reason
                       : fmt::format("{}; rank {} was in {} of communicator '{}'", reason, rank, first, link->name())}));
   }
-  // At the same time: NCCL waits in an abort for the GPU, where a communicator's work may be behind another one's.
+  // Concurrently: an abort in NCCL waits for the GPU, where work of one communicator may be behind that of another.
   std::vector<std::jthread> aborts;
   aborts.reserve(every.size());
   for (auto const& link : every) {
@@ -111,7 +111,7 @@ void NcclWatch::State::end_all(std::string const& reason) const {
     };
     try {
       aborts.emplace_back(end);
-    } catch (std::system_error const&) {  // there is no thread to be had
+    } catch (std::system_error const&) {  // no thread can be started
       end();
     }
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The thread that sees what nobody waits for: errors inside NCCL, transactions that do not end, and the job's end.
+/// The thread that detects what no other thread waits for: errors inside NCCL, transactions that time out, and the
+/// job's failure.
 #pragma once
 #include <functional>
 #include <memory>
@@ -11,19 +12,19 @@
 
 namespace zeroth::comm {
 
-/// One thread for all communicators of a rank. When the job has failed it fails the devices that have transactions on
-/// their way, aborts every communicator, and ends.
+/// One thread for all communicators of a rank. When the job has failed, it fails the devices that have transactions in
+/// flight, aborts every communicator, and ends.
 class NcclWatch {
  public:
-  /// What it is told and asks. Called on its thread.
+  /// Functions that it calls on its thread.
   struct Hooks {
-    std::function<std::optional<std::string>()> failure;  ///< Why the job failed, once it has.
-    std::function<void(std::string const&)> fail;         ///< Fails it. Returns when failure() says so.
-    /// In words: `link`'s transaction `late` goes on for too long.
+    std::function<std::optional<std::string>()> failure;  ///< Why the job has failed, or nullopt.
+    std::function<void(std::string const&)> fail;         ///< Fails the job. Returns when failure() reports it.
+    /// Describes `link`'s transaction `late`, which has timed out.
     std::function<std::string(NcclLink const& link, NcclPending::Late const& late)> explain;
   };
   NcclWatch(int rank, int world, int gpu, Hooks hooks);
-  /// Where NCCL does not come back from an abort, the thread is left behind, and calls no hook any more.
+  /// If NCCL does not return from an abort, the thread is left behind, and calls no hook any more.
   ~NcclWatch();
   NcclWatch(NcclWatch const&) = delete;
   NcclWatch& operator=(NcclWatch const&) = delete;
@@ -34,7 +35,7 @@ class NcclWatch {
 
  private:
   struct State;
-  std::shared_ptr<State> state_;  // the thread's as well
+  std::shared_ptr<State> state_;  // shared with the thread
 };
 
 }  // namespace zeroth::comm

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Memory that NCCL knows.
+/// Memory that is registered with NCCL.
 #pragma once
 #include <nccl.h>
 
@@ -12,7 +12,7 @@
 
 namespace zeroth::comm {
 
-/// A window of NCCL, until it ends, for which it waits `timeout` at most.
+/// An NCCL window. Its destructor waits at most `timeout`.
 class NcclWindow final : public Registration {
  public:
   NcclWindow(std::shared_ptr<NcclLink> link, ncclWindow_t window, std::chrono::milliseconds timeout)

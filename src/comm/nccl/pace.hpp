@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How long who asks again and again rests between questions.
+/// Backoff of polling loops.
 #pragma once
 #include <algorithm>
 #include <chrono>
@@ -8,10 +8,10 @@
 
 namespace zeroth::comm {
 
-/// Before the next question, when `asked` have been answered with "not yet" in `waited`; zero: only give the processor
-/// away. What takes up to a millisecond is learned at once: an enqueued collective takes NCCL's thread less, and a
-/// layer has three. Then rests begin at 20 us and grow with the wait, of which they add 2 %, to 200 us. Time counts
-/// from where questions were asked, too: on a machine with too few processors it passes while others run.
+/// The sleep before the next poll, after `asked` polls have returned "not yet" in `waited`; zero means to yield. Waits
+/// of up to a millisecond are noticed at once: NCCL's thread needs less for an enqueued collective, and a layer has
+/// three. Then sleeps begin at 20 us and grow with the wait, to which they add 2 %, up to 200 us. The elapsed time
+/// counts, too, not only the number of polls: on a machine with too few processors it passes while other threads run.
 [[nodiscard]] constexpr std::chrono::microseconds rest_between(int asked, Clock::duration waited) noexcept {
   using std::chrono::microseconds;
   constexpr int fewest_asked = 1000;

@@ -13,7 +13,7 @@
 namespace zeroth::comm {
 namespace {
 
-/// Of one connection: whoever sends much does not keep the others waiting.
+/// Per connection and call, so that a busy one does not delay the others.
 constexpr std::size_t most_bytes_at_once = 1 << 16;
 
 }  // namespace
@@ -85,7 +85,7 @@ void Connection::flush() {
       return;
     }
     if (bytes < 0) {
-      give_up_output();  // receive() will tell that the connection is broken
+      give_up_output();  // receive() will report that the connection is broken
       return;
     }
     sent_ += static_cast<std::size_t>(bytes);

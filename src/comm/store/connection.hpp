@@ -13,28 +13,29 @@
 
 namespace zeroth::comm {
 
-/// One thread at a time.
+/// Used by one thread at a time.
 class Connection {
  public:
-  /// Takes messages of at most `most_body_bytes`.
+  /// Accepts messages of at most `most_body_bytes`.
   Connection(Descriptor socket, std::size_t most_body_bytes) noexcept
       : socket_{std::move(socket)}, most_body_bytes_{most_body_bytes} {}
 
   [[nodiscard]] Descriptor const& socket() const noexcept { return socket_; }
-  /// For who goes on without frames: all that has come was one of them, and all was sent.
+  /// Gives up the socket, to continue without frames. All received bytes must have been frames, and all output must
+  /// have been sent.
   [[nodiscard]] Descriptor release() && noexcept { return std::move(socket_); }
-  /// What poll() should look for.
+  /// The events for poll().
   [[nodiscard]] short events() const noexcept;
   void set_most_body_bytes(std::size_t bytes) noexcept { most_body_bytes_ = bytes; }
 
-  /// Takes in some of what has come; false once there will be no more, because the other side closed or the connection
-  /// broke. next() still gives what came before.
+  /// Reads some of the received bytes. False at the end: the other side closed, or the connection broke. next() still
+  /// returns what came before.
   [[nodiscard]] bool receive();
   [[nodiscard]] bool has_received() const noexcept { return received_any_; }
-  /// The next whole message, if it is there. Throws BadFrame for what is none, or announces too much.
+  /// The next complete message, or nullopt. Throws BadFrame if it is invalid or announces too many bytes.
   [[nodiscard]] std::optional<Frame> next();
 
-  /// Queues a message and hands the system what it takes now. Where the connection is broken it goes nowhere.
+  /// Queues a message and writes what the system accepts now. Drops it if the connection is broken.
   void send(Kind kind, std::uint64_t tag, std::string body);
   void send(Kind kind, std::uint64_t tag, std::shared_ptr<std::string const> body);  ///< Shared by many connections.
   void flush();
@@ -53,9 +54,9 @@ class Connection {
   std::size_t most_body_bytes_;
   bool received_any_ = false;
   std::string input_;
-  std::size_t consumed_ = 0;  // of input_
+  std::size_t consumed_ = 0;  // bytes of input_
   std::deque<Output> output_;
-  std::size_t sent_ = 0;  // of the first of output_
+  std::size_t sent_ = 0;  // bytes of the first message in output_
   std::size_t waiting_bytes_ = 0;
 };
 

@@ -100,7 +100,7 @@ std::string encode(Hello const& hello) {
 Hello decode_hello(std::string_view body) {
   BodyReader reader{body};
   if (reader.text(magic.size()) != magic) {
-    throw BadFrame{"the greeting of another program"};
+    throw BadFrame{"the handshake of another program"};
   }
   Hello hello;
   hello.version = reader.number();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The messages of the store, as bytes: a head of 13 bytes {bytes of the body, kind, tag}, then the body. Numbers are
+/// The messages of the store as bytes: a head of 13 bytes {size of the body, kind, tag}, then the body. Numbers are
 /// little-endian.
 #pragma once
 #include <algorithm>
@@ -15,54 +15,53 @@
 
 namespace zeroth::comm {
 
-/// Who sends what to whom: C the ranks, S rank 0's store. The last one is `last_kind`.
+/// The kinds of messages, with their senders: C is a rank, S is rank 0's store. The last one is `last_kind`.
 enum class Kind : std::uint8_t {
-  hello = 1,  ///< C: a Hello. The only thing that a stranger may say.
-  welcome,    ///< S: the heartbeat timeout in milliseconds.
-  refusal,    ///< S: Refusal, and why in words.
-  set,        ///< C: key, value, reads after which it goes; 0: never.
-  get,        ///< C: key, milliseconds to wait.
-  gather,     ///< C: name, value, milliseconds to wait.
-  answer,     ///< S: values. To the call of the same tag, as is the next.
-  problem,    ///< S: Problem, and what in words.
-  beat,       ///< Both: still there. C: and since how many milliseconds nothing has come from S.
-  abort,      ///< C: a reason.
-  aborted,    ///< S: the rank that caused it, and the reason.
-  leave,      ///< C: will not be missed.
-  closing,    ///< S: rank 0 leaves.
-  unheard,    ///< C: a reason: nothing comes from S any more. It reads no further.
-  inquest,    ///< Both: a rank has waited in vain; whoever waits too says now for whom.
-  complaint,  ///< C: a reason, and a Contact for each rank.
+  hello = 1,       ///< C: a Hello. The first message of every connection.
+  welcome,         ///< S: the heartbeat timeout in milliseconds.
+  refusal,         ///< S: Refusal, and the reason as text.
+  set,             ///< S: key, value, reads after which it is deleted; 0: never.
+  get,             ///< C: key, milliseconds to wait.
+  gather,          ///< C: name, value, milliseconds to wait.
+  answer,          ///< S: values, for the call with the same tag.
+  problem,         ///< S: Problem, and a description, for the call with the same tag.
+  beat,            ///< Both: a heartbeat. C also sends for how many milliseconds it has not heard from S.
+  abort,           ///< C: a reason.
+  aborted,         ///< S: the rank that caused it, and the reason.
+  leave,           ///< C: will not take part any more.
+  closing,         ///< S: rank 0 leaves.
+  unheard,         ///< C: a reason: it hears nothing from S any more, and reads no further.
+  timeout_query,   ///< Both: a rank's wait has timed out; every waiting rank now reports for which ranks it waits.
+  timeout_report,  ///< C: a reason, and a Contact for each rank.
 };
-constexpr Kind last_kind = Kind::complaint;
-/// ConfigError or PeerError, for the one who is refused; `job` is a ConfigError too, unless the job may have another
-/// port.
+constexpr Kind last_kind = Kind::timeout_report;
+/// ConfigError or PeerError on the rejected rank. `job` is a ConfigError too, unless the job may have another port.
 enum class Refusal : std::uint8_t { config = 1, peer, job };
-/// ContractError, PeerError or LateError, for the caller.
+/// ContractError, PeerError or LateError for the caller.
 enum class Problem : std::uint8_t { contract = 1, peer, late };
 
 constexpr std::size_t head_bytes = 13;
 constexpr std::size_t most_token_bytes = 256;
-constexpr std::size_t most_name_bytes = 256;  ///< Of keys, gathers and hosts.
+constexpr std::size_t most_name_bytes = 256;  ///< For keys, gathers and hosts.
 constexpr std::size_t most_value_bytes = 4096;
 constexpr std::size_t most_hello_bytes = 1024;
-/// What rank 0 takes from a rank: a value and its name, or a reason and a byte for each rank.
+/// The largest body from a rank: a value and its name, or a reason and a byte for each rank.
 [[nodiscard]] constexpr std::size_t most_call_bytes(int world) noexcept {
   return std::max<std::size_t>(8192, most_value_bytes + static_cast<std::size_t>(world) + 64);
 }
 constexpr std::uint64_t most_ranks = std::numeric_limits<std::int32_t>::max();
-constexpr std::uint64_t longest_wait_ms = std::uint64_t{1} << 40;  ///< Of every time that a message gives.
-/// What a rank takes from rank 0: the values of all ranks.
+constexpr std::uint64_t longest_wait_ms = std::uint64_t{1} << 40;  ///< Bounds every time in a message.
+/// The largest body from rank 0: the values of all ranks.
 [[nodiscard]] constexpr std::size_t most_answer_bytes(int world) noexcept {
   return static_cast<std::size_t>(world) * (most_value_bytes + 4) + 1024;
 }
 
-/// A rank says so often that it is still there, and is silent to rank 0 once three of those have been left out.
+/// The interval of a rank's heartbeats. After three missing ones rank 0 may name the rank as silent.
 [[nodiscard]] constexpr std::chrono::milliseconds beat_interval(std::chrono::milliseconds heartbeat_timeout) noexcept {
   return heartbeat_timeout / 5;
 }
-/// For ranks that wait in vain to ask each other, which takes a second, and to say what they have heard.
-constexpr std::chrono::seconds patience_for_inquest{3};
+/// Time for waiting ranks to query each other, which takes a second, and to report the answers.
+constexpr std::chrono::seconds patience_for_timeout_reports{3};
 
 struct Frame {
   Kind kind = Kind::beat;
@@ -70,7 +69,7 @@ struct Frame {
   std::string body;
 };
 
-/// Bytes that are no message.
+/// Bytes that are not a valid message.
 struct BadFrame : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -81,7 +80,7 @@ struct Head {
   std::uint64_t tag = 0;
 };
 [[nodiscard]] std::array<char, head_bytes> encode(Head const& head) noexcept;
-[[nodiscard]] Head decode_head(std::string_view bytes) noexcept;  ///< Of head_bytes or more.
+[[nodiscard]] Head decode_head(std::string_view bytes) noexcept;  ///< Needs at least head_bytes.
 
 /// Builds a body.
 class Body {
@@ -94,14 +93,14 @@ class Body {
   std::string bytes_;
 };
 
-/// Takes one apart, in the same order. Throws BadFrame for what is not there, or is not allowed.
+/// Parses a body, in the same order. Throws BadFrame if a field is missing or not allowed.
 class BodyReader {
  public:
   explicit BodyReader(std::string_view bytes) : rest_{bytes} {}
   std::uint64_t number();
   std::uint64_t number(std::uint64_t least, std::uint64_t most);
   std::string text(std::size_t most_bytes);
-  void end() const;  ///< Nothing may be left.
+  void end() const;  ///< Throws BadFrame if bytes are left.
 
  private:
   std::string_view take(std::size_t bytes);
@@ -110,7 +109,7 @@ class BodyReader {
 
 constexpr std::uint64_t protocol_version = 5;
 
-/// How a rank introduces itself. Of another version nothing else is known.
+/// How a rank introduces itself. With another version, no other member is set.
 struct Hello {
   std::uint64_t version = protocol_version;
   std::string token;

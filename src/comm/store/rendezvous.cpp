@@ -58,7 +58,7 @@ Rendezvous::Rendezvous(RendezvousOptions const& options) : store_{store_options(
     std::transform(all.begin(), all.end(), std::back_inserter(ranks), decode);
     check_able(ranks);
     check_unshared(ranks);
-  } catch (...) {  // before the store's end tells the others less
+  } catch (...) {  // before the store's destructor reports less
     store_.abort(fmt::format("rank {} failed: {}", options.rank, describe_current_exception().bare));
     throw;
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How the processes of a job find each other, know where everybody is, and hand round the ids by which they connect.
+/// How the processes of a job find each other, learn the location of every rank, and exchange the ids for their
+/// connections.
 #pragma once
 #include <chrono>
 #include <functional>
@@ -15,15 +16,16 @@ struct RendezvousOptions {
   StoreAddress at;
   int rank = 0;
   int world = 1;
-  std::string device = {};   ///< See Presence; empty: none that could be shared.
-  std::string problem = {};  ///< Why this rank cannot take part: it comes all the same, so that nobody waits for it.
-  std::chrono::milliseconds join_timeout{300'000};      ///< For all ranks to come.
+  std::string device = {};   ///< See Presence; empty: no device to share.
+  std::string problem = {};  ///< Why this rank cannot take part. It comes all the same, so that no rank waits for it.
+  std::chrono::milliseconds join_timeout{300'000};      ///< For all ranks to arrive.
   std::chrono::milliseconds heartbeat_timeout{10'000};  ///< See StoreOptions.
   std::function<void(JobFailure const&)> on_failure = {};
   std::function<std::string(int rank)> groups_of = {};  ///< See StoreOptions.
 };
 
-/// The ranks of a job, who have met. Lives as long as they communicate: its store tells them when one of them fails.
+/// The ranks of a job, after they have met. It lives as long as they communicate: its store reports the failure of any
+/// rank.
 ///
 ///     Rendezvous rendezvous{{.at = find_store_address(variables, launched, program), .rank = launched.rank, ...}};
 ///     std::string const bytes = rendezvous.share("world", 0, [] {
@@ -34,20 +36,20 @@ struct RendezvousOptions {
 ///     ncclUniqueId id;
 ///     std::memcpy(id.internal, bytes.data(), sizeof id.internal);
 ///
-/// For a part of the ranks the same with a name of that part, "split 3 color 1", and its first rank as `root`.
+/// For a part of the ranks, do the same with a name of that part, "split 3 color 1", and its first rank as `root`.
 ///
-/// Threads: one at a time; the store's threads' rules hold for store().
+/// Threads: one at a time; store() has the thread rules of Store.
 class Rendezvous {
  public:
-  /// Waits until all ranks are here. Throws as Store's constructor does; PeerError that names the ranks that did not
-  /// come; ConfigError, on all ranks, if one of them cannot take part, or two would compute on one device.
+  /// Waits until all ranks have arrived. Throws as Store's constructor does; PeerError that names the missing ranks;
+  /// ConfigError, on all ranks, if one of them cannot take part, or two would use one device.
   explicit Rendezvous(RendezvousOptions const& options);
 
   [[nodiscard]] Store& store() noexcept { return store_; }
   [[nodiscard]] Store const& store() const noexcept { return store_; }
 
-  /// What `make` returns on rank `root`, at most 4096 bytes, on every rank that asks. Those that share a name share it
-  /// equally often: their first uses belong together, and so on. `root` does not wait.
+  /// Returns what `make` returns on rank `root`, at most 4096 bytes, on every rank that calls this. Ranks that share a
+  /// name must call it equally often: their n-th calls belong together. `root` does not wait.
   [[nodiscard]] std::string share(std::string const& name, int root, std::function<std::string()> const& make,
                                   std::chrono::milliseconds timeout);
 

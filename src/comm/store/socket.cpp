@@ -55,7 +55,7 @@ Resolution resolve(std::string const& host, int port, int flags = 0) {
   return resolution;
 }
 
-/// An address as the system takes it.
+/// A socket address in the system's format.
 struct SocketAddress {
   sockaddr_storage storage{};
   socklen_t bytes = sizeof(sockaddr_storage);
@@ -82,8 +82,8 @@ SocketAddress any_address(int family, int port) {
   return address;
 }
 
-/// The loopback address that `host` spells; none if it is anything else. A name that merely resolves to one does not
-/// count: some systems resolve their own name so, and other machines do not.
+/// The loopback address that `host` spells; nullopt for anything else. A name that resolves to one does not count: some
+/// systems resolve their own name to a loopback address, which other machines cannot reach.
 std::optional<SocketAddress> loopback_address(std::string const& host, int port) {
   std::string const number = host == "localhost" ? "127.0.0.1" : host;
   in_addr four{};
@@ -101,7 +101,7 @@ std::optional<SocketAddress> loopback_address(std::string const& host, int port)
   return std::nullopt;
 }
 
-/// Empty for what is none.
+/// Empty for an invalid address.
 std::string number_of(sockaddr const* address, socklen_t bytes) {
   std::array<char, NI_MAXHOST> host{};
   bool const is_one = ::getnameinfo(address, bytes, host.data(), host.size(), nullptr, 0, NI_NUMERICHOST) == 0;
@@ -118,15 +118,15 @@ std::string words_of(SocketAddress& address) {
   return address_of(host.data(), std::atoi(port.data()));
 }
 
-/// What is lost is sent again at least so often, or a link that was cut for some seconds would stay silent for as long
-/// again. Kernels before 6.15 wait up to two minutes between their tries.
+/// Limits the interval between retransmissions. Otherwise a link that was cut for some seconds would stay silent for as
+/// long again; kernels before 6.15 wait up to two minutes.
 void set_longest_retry(int socket, milliseconds longest) noexcept {
   constexpr int longest_retry_option = 44;  // TCP_RTO_MAX_MS, which older headers do not have
   auto const longest_ms = static_cast<int>(longest.count());
   ::setsockopt(socket, IPPROTO_TCP, longest_retry_option, &longest_ms, sizeof longest_ms);
 }
 
-/// Small messages too.
+/// Disables the delay of small messages.
 void send_at_once(int socket) noexcept {
   int const yes = 1;
   ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
@@ -141,7 +141,7 @@ Descriptor try_to_listen(SocketAddress& address, int& error) {
   }
   int const yes = 1;
   int const no = 0;
-  ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);  // past connections that only linger
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);  // despite connections in TIME_WAIT
   if (address.get()->sa_family == AF_INET6) {
     ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no);
   }
@@ -152,8 +152,8 @@ Descriptor try_to_listen(SocketAddress& address, int& error) {
   return socket;
 }
 
-/// Somebody who dials a port of this machine at which nobody listens may be given that very port to dial from, and then
-/// talks to himself.
+/// A client that connects to a local port without a listener may be assigned that same port, and is then connected to
+/// itself.
 bool is_connected_to_itself(int socket) {
   SocketAddress mine;
   SocketAddress theirs;
@@ -163,7 +163,7 @@ bool is_connected_to_itself(int socket) {
   return mine.bytes == theirs.bytes && std::memcmp(&mine.storage, &theirs.storage, mine.bytes) == 0;
 }
 
-/// 0, or the reason as errno has it.
+/// Returns 0 or errno.
 int start_to_connect(Descriptor const& socket, addrinfo const& address) {
   bool const begun =
       ::connect(socket.get(), address.ai_addr, address.ai_addrlen) == 0 || errno == EINPROGRESS || errno == EINTR;
@@ -312,8 +312,8 @@ Attempt begin_to_connect(std::string const& address, int port) {
   return {std::move(socket), {}};
 }
 
-/// The system gives up after 15 tries, of which the first few come faster: with six in `silence` that is a third later
-/// at least.
+/// The system gives up after 15 retries, the first few at shorter intervals. With six of them in `silence`, it gives up
+/// at least a third later.
 void endure(Descriptor const& socket, milliseconds silence) noexcept {
   set_longest_retry(socket.get(), std::max<milliseconds>(shortest_longest_retry, silence / 6));
 }

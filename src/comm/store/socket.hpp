@@ -12,11 +12,11 @@
 
 namespace zeroth::comm {
 
-/// Who listens keeps so many that have said nothing yet, beside the ranks that may come at once, and rests so long when
-/// the system gives it no more.
-inline constexpr std::size_t most_idle_strangers = 64;
+/// How many connections that have sent nothing yet a listener keeps, beside the ranks that may arrive at once; and how
+/// long it pauses when the system refuses a new one.
+inline constexpr std::size_t most_pending_connections = 64;
 inline constexpr std::chrono::milliseconds rest_after_refused_accept{200};
-/// Who dials in vain for so long logs it.
+/// A rank that cannot connect for this long logs it.
 inline constexpr std::chrono::seconds silence_before_log{10};
 
 /// Owns a file descriptor.
@@ -40,56 +40,57 @@ class Descriptor {
 /// "node7:29500", "[fd00::2]:29500".
 [[nodiscard]] std::string address_of(std::string_view host, int port);
 
-/// Listens at `port`, or at a free one if that is 0: on the loopback interface alone if `host` is a loopback address or
-/// "localhost", on every interface, IPv6 and IPv4, otherwise. Nothing where the system refuses; `error` is errno then.
+/// Listens at `port`, or at a free one if that is 0: only on the loopback interface if `host` is a loopback address or
+/// "localhost", otherwise on every interface, IPv6 and IPv4. On failure returns an empty Descriptor and sets `error` to
+/// errno.
 [[nodiscard]] Descriptor listen_at(std::string const& host, int port, int& error);
-/// As listen_at(), at one address of this machine, a number.
+/// Like listen_at(), at one numeric address of this machine.
 [[nodiscard]] Descriptor listen_on(std::string const& address, int port, int& error);
 [[nodiscard]] int port_of(Descriptor const& listener);
-/// Is `host` a loopback address, or "localhost"?
+/// Whether `host` is a loopback address, or "localhost".
 [[nodiscard]] bool is_loopback(std::string const& host);
-/// Both ends of a connection, numbers without their ports.
+/// The numeric addresses of both ends of a connection, without ports.
 struct Ends {
   std::string here, there;
 };
 [[nodiscard]] Ends ends_of(Descriptor const& socket);
-/// The first address of this machine's interface `name`, IPv4 before IPv6 and none of a link alone. Throws ConfigError
-/// that lists the interfaces.
+/// The first address of this machine's interface `name`: IPv4 before IPv6, no link-local ones. Throws ConfigError that
+/// lists the interfaces.
 [[nodiscard]] std::string address_of_interface(std::string const& name);
 
 struct Arrival {
   Descriptor socket;
-  std::string address;  ///< Where it comes from, with its port.
+  std::string address;  ///< The peer's address, with its port.
 };
-/// The next one that knocks; none if there is none. `error` becomes errno if the system refused, and 0 otherwise.
+/// Accepts the next connection, if any. Sets `error` to errno if the system refused, otherwise to 0.
 [[nodiscard]] std::optional<Arrival> accept_from(Descriptor const& listener, int& error);
 
-/// One attempt: a socket, or why there is none.
+/// The result of one attempt: a socket, or the reason why there is none.
 struct Attempt {
   Descriptor socket;
   std::string problem;
 };
-/// Tries every address of `host`, each for a few seconds at most. A name may take the resolver longer than `deadline`.
+/// Tries every address of `host`, each for at most a few seconds. Resolving a name may take longer than `deadline`.
 [[nodiscard]] Attempt connect_to(std::string const& host, int port, Clock::time_point deadline);
 
-/// Begins to connect to an address, a number; connect_error() tells how that went once the socket can be written to.
+/// Begins to connect to a numeric address. Once the socket is writable, connect_error() has the result.
 [[nodiscard]] Attempt begin_to_connect(std::string const& address, int port);
-/// 0, or the reason as errno has it.
+/// Returns 0 or errno.
 [[nodiscard]] int connect_error(Descriptor const& socket);
 
-/// Lets the system try again, and not give the connection up, while the other machine may acknowledge nothing for
-/// `silence` and somebody is to say so first. Connections begin with 10 s; 10 min are possible.
+/// Makes the system keep a connection whose other machine acknowledges nothing for `silence`, so that the store can
+/// report that first. New connections have 10 s; the maximum is 10 min.
 void endure(Descriptor const& socket, std::chrono::milliseconds silence) noexcept;
 inline constexpr std::chrono::milliseconds longest_endured{std::chrono::minutes{10}};
 
 /// Both ends of a connection inside this process.
 [[nodiscard]] std::pair<Descriptor, Descriptor> socket_pair();
 
-/// Waits until poll() has something to say about `events`; false at the deadline.
+/// Waits until poll() reports one of `events`; false at the deadline.
 [[nodiscard]] bool await_socket(Descriptor const& socket, short events, Clock::time_point deadline);
-/// poll()'s timeout for a wait until `deadline`: rounded up, so that nobody wakes too early and turns in circles.
+/// poll()'s timeout for a wait until `deadline`, rounded up so that a loop does not wake too early and spin.
 [[nodiscard]] int poll_timeout(Clock::time_point now, Clock::time_point deadline) noexcept;
-/// What strerror says.
+/// The text of strerror().
 [[nodiscard]] std::string error_text(int number);
 
 }  // namespace zeroth::comm

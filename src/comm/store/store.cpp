@@ -34,8 +34,8 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr seconds patience_for_answers{2};  // beyond the time after which rank 0 answers in any case
-constexpr seconds patience_at_abort{3};     // longer than the client's own, as the next
-constexpr seconds patience_at_complaint{patience_for_inquest + seconds{3}};
+constexpr seconds patience_at_abort{3};     // longer than the client's own, like the next one
+constexpr seconds patience_for_verdict{patience_for_timeout_reports + seconds{3}};
 constexpr seconds patience_for_last_words{1};
 constexpr milliseconds longest_wait{longest_wait_ms};
 constexpr std::uint64_t spare_descriptors = 64;  // beside one for each rank
@@ -63,7 +63,7 @@ Descriptor make_wake() {
   return wake;
 }
 
-/// The system's limit on open files, which a large world may exceed on rank 0.
+/// Checks the system's limit on open files, which a large world may exceed on rank 0.
 void check_descriptor_limit(int world) {
   rlimit limit{};
   auto const needed = static_cast<std::uint64_t>(world) + spare_descriptors;
@@ -93,10 +93,10 @@ Descriptor listen_for_ranks(StoreOptions const& options) {
   return listener;
 }
 
-/// Whose thread this is.
+/// The state whose thread this is.
 thread_local void const* current_state = nullptr;
 
-/// Signals are for the program's own threads.
+/// Blocks signals: they are for the program's own threads.
 std::thread start_without_signals(std::function<void()> run) {
   sigset_t all;
   sigset_t before;
@@ -126,7 +126,7 @@ struct Store::State {
 
   /// Runs `what` on the thread, between polls.
   void post(std::function<void()> what);
-  /// Does `what`, which posts something that fails the job, and waits for that.
+  /// Calls `what`, which posts something that fails the job, and waits for the failure.
   void fail_by(std::function<void()> const& what, milliseconds patience) noexcept;
   std::vector<std::string> call(Kind kind, std::string body, milliseconds wait);
   [[nodiscard]] bool is_current() const noexcept { return current_state == this; }
@@ -150,7 +150,7 @@ struct Store::State {
   std::mutex mutex;
   std::vector<std::function<void()>> posts;
 
-  // the thread's own
+  // used by the thread
   std::vector<pollfd> entries;
   Phase phase = Phase::open;
   Clock::time_point phase_deadline = Clock::time_point::max();
@@ -205,7 +205,7 @@ void Store::State::fail_by(std::function<void()> const& what, milliseconds patie
   }
   try {
     what();
-  } catch (std::exception const&) {  // without memory for a reason this rank's end must do
+  } catch (std::exception const&) {  // without memory for a reason, this rank's end must do
     return;
   }
   (void)client->failed().wait_until(1, Clock::now() + patience);
@@ -218,13 +218,14 @@ void Store::State::run() noexcept {
   while (phase != Phase::finished) {
     try {
       poll_once();
-    } catch (std::exception const& error) {  // memory is gone
+    } catch (std::exception const& error) {  // out of memory
       client->fail({options.rank, fmt::format("the store of rank {} failed: {}", options.rank, error.what())});
     }
   }
 }
 
-/// A poll that the process was stopped in tells what was there before: who goes on hears all before it judges.
+/// If the process was stopped during poll(), the result is old. Polls again, so that all received messages count before
+/// a rank is judged.
 void Store::State::see_what_came() {
   if (::poll(entries.data(), entries.size(), 0) < 0) {
     std::for_each(entries.begin(), entries.end(), [](pollfd& entry) { entry.revents = 0; });
@@ -241,7 +242,7 @@ void Store::State::poll_once() {
   auto const deadline = next_deadline();
   int const ready = ::poll(entries.data(), entries.size(), poll_timeout(Clock::now(), deadline));
   int const error = ready < 0 ? errno : 0;
-  // Taken before anything is read: should this process be frozen after it, nobody is thought silent who only waited.
+  // Read before any message: if this process freezes after it, no rank counts as silent that only waited.
   auto const now = Clock::now();
   if (ready < 0) {
     std::for_each(entries.begin(), entries.end(), [](pollfd& entry) { entry.revents = 0; });
@@ -249,7 +250,7 @@ void Store::State::poll_once() {
       std::this_thread::sleep_for(milliseconds{100});  // the kernel is out of memory
     }
   }
-  if (now - options.heartbeat_timeout / 2 > deadline) {  // stopped, with the whole job perhaps, and continued
+  if (now - options.heartbeat_timeout / 2 > deadline) {  // stopped, perhaps with the whole job, and continued
     see_what_came();
     client->forgive_silence(now);
     if (server) {
@@ -320,7 +321,7 @@ std::vector<std::string> Store::State::call(Kind kind, std::string body, millise
   return std::move(call->values);
 }
 
-// ---- what callers see -----------------------------------------------------------------------------------------------
+// ---- public functions -----------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -386,18 +387,18 @@ void Store::abort(std::string const& reason) noexcept {
   state_->fail_by([&] { state_->post([this, reason] { state_->client->abort(reason); }); }, patience_at_abort);
 }
 
-void Store::begin_inquest() noexcept {
+void Store::begin_timeout_query() noexcept {
   try {
-    state_->post([this] { state_->client->begin_inquest(); });
-  } catch (std::exception const&) {  // then this rank complains alone
+    state_->post([this] { state_->client->begin_timeout_query(); });
+  } catch (std::exception const&) {  // then only this rank reports
   }
 }
 
-bool Store::in_inquest() const noexcept { return state_->client->in_inquest(); }
+bool Store::in_timeout_query() const noexcept { return state_->client->in_timeout_query(); }
 
-void Store::complain(Complaint const& complaint) noexcept {
-  state_->fail_by([&] { state_->post([this, complaint] { state_->client->complain(complaint); }); },
-                  patience_at_complaint);
+void Store::report_timeout(TimeoutReport const& report) noexcept {
+  state_->fail_by([&] { state_->post([this, report] { state_->client->report_timeout(report); }); },
+                  patience_for_verdict);
 }
 
 std::optional<JobFailure> Store::failure() const { return state_->client->failure(); }

@@ -16,7 +16,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr std::chrono::seconds patience_for_abort{2};
-/// Rank 0 knows more of who is silent: it is to speak first.
+/// Waits longer than rank 0, which knows more about silent ranks, so that it reports first.
 milliseconds patience_with_rank0(milliseconds heartbeat_timeout) {
   return heartbeat_timeout + beat_interval(heartbeat_timeout) / 2;
 }
@@ -64,26 +64,27 @@ void StoreClient::abort(std::string const& reason) {
   }
 }
 
-void StoreClient::begin_inquest() {
-  if (state_ == State::joined && !in_inquest_.exchange(true, std::memory_order_relaxed)) {
-    connection_.send(Kind::inquest, 0, std::string{});
+void StoreClient::begin_timeout_query() {
+  if (state_ == State::joined && !in_timeout_query_.exchange(true, std::memory_order_relaxed)) {
+    connection_.send(Kind::timeout_query, 0, std::string{});
   }
 }
 
-void StoreClient::complain(Complaint const& complaint) {
-  auto const& [words, contacts] = complaint;
+void StoreClient::report_timeout(TimeoutReport const& report) {
+  auto const& [words, contacts] = report;
   std::string letters(contacts.size(), '\0');
   std::transform(contacts.begin(), contacts.end(), letters.begin(),
                  [](Contact each) { return static_cast<char>(each); });
-  ask_to_fail(Kind::complaint, Body{}.text(std::string_view{words}.substr(0, most_value_bytes)).text(letters).take(),
-              words, patience_for_inquest + patience_for_abort);
+  ask_to_fail(Kind::timeout_report,
+              Body{}.text(std::string_view{words}.substr(0, most_value_bytes)).text(letters).take(), words,
+              patience_for_timeout_reports + patience_for_abort);
 }
 
 void StoreClient::ask_to_fail(Kind kind, std::string body, std::string const& reason, milliseconds patience) {
   if (state_ == State::failed) {
     return;
   }
-  auto deadline = Clock::now();  // if nobody is left to tell
+  auto deadline = Clock::now();  // if there is no rank 0 to tell
   if (state_ == State::joined) {
     connection_.send(kind, 0, std::move(body));
     deadline += patience;
@@ -137,7 +138,8 @@ void StoreClient::serve(std::span<pollfd const> entries, Clock::time_point now) 
   }
 }
 
-/// What comes from rank 0 may be lost though it hears all that this rank says: each beat tells it, and so does the end.
+/// Messages from rank 0 may be lost although it hears this rank: each heartbeat reports the silence, and so does the
+/// end.
 void StoreClient::look_for_silence(Clock::time_point now) {
   auto const silence = now - heard_;
   if (options_.rank != 0 && silence >= patience_with_rank0(options_.heartbeat_timeout)) {
@@ -185,7 +187,7 @@ void StoreClient::take(Frame const& frame) {
       return;
     }
     case Kind::beat: return;
-    case Kind::inquest: in_inquest_.store(true, std::memory_order_relaxed); return;
+    case Kind::timeout_query: in_timeout_query_.store(true, std::memory_order_relaxed); return;
     case Kind::aborted: {
       auto const origin = static_cast<int>(body.number(0, static_cast<std::uint64_t>(options_.world - 1)));
       bool const is_over = body.number(0, 1) != 0;

@@ -24,7 +24,7 @@ constexpr milliseconds first_pause{10};
 constexpr milliseconds time_for_last_attempt{100};
 constexpr milliseconds longest_pause{1000};
 
-/// What answers at a port is not rank 0 of this job.
+/// Thrown if the program at a port is not rank 0 of this job.
 struct NotThere {
   std::string what;
 };
@@ -34,7 +34,7 @@ std::string place_of(StoreOptions const& options, int port) {
                      options.at.given_by.empty() ? "" : fmt::format(" ({})", options.at.given_by));
 }
 
-/// All that were tried.
+/// All ports that were tried.
 std::string places_of(StoreOptions const& options) {
   auto const place = place_of(options, options.at.port);
   return options.at.ports == 1 ? place : fmt::format("{} or one of the next {} ports", place, options.at.ports - 1);
@@ -51,7 +51,7 @@ std::string places_of(StoreOptions const& options) {
   }
 }
 
-/// Waits for the answer to hello: the heartbeat timeout; or why there is none, in `problem`.
+/// Waits for the answer to hello. Returns the heartbeat timeout; otherwise sets `problem` to the reason.
 std::optional<milliseconds> await_welcome(Connection& connection, StoreOptions const& options, int port,
                                           Clock::time_point deadline, std::string& problem) {
   while (true) {
@@ -64,7 +64,7 @@ std::optional<milliseconds> await_welcome(Connection& connection, StoreOptions c
         throw_refusal(options, port, body);
       }
       if (frame->kind != Kind::welcome) {
-        throw BadFrame{"something before its greeting"};
+        throw BadFrame{"something before its handshake"};
       }
       return milliseconds{static_cast<std::int64_t>(body.number(1, longest_wait_ms))};
     }
@@ -75,7 +75,7 @@ std::optional<milliseconds> await_welcome(Connection& connection, StoreOptions c
   }
 }
 
-/// One attempt: joined, or why not in `problem`, if another one may do better.
+/// One attempt. Returns nullopt and sets `problem` if another attempt may succeed.
 std::optional<Joined> try_to_join(StoreOptions const& options, int port, Clock::time_point deadline,
                                   std::string& problem) {
   auto attempt = connect_to(options.at.host, port, deadline);
@@ -88,7 +88,7 @@ std::optional<Joined> try_to_join(StoreOptions const& options, int port, Clock::
       Kind::hello, 0,
       encode(Hello{.token = options.at.token, .rank = options.rank, .world = options.world, .host = host_name()}));
   try {
-    // What takes the connection need not be rank 0: whoever has its port for a while must not take all the time.
+    // The listener need not be rank 0: another program that has its port must not use up all the time.
     auto const until = std::min(deadline, Clock::now() + options.answer_timeout);
     auto const heartbeat = await_welcome(connection, options, port, until, problem);
     return heartbeat ? std::optional<Joined>{Joined{std::move(connection), *heartbeat, port}} : std::nullopt;
@@ -98,7 +98,7 @@ std::optional<Joined> try_to_join(StoreOptions const& options, int port, Clock::
   }
 }
 
-/// Likewise at all ports that rank 0 may have. What another job or program says counts where there is one port alone.
+/// Tries all ports that rank 0 may have. A rejection by another job or program is final only if there is a single port.
 std::optional<Joined> try_ports(StoreOptions const& options, Clock::time_point deadline, std::string& problem) {
   std::string problems;
   for (int port = options.at.port; port < options.at.port + options.at.ports; ++port) {

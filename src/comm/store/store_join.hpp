@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How a rank finds rank 0's store and is let in.
+/// How a rank finds and joins rank 0's store.
 #pragma once
 #include <chrono>
 
@@ -11,15 +11,15 @@ namespace zeroth::comm {
 struct Joined {
   Connection connection;
   std::chrono::milliseconds heartbeat_timeout{};
-  int port = 0;  ///< At which rank 0 was.
+  int port = 0;  ///< Rank 0's port.
 };
 
-/// How long to wait after an attempt that failed, if it was `last` after the one before: 10 ms after the first, which
-/// is null, then twice as long each time, and at most 1 s.
+/// The pause after a failed attempt, if the one before was `last`: 10 ms after the first attempt, for which `last` is
+/// 0, then twice as long each time, and at most 1 s.
 [[nodiscard]] std::chrono::milliseconds pause_after(std::chrono::milliseconds last) noexcept;
 
-/// Dials, again and again with growing pauses, until rank 0 answers or the join timeout has passed. Waits on the
-/// calling thread. Throws as Store's constructor does.
+/// Connects, repeatedly with growing pauses, until rank 0 answers or the join timeout has passed. Blocks the calling
+/// thread. Throws as Store's constructor does.
 [[nodiscard]] Joined join_store(StoreOptions const& options);
 
 }  // namespace zeroth::comm

@@ -16,19 +16,19 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr seconds patience_with_strangers{5};
-constexpr int most_strangers_logged = 20;
-/// What may wait for a rank that does not read.
+constexpr seconds patience_for_handshake{5};
+constexpr int most_refusals_logged = 20;
+/// Output that may be queued for a rank that does not read.
 constexpr std::size_t most_waiting_bytes = std::size_t{256} << 20;
 
-/// Whom one fault silences fall silent within one beat of each other, and who is well was heard of in the last two:
-/// this is between, when the first of them has been silent for the whole timeout.
+/// The silence after which a rank certainly belongs to the fault, once the first rank has timed out. One fault silences
+/// its ranks within one heartbeat of each other, and healthy ranks were heard in the last two.
 milliseconds sure_silence(milliseconds heartbeat_timeout) { return 3 * beat_interval(heartbeat_timeout); }
 
 Contacts contacts_of(std::string_view letters, int world) {
   Contacts contacts(static_cast<std::size_t>(world));
   if (letters.size() != contacts.size() || letters.find_first_not_of("-hls") != std::string_view::npos) {
-    throw BadFrame{"a complaint that is not about the ranks of the job"};
+    throw BadFrame{"a report that is not about the ranks of the job"};
   }
   std::transform(letters.begin(), letters.end(), contacts.begin(), [](char each) { return Contact{each}; });
   return contacts;
@@ -90,13 +90,13 @@ Clock::time_point StoreServer::next_deadline() const noexcept {
       std::min(table_.next_deadline(), accept_again_ > Clock::time_point{} ? accept_again_ : Clock::time_point::max());
   for (auto const& peer : peers_) {
     if (peer->rank < 0) {
-      next = std::min(next, peer->since + patience_with_strangers);
+      next = std::min(next, peer->since + patience_for_handshake);
     } else if (peer->rank > 0 && !failure_) {
       next = std::min(next, peer->heard + options_.heartbeat_timeout);
     }
   }
   next = std::min(next, warns_at_.value_or(next));
-  return inquest_ && !failure_ ? std::min(next, inquest_->deadline()) : next;
+  return timeout_reports_ && !failure_ ? std::min(next, timeout_reports_->deadline()) : next;
 }
 
 void StoreServer::look_at_the_clock(Clock::time_point now) {
@@ -107,9 +107,9 @@ void StoreServer::look_at_the_clock(Clock::time_point now) {
     if (peer->ended) {
       continue;
     }
-    if (peer->rank < 0 && now - peer->since >= patience_with_strangers) {
+    if (peer->rank < 0 && now - peer->since >= patience_for_handshake) {
       if (peer->connection.has_received() && !peer->refused) {
-        log_stranger(*peer, "it did not finish its greeting");
+        log_refusal(*peer, "it did not finish its handshake");
       }
       peer->ended = true;
     } else if (peer->connection.waiting_bytes() > most_waiting_bytes) {
@@ -118,13 +118,13 @@ void StoreServer::look_at_the_clock(Clock::time_point now) {
   }
   warn_of_absent(now);
   look_for_silence(now);
-  look_at_the_inquest(now);
+  conclude_timeout_query(now);
   if (now >= table_.next_deadline()) {
     table_.expire(now);
   }
 }
 
-/// Once, where ranks take long to come: whoever waits for them may look why.
+/// Warns once if ranks take long to arrive, for a person who waits for them.
 void StoreServer::warn_of_absent(Clock::time_point now) {
   if (!warns_at_ || now < *warns_at_) {
     return;
@@ -156,7 +156,7 @@ void StoreServer::look_for_silence(Clock::time_point now) {
   }
 }
 
-/// This process may have been frozen since poll() ended: what others said in that time counts too before one is named.
+/// This process may have been frozen since poll() ended. Messages of that time must count before a rank is named.
 void StoreServer::read_what_came(Clock::time_point now) {
   for (auto& peer : peers_) {
     if (peer->rank > 0 && !peer->ended) {
@@ -165,7 +165,7 @@ void StoreServer::read_what_came(Clock::time_point now) {
   }
 }
 
-/// All that are missed are named together: whose fault it is follows from the list, or cannot be known here.
+/// Names all missing ranks together: the cause follows from the list, or cannot be known here.
 void StoreServer::fail_for_silence(Clock::time_point now) {
   auto const limit = sure_silence(options_.heartbeat_timeout);
   std::vector<int> silent;
@@ -198,25 +198,27 @@ void StoreServer::fail_for_silence(Clock::time_point now) {
                    one ? "it is" : "they are", one ? "it sends" : "they send"));
 }
 
-// ---- ranks that wait in vain ----------------------------------------------------------------------------------------
+// ---- timeouts of ranks ----------------------------------------------------------------------------------------------
 
-void StoreServer::begin_inquest(int first, Clock::time_point now) {
-  if (inquest_ || failure_) {
+void StoreServer::begin_timeout_query(int first, Clock::time_point now) {
+  if (timeout_reports_ || failure_) {
     return;
   }
-  inquest_.emplace(options_.world, first, now + patience_for_inquest);
+  timeout_reports_.emplace(options_.world, first, now + patience_for_timeout_reports);
   for (auto* const member : members_) {
     if (member != nullptr) {
-      member->connection.send(Kind::inquest, 0, std::string{});
+      member->connection.send(Kind::timeout_query, 0, std::string{});
     }
   }
 }
 
-void StoreServer::look_at_the_inquest(Clock::time_point now) {
-  auto const has_spoken = [this](Peer const* member) { return member == nullptr || inquest_->has(member->rank); };
-  if (inquest_ && !failure_ && !inquest_->is_empty() &&
-      (now >= inquest_->deadline() || std::all_of(members_.begin(), members_.end(), has_spoken))) {
-    auto const found = inquest_->find(hosts_);
+void StoreServer::conclude_timeout_query(Clock::time_point now) {
+  auto const has_spoken = [this](Peer const* member) {
+    return member == nullptr || timeout_reports_->has(member->rank);
+  };
+  if (timeout_reports_ && !failure_ && !timeout_reports_->is_empty() &&
+      (now >= timeout_reports_->deadline() || std::all_of(members_.begin(), members_.end(), has_spoken))) {
+    auto const found = timeout_reports_->find(hosts_);
     fail(found.origin, found.reason);
   }
 }
@@ -237,7 +239,7 @@ void StoreServer::forgive_silence(Clock::time_point now) noexcept {
   }
 }
 
-// ---- strangers ------------------------------------------------------------------------------------------------------
+// ---- connections without a rank -------------------------------------------------------------------------------------
 
 void StoreServer::accept_all(Clock::time_point now) {
   int error = 0;
@@ -248,16 +250,16 @@ void StoreServer::accept_all(Clock::time_point now) {
     logger().warn("{}the store cannot take a connection now: {}", rank_prefix(), error_text(error));
     accept_again_ = now + rest_after_refused_accept;
   }
-  auto const is_stranger = [](auto const& peer) { return peer->rank < 0 && !peer->ended; };
-  auto strangers = static_cast<std::size_t>(std::count_if(peers_.begin(), peers_.end(), is_stranger));
+  auto const is_pending = [](auto const& peer) { return peer->rank < 0 && !peer->ended; };
+  auto pending = static_cast<std::size_t>(std::count_if(peers_.begin(), peers_.end(), is_pending));
   for (auto& peer : peers_) {  // the oldest first
-    if (strangers <= most_idle_strangers + roster_.size()) {
+    if (pending <= most_pending_connections + roster_.size()) {
       break;
     }
-    if (is_stranger(peer)) {
+    if (is_pending(peer)) {
       read(*peer, now);  // it may be a rank that has introduced itself since
       peer->ended = peer->ended || peer->rank < 0;
-      --strangers;
+      --pending;
     }
   }
 }
@@ -305,19 +307,19 @@ void StoreServer::admit(Peer& peer, Hello const& hello) {
 }
 
 void StoreServer::refuse(Peer& peer, Refusal refusal, std::string const& to_him, std::string const& to_us) {
-  log_stranger(peer, to_us);
+  log_refusal(peer, to_us);
   peer.connection.send(
       Kind::refusal, 0,
       Body{}.number(static_cast<std::uint64_t>(refusal)).text(to_him.substr(0, most_value_bytes)).take());
-  peer.refused = true;  // he closes, or his time runs out
+  peer.refused = true;  // the peer closes, or times out
 }
 
-void StoreServer::log_stranger(Peer const& peer, std::string const& what) {
-  if (strangers_logged_ < most_strangers_logged) {
+void StoreServer::log_refusal(Peer const& peer, std::string const& what) {
+  if (refusals_logged_ < most_refusals_logged) {
     logger().warn("{}the store refuses {}: {}", rank_prefix(), peer.address, what);
   }
-  if (++strangers_logged_ == most_strangers_logged) {
-    logger().warn("{}the store speaks of no further strangers", rank_prefix());
+  if (++refusals_logged_ == most_refusals_logged) {
+    logger().warn("{}further refused connections are not logged", rank_prefix());
   }
 }
 
@@ -347,7 +349,7 @@ void StoreServer::take(Peer& peer, Frame const& frame, Clock::time_point now) {
   BodyReader body{frame.body};
   if (peer.rank < 0) {
     if (frame.kind != Kind::hello) {
-      throw BadFrame{"something before its greeting"};
+      throw BadFrame{"something before its handshake"};
     }
     if (!peer.refused) {
       admit(peer, decode_hello(frame.body));
@@ -378,17 +380,17 @@ void StoreServer::take(Peer& peer, Frame const& frame, Clock::time_point now) {
       peer.connection.send(Kind::beat, 0, std::string{});
       break;
     case Kind::unheard:
-      body.text(most_value_bytes);  // as it will tell its own program
+      body.text(most_value_bytes);  // the same text that it gives its own program
       peer.deaf = true;
       leave(peer);
       break;
-    case Kind::inquest: begin_inquest(peer.rank, now); break;
-    case Kind::complaint: {
+    case Kind::timeout_query: begin_timeout_query(peer.rank, now); break;
+    case Kind::timeout_report: {
       auto words = body.text(most_value_bytes);
       auto contacts = contacts_of(body.text(static_cast<std::size_t>(options_.world)), options_.world);
-      begin_inquest(peer.rank, now);
-      if (inquest_) {
-        inquest_->add(peer.rank, {std::move(words), std::move(contacts)});
+      begin_timeout_query(peer.rank, now);
+      if (timeout_reports_) {
+        timeout_reports_->add(peer.rank, {std::move(words), std::move(contacts)});
       }
       break;
     }
@@ -403,7 +405,7 @@ void StoreServer::end(Peer& peer, std::string const& how) {
   peer.ended = true;
   if (peer.rank < 0) {
     if (peer.connection.has_received() && !peer.refused) {
-      log_stranger(peer, "it " + how);
+      log_refusal(peer, "it " + how);
     }
     return;
   }
@@ -420,7 +422,7 @@ void StoreServer::leave(Peer& peer) {
 
 void StoreServer::fail(int origin, std::string const& reason) {
   if (failure_) {
-    return;  // the first reason counts
+    return;  // only the first reason counts
   }
   failure_ = JobFailure{origin, reason, members_[static_cast<std::size_t>(origin)] == nullptr};
   auto const body = std::make_shared<std::string const>(Body{}
@@ -438,7 +440,7 @@ void StoreServer::fail(int origin, std::string const& reason) {
       tell(members_[rank]);
     }
   }
-  tell(members_[static_cast<std::size_t>(origin)]);  // last: once it knows, all have been told
+  tell(members_[static_cast<std::size_t>(origin)]);  // last: once it knows, all others have been told
 }
 
 // ---- the end --------------------------------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Rank 0's side of the store: who is there, what they ask for, and how all learn that the job has failed.
+/// Rank 0's side of the store: its connections, its answers, and how all ranks learn that the job has failed.
 #pragma once
 #include <poll.h>
 
@@ -12,15 +12,15 @@
 
 #include "comm/job_failure.hpp"
 #include "comm/store/connection.hpp"
-#include "comm/store/inquest.hpp"
 #include "comm/store/store_table.hpp"
+#include "comm/store/timeout_reports.hpp"
 
 namespace zeroth::comm {
 
-/// Never waits; the store's thread calls it between polls. Nothing that a peer sends makes it throw.
+/// Never waits; the store's thread calls it between polls. No input from a peer makes it throw.
 ///
-/// A connection begins as a stranger's, who may say hello and nothing else. One with the token becomes a rank's. What a
-/// stranger does wrong ends his connection; what a rank does wrong, or that it ends or falls silent, fails the job.
+/// A new connection may only send hello; with the job's token it becomes a rank's. A mistake before that closes the
+/// connection. A mistake of a rank, its end and its silence fail the job.
 class StoreServer {
  public:
   struct Options {
@@ -30,20 +30,20 @@ class StoreServer {
     std::function<std::string(int rank)> groups_of = {};
   };
   StoreServer(Descriptor listener, Options options);
-  /// Rank 0's own connection, which says no hello.
+  /// Adds rank 0's own connection, which sends no hello.
   void adopt(Descriptor socket, std::string const& host);
 
-  /// Appends what poll() should look for.
+  /// Appends the entries for poll().
   void watch(std::vector<pollfd>& entries) const;
-  /// What watch() appended, in the same order, after poll(), which ended at `now`.
+  /// Handles the entries that watch() appended, in the same order, after a poll() that ended at `now`.
   void serve(std::span<pollfd const> entries, Clock::time_point now);
   [[nodiscard]] Clock::time_point next_deadline() const noexcept;
-  /// For a process that was stopped itself and cannot tell who was silent.
+  /// Restarts all heartbeat timeouts. For a process that was stopped itself, and cannot tell which ranks were silent.
   void forgive_silence(Clock::time_point now) noexcept;
 
-  /// True once nobody but rank 0 needs the store: the ranks that joined have left, or the job has failed.
+  /// True once only rank 0 needs the store: the ranks that joined have left, or the job has failed.
   [[nodiscard]] bool is_deserted() const noexcept;
-  /// Tells those who are still there that rank 0 leaves, and lets nobody in any more.
+  /// Tells the remaining ranks that rank 0 leaves, and accepts no connections any more.
   void close();
   [[nodiscard]] bool has_sent_all() const noexcept;
 
@@ -58,10 +58,10 @@ class StoreServer {
     Connection connection;
     std::string address;
     Clock::time_point since, heard;
-    Clock::time_point heard_us;  // when it last did, as it says
-    int rank = -1;               // a stranger
-    bool refused = false;        // has been told so, and only reads it
-    bool deaf = false;           // has said that it hears us no more, and left
+    Clock::time_point heard_us;  // when it last heard this rank, by its own report
+    int rank = -1;               // -1: unknown yet
+    bool refused = false;        // it was told so, and only reads that
+    bool deaf = false;           // it reported that it does not hear this rank any more, and left
     bool ended = false;          // to be removed
   };
 
@@ -78,10 +78,10 @@ class StoreServer {
   void look_for_silence(Clock::time_point now);
   void read_what_came(Clock::time_point now);
   void fail_for_silence(Clock::time_point now);
-  void begin_inquest(int first, Clock::time_point now);
-  void look_at_the_inquest(Clock::time_point now);
+  void begin_timeout_query(int first, Clock::time_point now);
+  void conclude_timeout_query(Clock::time_point now);
   void send_replies();
-  void log_stranger(Peer const& peer, std::string const& what);
+  void log_refusal(Peer const& peer, std::string const& what);
   [[nodiscard]] std::string name_of(int rank) const;
   [[nodiscard]] std::string groups_of(int rank) const;
   [[nodiscard]] RankState& state_of(int rank) { return roster_[static_cast<std::size_t>(rank)]; }
@@ -91,13 +91,13 @@ class StoreServer {
   Roster roster_;
   StoreTable table_;
   std::vector<std::unique_ptr<Peer>> peers_;
-  std::vector<Peer*> members_;      // [world]; null where nobody has joined, or no longer is
+  std::vector<Peer*> members_;      // [world]; null for a rank that has not joined, or has left
   std::vector<std::string> hosts_;  // [world]
-  std::optional<Inquest> inquest_;
+  std::optional<TimeoutReports> timeout_reports_;
   std::optional<JobFailure> failure_;
-  std::optional<Clock::time_point> warns_at_ = Clock::now() + silence_before_log;  // unless all have come
-  Clock::time_point accept_again_{};  // after the system has refused a connection
-  int strangers_logged_ = 0;
+  std::optional<Clock::time_point> warns_at_ = Clock::now() + silence_before_log;  // unless all have arrived
+  Clock::time_point accept_again_{};  // set after the system has refused a connection
+  int refusals_logged_ = 0;
 };
 
 }  // namespace zeroth::comm

@@ -11,7 +11,7 @@
 namespace zeroth::comm {
 namespace {
 
-/// What keys may take in all: enough for a hundred thousand ids.
+/// The total size of keys: enough for a hundred thousand ids.
 constexpr std::size_t most_held_bytes = std::size_t{64} << 20;
 constexpr std::size_t most_ranks_named = 8;
 
@@ -148,8 +148,8 @@ void StoreTable::expire(Clock::time_point now) {
                        absent.empty() ? "" : "; not there: " + describe_ranks(absent, *roster_)));
     return true;
   });
-  // Whoever gives up takes the others along: without it theirs cannot end either, and it would be named beside the
-  // ranks that are to blame.
+  // A rank that gives up ends the gather for all: without it the others cannot complete it either, and it would be
+  // named beside the ranks that are to blame.
   std::erase_if(gathers_, [&](auto const& gather) {
     auto const& [name, parts] = gather;
     if (std::none_of(parts.begin(), parts.end(), [&](auto const& each) { return each.second.wait.deadline <= now; })) {

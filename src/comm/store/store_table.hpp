@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What rank 0's store holds for the ranks: keys, and gathers that are under way.
+/// The content of rank 0's store: keys, and gathers in progress.
 #pragma once
 #include <map>
 #include <memory>
@@ -15,10 +15,10 @@ namespace zeroth::comm {
 enum class RankState : std::uint8_t { absent, joined, left };
 using Roster = std::vector<RankState>;  // [world]
 
-/// Words for messages: "ranks 2 and 5 (not joined)"; long lists are cut.
+/// Text for messages: "ranks 2 and 5 (not joined)"; long lists are truncated.
 [[nodiscard]] std::string describe_ranks(std::vector<int> const& ranks, Roster const& roster);
 
-/// For whom, and what.
+/// An answer, and its receiver.
 struct Reply {
   int rank = 0;
   std::uint64_t tag = 0;
@@ -28,7 +28,7 @@ struct Reply {
 [[nodiscard]] std::shared_ptr<std::string const> encode_values(std::vector<std::string> const& values);
 [[nodiscard]] std::shared_ptr<std::string const> encode_problem(Problem problem, std::string const& text);
 
-/// Knows nothing of sockets. Every call of a rank gets one reply, at once or later; replies gather in `replies`.
+/// Independent of sockets. Every call of a rank gets one reply, at once or later; they are appended to `replies`.
 class StoreTable {
  public:
   /// A rank's call.
@@ -39,24 +39,24 @@ class StoreTable {
   struct Wait {
     Clock::time_point begun, deadline;
   };
-  /// `roster` outlives it.
+  /// `roster` must outlive this.
   explicit StoreTable(Roster const& roster) : roster_{&roster} {}
 
-  /// A key that goes when it has been read `reads` times; 0: never.
+  /// Sets a key that is deleted after `reads` reads; 0: never.
   void set(Call const& call, std::string const& key, std::string value, std::uint64_t reads = 0);
   void get(Call const& call, std::string const& key, Wait const& wait);
   void gather(Call const& call, std::string const& name, std::string value, Wait const& wait);
-  /// The rank has left: gathers that lack it will not be completed. Its own calls get no reply.
+  /// The rank has left: gathers that need it will not be completed. Its own calls get no reply.
   void leave(int rank);
   void expire(Clock::time_point now);
-  [[nodiscard]] Clock::time_point next_deadline() const noexcept;  ///< max() if nobody waits.
+  [[nodiscard]] Clock::time_point next_deadline() const noexcept;  ///< max() if no rank waits.
 
   std::vector<Reply> replies;
 
  private:
   struct Key {
     std::string value;
-    int rank = 0;  // who set it
+    int rank = 0;  // the rank that set it
     std::uint64_t reads_left = 0;
   };
   using Keys = std::map<std::string, Key>;

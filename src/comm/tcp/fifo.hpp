@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A queue that allocates only when it has never been so long.
+/// A queue that allocates only when it grows beyond its previous maximum.
 #pragma once
 #include <cstddef>
 #include <utility>

@@ -9,7 +9,7 @@
 namespace zeroth::comm {
 
 std::string Incoming::advance(Takers const& takers) {
-  constexpr std::size_t most_at_once = 1 << 20;  // then others have their turn
+  constexpr std::size_t most_at_once = 1 << 20;  // then other connections get a turn
   for (std::size_t taken = 0; taken < most_at_once;) {
     bool const in_head = come_ < wire_head_bytes;
     void* const to = in_head ? static_cast<void*>(head_bytes_.data() + come_) : to_ + (come_ - wire_head_bytes);

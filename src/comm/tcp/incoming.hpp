@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The connection on which another rank speaks to this one.
+/// The connection on which another rank sends to this one.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -12,14 +12,14 @@
 
 namespace zeroth::comm {
 
-/// One thread at a time; nothing waits.
+/// Used by one thread at a time; never waits.
 class Incoming {
  public:
   struct Takers {
-    /// Where the `head.bytes` of a data message go, which may be nowhere if they are none. Throws BadFrame if none are
-    /// wanted.
+    /// Returns the memory for the `head.bytes` of a data message; may be null for no bytes. Throws BadFrame if the data
+    /// was not requested.
     std::function<std::byte*(WireHead const& head)> place;
-    /// They have come, all of them; or a message that has only words, or nothing, has.
+    /// Called when all of them have arrived; or for a message that has only text, or no body.
     std::function<void(WireHead const& head, std::string const& words)> whole;
   };
 
@@ -27,14 +27,15 @@ class Incoming {
   explicit Incoming(Descriptor socket) noexcept : socket_{std::move(socket)} {}
   [[nodiscard]] int socket() const noexcept { return socket_.get(); }
 
-  /// Takes in some of what has come. Empty, or why there will be no more. Throws BadFrame, and what `takers` throw.
+  /// Reads some of the available bytes. Returns an empty string, or why the connection has ended. Throws BadFrame, and
+  /// exceptions of `takers`.
   [[nodiscard]] std::string advance(Takers const& takers);
   void close() noexcept { socket_ = {}; }
 
  private:
   Descriptor socket_;
   std::array<char, wire_head_bytes> head_bytes_{};
-  std::size_t come_ = 0;  // of the head, and of what follows it
+  std::size_t come_ = 0;  // received bytes of the head and of its body
   WireHead head_;
   std::string words_;
   std::byte* to_ = nullptr;

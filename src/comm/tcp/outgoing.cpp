@@ -27,9 +27,8 @@ int Outgoing::socket() const noexcept { return hall_ ? hall_->socket().get() : s
 short Outgoing::events() const noexcept {
   switch (state_) {
     case State::connecting: return POLLOUT;
-    case State::greeting: return hall_->events();
-    case State::open:
-      return static_cast<short>(POLLIN | (stuck_ ? POLLOUT : 0));  // there is nothing to read but an end
+    case State::handshake: return hall_->events();
+    case State::open: return static_cast<short>(POLLIN | (stuck_ ? POLLOUT : 0));  // POLLIN only reports the end
     default: return 0;
   }
 }
@@ -38,7 +37,7 @@ Clock::time_point Outgoing::next_deadline() const noexcept {
   switch (state_) {
     case State::silent: return first_try_ == Clock::time_point{} ? Clock::time_point::max() : try_again_;
     case State::connecting:
-    case State::greeting: return give_up_;
+    case State::handshake: return give_up_;
     default: return Clock::time_point::max();
   }
 }
@@ -60,11 +59,11 @@ void Outgoing::advance(Clock::time_point now, std::function<std::optional<Piece>
       greet();
     }
   }
-  if (state_ == State::greeting) {
+  if (state_ == State::handshake) {
     read_answer(now);
   }
-  if ((state_ == State::connecting || state_ == State::greeting) && now >= give_up_) {
-    retry(now, state_ == State::greeting ? "it took the connection and said nothing" : error_text(ETIMEDOUT));
+  if ((state_ == State::connecting || state_ == State::handshake) && now >= give_up_) {
+    retry(now, state_ == State::handshake ? "it took the connection and said nothing" : error_text(ETIMEDOUT));
   }
   if (state_ == State::open) {
     look_for_end();
@@ -74,7 +73,7 @@ void Outgoing::advance(Clock::time_point now, std::function<std::optional<Piece>
   }
 }
 
-// ---- how it comes to be ---------------------------------------------------------------------------------------------
+// ---- connecting -----------------------------------------------------------------------------------------------------
 
 void Outgoing::dial(Clock::time_point now) {
   first_try_ = first_try_ == Clock::time_point{} ? now : first_try_;
@@ -94,15 +93,15 @@ void Outgoing::retry(Clock::time_point now, std::string const& why) {
   try_again_ = now + between_tries;
   if (!has_warned_ && now - first_try_ >= silence_before_log) {
     has_warned_ = true;
-    logger().warn("{}rank {} cannot be reached at {} yet: {}", rank_prefix(), greeting_.to, where(), why);
+    logger().warn("{}rank {} cannot be reached at {} yet: {}", rank_prefix(), handshake_.to, where(), why);
   }
 }
 
 void Outgoing::greet() {
   endure(socket_, silence_);
-  hall_.emplace(std::move(socket_), most_greeting_bytes);
-  hall_->send(Kind::hello, 0, encode(greeting_));
-  state_ = State::greeting;
+  hall_.emplace(std::move(socket_), most_handshake_bytes);
+  hall_->send(Kind::hello, 0, encode(handshake_));
+  state_ = State::handshake;
 }
 
 void Outgoing::read_answer(Clock::time_point now) {
@@ -115,9 +114,9 @@ void Outgoing::read_answer(Clock::time_point now) {
     }
     BodyReader body{frame->body};
     if (frame->kind == Kind::refusal) {
-      return end("it refused this process: " + body.text(most_greeting_bytes), false);
+      return end("it refused this process: " + body.text(most_handshake_bytes), false);
     }
-    if (frame->kind != Kind::welcome || body.text(most_token_bytes) != greeting_.token) {
+    if (frame->kind != Kind::welcome || body.text(most_token_bytes) != handshake_.token) {
       throw BadFrame{"no welcome of this job"};
     }
     socket_ = std::move(*hall_).release();
@@ -128,7 +127,7 @@ void Outgoing::read_answer(Clock::time_point now) {
   }
 }
 
-// ---- what it says ---------------------------------------------------------------------------------------------------
+// ---- sending --------------------------------------------------------------------------------------------------------
 
 void Outgoing::look_for_end() {
   char byte = 0;
@@ -143,7 +142,7 @@ void Outgoing::look_for_end() {
 }
 
 void Outgoing::send(std::function<std::optional<Piece>()> const& next) {
-  constexpr std::size_t most_at_once = 1 << 20;  // then others have their turn
+  constexpr std::size_t most_at_once = 1 << 20;  // then other connections get a turn
   stuck_ = false;
   for (std::size_t sent = 0; sent < most_at_once;) {
     if (!sending_ && !take(next)) {
@@ -163,7 +162,7 @@ void Outgoing::send(std::function<std::optional<Piece>()> const& next) {
       }
     }
   }
-  stuck_ = true;  // the system may take more: poll() says so at once
+  stuck_ = true;  // poll() reports at once if the system can take more
 }
 
 bool Outgoing::take(std::function<std::optional<Piece>()> const& next) {
@@ -189,7 +188,7 @@ bool Outgoing::take(std::function<std::optional<Piece>()> const& next) {
   return true;
 }
 
-/// False where the system takes no more for now, or never.
+/// Returns false if the system accepts no more for now, or never will.
 bool Outgoing::send_some() {
   std::size_t const head_sent = std::min(sent_, head_.size());
   std::size_t const data_sent = sent_ - head_sent;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The connection on which this rank speaks to another one: it dials when it first has something to say.
+/// The connection on which this rank sends to another one. It connects on the first message.
 #pragma once
 #include <array>
 #include <chrono>
@@ -18,42 +18,43 @@
 namespace zeroth::comm {
 
 struct Endpoint {
-  std::string host;  ///< A number, not a name.
+  std::string host;  ///< A numeric address, not a name.
   int port = 0;
 };
 
-/// A message: its head, and bytes that stay where they are until it is sent.
+/// A message: its head, and bytes that must not change until it is sent.
 struct Piece {
   WireHead head;
   std::byte const* data = nullptr;
-  Notice after{};  ///< Given once the system has taken all of it, if there is one.
+  Notice after{};  ///< Notified once the system has taken all of it, if set.
 };
 
-/// One thread at a time; nothing waits.
+/// Used by one thread at a time; never waits.
 class Outgoing {
  public:
-  /// The other machine may be silent for `silence` before the connection breaks.
-  Outgoing(Endpoint at, Greeting greeting, std::chrono::milliseconds silence)
-      : at_{std::move(at)}, greeting_{std::move(greeting)}, silence_{silence} {}
+  /// The connection breaks if the other machine is silent for longer than `silence`.
+  Outgoing(Endpoint at, Handshake handshake, std::chrono::milliseconds silence)
+      : at_{std::move(at)}, handshake_{std::move(handshake)}, silence_{silence} {}
 
   [[nodiscard]] int socket() const noexcept;
   [[nodiscard]] short events() const noexcept;
   [[nodiscard]] Clock::time_point next_deadline() const noexcept;
 
   void say(WireHead const& head, std::string words = {});
-  /// Dials, greets, and sends what say() queued and `next` gives, as much as the system takes. Until it is open `next`
-  /// is not asked.
+  /// Connects, performs the handshake, and sends the messages of say() and of `next`, as much as the system accepts.
+  /// Does not call `next` before the connection is open.
   void advance(Clock::time_point now, std::function<std::optional<Piece>()> const& next);
   void close() noexcept;
 
   [[nodiscard]] std::string where() const { return address_of(at_.host, at_.port); }
-  /// Why there will be no more; empty while there is hope.
+  /// Why the connection has ended; empty while it may succeed.
   [[nodiscard]] std::string const& problem() const noexcept { return problem_; }
-  /// It was up, and the other side or the system ended it, which may be because that rank has ended.
+  /// Whether the connection was open and was ended by the other side or the system, possibly because that rank has
+  /// ended.
   [[nodiscard]] bool was_cut() const noexcept { return was_cut_; }
 
  private:
-  enum class State : std::uint8_t { silent, connecting, greeting, open, over };
+  enum class State : std::uint8_t { silent, connecting, handshake, open, over };
   struct Words {
     WireHead head;
     std::string text;
@@ -69,13 +70,13 @@ class Outgoing {
   void end(std::string const& why, bool cut);
 
   Endpoint at_;
-  Greeting greeting_;
+  Handshake handshake_;
   std::chrono::milliseconds silence_;
   State state_ = State::silent;
   Descriptor socket_;
-  std::optional<Connection> hall_;  ///< While it greets.
+  std::optional<Connection> hall_;  ///< During the handshake.
   Fifo<Words> said_;
-  // what is being sent
+  // the message being sent
   bool sending_ = false, stuck_ = false;
   std::array<char, wire_head_bytes> head_{};
   std::string text_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Registered memory of one communicator: what its ranks on this machine map of each other's.
+/// Registered memory of one communicator: mappings of the memory of other ranks on this machine.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace zeroth::comm {
 
-/// Registrations have numbers from 1 on, the same on all ranks. Who shows memory says of which registration it is, and
-/// of none once that has ended on its side: an address may have become another memory's since. Ranks are numbered as in
-/// MemoryLanes. Any thread may call anything.
+/// Registrations are numbered from 1 on, the same on all ranks. A rank that shows memory sends the number of its
+/// registration. It sends 0 once the registration has ended on its side, since the address may belong to other memory
+/// by then. Ranks are numbered as in SharedQueues. Any thread may call any function.
 class PeerWindows {
  public:
   PeerWindows() = default;
@@ -20,17 +20,17 @@ class PeerWindows {
   PeerWindows(PeerWindows const&) = delete;
   PeerWindows& operator=(PeerWindows const&) = delete;
 
-  /// Begins a registration, of `bytes` of this rank at `address`. Returns its number.
+  /// Begins a registration of `bytes` of this rank at `address`. Returns its number.
   [[nodiscard]] std::uint32_t begin(std::uint64_t address, std::int64_t bytes);
-  /// Maps `file`, to be read: it is what `member` has registered with number `number`. Throws SystemError.
+  /// Maps `file` read-only: the memory that `member` has registered as number `number`. Throws SystemError.
   void open(std::uint32_t number, int member, SharedFile const& file, std::uint64_t address, std::int64_t bytes);
-  /// Ends a registration on this side. What others still show of it is mapped again then.
+  /// Ends a registration on this side. If other ranks still show memory of it, that is mapped again.
   void end(std::uint32_t number) noexcept;
 
-  /// The registration of memory of this rank; 0 if there is none.
+  /// The number of the registration of this rank's memory; 0 if there is none.
   [[nodiscard]] std::uint32_t number_of(std::uint64_t address, std::int64_t bytes) const;
-  /// Where `bytes` at `address` of `member`, of registration `number`, are in this process; null if it does not map
-  /// them. Throws SystemError where it did, and cannot any more.
+  /// The address in this process of `bytes` at `address` of `member`, in registration `number`; null if this process
+  /// does not map them. Throws SystemError if it did, but cannot map them again.
   [[nodiscard]] std::byte const* find(std::uint32_t number, int member, std::uint64_t address, std::int64_t bytes);
 
  private:
@@ -41,7 +41,7 @@ class PeerWindows {
     std::uint64_t address = 0;
     std::int64_t bytes = 0;
     SharedFile file{};
-    std::byte* here = nullptr;  ///< Null: this rank's own, or ended here.
+    std::byte* here = nullptr;  ///< Null: this rank's own memory, or ended here.
 
     [[nodiscard]] bool has(std::uint64_t at, std::int64_t length) const noexcept {
       return at >= address && at - address + static_cast<std::uint64_t>(length) <= static_cast<std::uint64_t>(bytes);

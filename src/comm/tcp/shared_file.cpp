@@ -38,7 +38,7 @@ SharedFile describe_file(int descriptor) {
 
 Descriptor open_shared(SharedFile const& file, std::int64_t bytes, int flags) {
   auto const path = fmt::format("/proc/{}/fd/{}", file.process, file.descriptor);
-  Descriptor const found{::open(path.c_str(), O_PATH | O_CLOEXEC)};  // which does nothing to what it finds
+  Descriptor const found{::open(path.c_str(), O_PATH | O_CLOEXEC)};  // which does not act on the file that it finds
   if (!found) {
     throw SystemError{
         fmt::format("{}, memory that another rank shares, cannot be opened: {}", path, error_text(errno))};

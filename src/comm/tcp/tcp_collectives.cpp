@@ -10,10 +10,10 @@
 namespace zeroth::comm {
 namespace {
 
-/// Of what is read within a machine: a part of every rank, taken and folded before the caches lose it.
+/// Within a machine: one part of every rank, small enough to be folded before it leaves the caches.
 constexpr std::int64_t cached_bytes = 256 << 10;
-/// Of what comes over the network, as much at a time as is folded before the caches lose it; so many at a time that a
-/// slow network is never idle: staging ends before them.
+/// Over the network: parts small enough to be folded before they leave the caches, and so many in flight that a slow
+/// network is never idle. Staging memory limits them before `most_slots` does.
 constexpr std::int64_t network_part_bytes = 512 << 10;
 constexpr std::int64_t most_slots = 64;
 
@@ -141,7 +141,7 @@ void TcpCollectives::exchange_with_peers(std::span<Collective const> messages, s
       offset += bytes;
     }
   };
-  // To oneself as to others, without a way between: the n-th send is the n-th receive.
+  // Messages to oneself are copied directly: the n-th send is the n-th receive.
   std::vector<std::int64_t> own_sends;
   std::vector<std::int64_t> own_receives;
   for_each([&](int peer, Tag mine, Tag theirs, std::int64_t offset) {
@@ -157,7 +157,7 @@ void TcpCollectives::exchange_with_peers(std::span<Collective const> messages, s
   }
   std::vector<bool> shown(messages.size());
   std::vector<bool> full(static_cast<std::size_t>(world()));
-  // As many as find room, again and again: the other side may have to take some before there is more.
+  // Shows as many as there is room for, repeatedly: the other side may have to take some first.
   auto const all = [&] {
     bool done = true;
     std::size_t i = 0;
@@ -178,8 +178,8 @@ void TcpCollectives::exchange_with_peers(std::span<Collective const> messages, s
 
 // ---- reductions -----------------------------------------------------------------------------------------------------
 
-/// Each rank shows its blocks, and takes those of the others chunk by chunk. What it wants is said first: it would wait
-/// behind the blocks that others have wanted already.
+/// Each rank shows its blocks, and takes those of the others chunk by chunk. Requests are sent first: otherwise they
+/// would wait behind blocks that others have already requested.
 void TcpCollectives::give_blocks(Blocks const& blocks) {
   for_others([&](int other) {
     if (blocks.receives(other)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Collectives as what ranks show each other and take.
+/// Collectives by showing data to other ranks and taking theirs.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -18,7 +18,7 @@ class TcpCollectives final : public HostCollectives {
   TcpCollectives(Transfers& transfers, int rank, int world);
 
   void all_gather(void const* input, std::byte* output, std::int64_t bytes) override;
-  /// For each of `messages`, whoever sends or receives it tells the other side `bytes`, and hears as much.
+  /// For each of `messages`, sender and receiver exchange `bytes`: from `said`, into `heard`.
   void exchange_with_peers(std::span<Collective const> messages, std::byte const* said, std::byte* heard,
                            std::int64_t bytes);
 
@@ -32,18 +32,18 @@ class TcpCollectives final : public HostCollectives {
   void end_blocks() override { await_letting_go(); }
   void await_parts(std::size_t first, std::size_t count);
   void await_letting_go();
-  /// Calls `function(other)` for all other ranks; each rank begins elsewhere.
+  /// Calls `function(other)` for all other ranks; each rank starts at another one.
   template <class F>
   void for_others(F const& function) const;
   [[nodiscard]] Transfers::Part& part_number(std::size_t index);
-  /// Of the parts of `chunk`, that of rank `from`.
+  /// The index of rank `from`'s part of `chunk`.
   [[nodiscard]] std::size_t index_of(Chunk const& chunk, int from) const noexcept;
   [[nodiscard]] std::size_t others() const noexcept { return static_cast<std::size_t>(world() - 1); }
 
   Transfers& transfers_;
-  bool receives_ = false;                                // of the reduction that runs
-  std::vector<std::unique_ptr<Transfers::Part>> parts_;  // used again
-  std::vector<std::byte> met_;                           // [world], what a barrier gathers
+  bool receives_ = false;                                // in the running reduction
+  std::vector<std::unique_ptr<Transfers::Part>> parts_;  // reused
+  std::vector<std::byte> met_;                           // [world], gathered by a barrier
 };
 
 }  // namespace zeroth::comm

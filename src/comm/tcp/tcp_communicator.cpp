@@ -13,21 +13,22 @@
 namespace zeroth::comm {
 namespace {
 
-/// Where a rank has the memory that all register.
+/// A rank's part of the memory that all ranks register.
 struct MemoryPlace {
   std::uint64_t address = 0;
   std::int64_t bytes = 0;
   SharedFile file;
 };
 
-/// A registration of PeerWindows, while it lives.
+/// A registration of PeerWindows. Its destructor ends it.
 class KnownMemory final : public Registration {
  public:
-  KnownMemory(std::shared_ptr<MemoryLanes> lanes, std::uint32_t number) : lanes_{std::move(lanes)}, number_{number} {}
-  ~KnownMemory() override { lanes_->windows().end(number_); }
+  KnownMemory(std::shared_ptr<SharedQueues> queues, std::uint32_t number)
+      : queues_{std::move(queues)}, number_{number} {}
+  ~KnownMemory() override { queues_->windows().end(number_); }
 
  private:
-  std::shared_ptr<MemoryLanes> lanes_;
+  std::shared_ptr<SharedQueues> queues_;
   std::uint32_t number_;
 };
 
@@ -35,17 +36,17 @@ class KnownMemory final : public Registration {
 
 std::unique_ptr<Communicator> make_tcp(std::shared_ptr<TcpSession> session, CommOptions const& options) {
   auto group = whole_job(session->next_job(), session->rank(), session->world());
-  auto lanes = session->share_lanes(group, options.timeout);
-  return std::make_unique<TcpCommunicator>(std::move(session), std::move(group), std::move(lanes), options);
+  auto queues = session->share_queues(group, options.timeout);
+  return std::make_unique<TcpCommunicator>(std::move(session), std::move(group), std::move(queues), options);
 }
 
-TcpCommunicator::TcpCommunicator(std::shared_ptr<TcpSession> session, Group group, std::shared_ptr<MemoryLanes> lanes,
+TcpCommunicator::TcpCommunicator(std::shared_ptr<TcpSession> session, Group group, std::shared_ptr<SharedQueues> queues,
                                  CommOptions const& options)
     : HostCommunicator{*session, group, options},
       session_{std::move(session)},
       group_{std::move(group)},
-      lanes_{std::move(lanes)},
-      transfers_{*session_, group_, lanes_, [this](Transfers::WaitUntil const& wait_until) { await(wait_until); }},
+      queues_{std::move(queues)},
+      transfers_{*session_, group_, queues_, [this](Transfers::WaitUntil const& wait_until) { await(wait_until); }},
       collectives_{transfers_, rank(), world()} {}
 
 void TcpCommunicator::await_messages() {
@@ -57,8 +58,8 @@ std::unique_ptr<Communicator> TcpCommunicator::make_part(SplitRequest const& /*r
   if (part.job_ranks.empty()) {
     return nullptr;
   }
-  auto lanes = session_->share_lanes(part, options().timeout);
-  return std::make_unique<TcpCommunicator>(session_, std::move(part), std::move(lanes), options());
+  auto queues = session_->share_queues(part, options().timeout);
+  return std::make_unique<TcpCommunicator>(session_, std::move(part), std::move(queues), options());
 }
 
 std::unique_ptr<Registration> TcpCommunicator::make_known(device::Memory const& memory) {
@@ -67,9 +68,9 @@ std::unique_ptr<Registration> TcpCommunicator::make_known(device::Memory const& 
   MemoryPlace const mine{reinterpret_cast<std::uint64_t>(memory.data()), memory.bytes(), describe_file(pages->file())};
   std::vector<MemoryPlace> all(static_cast<std::size_t>(world()));
   exchange(&mine, all.data(), sizeof mine);
-  auto& windows = lanes_->windows();
+  auto& windows = queues_->windows();
   std::uint32_t const number = windows.begin(mine.address, mine.bytes);
-  auto known = std::make_unique<KnownMemory>(lanes_, number);
+  auto known = std::make_unique<KnownMemory>(queues_, number);
   auto const members = session_->members_here(group_);
   for (std::size_t member = 0; member < members.size(); ++member) {
     if (int const rank = members[member]; rank != this->rank()) {
@@ -77,7 +78,7 @@ std::unique_ptr<Registration> TcpCommunicator::make_known(device::Memory const& 
       windows.open(number, static_cast<int>(member), place.file, place.address, place.bytes);
     }
   }
-  std::byte const done{};  // from here on their owners may give the files up
+  std::byte const done{};  // after this exchange the owners may close the files
   std::vector<std::byte> all_done(all.size());
   exchange(&done, all_done.data(), 1);
   return known;

@@ -11,13 +11,13 @@
 
 namespace zeroth::comm {
 
-/// A communicator of all ranks of the job, with all other ranks.
+/// Makes a communicator of all ranks of the job. Collective over all ranks.
 [[nodiscard]] std::unique_ptr<Communicator> make_tcp(std::shared_ptr<TcpSession> session,
                                                      CommOptions const& options = {});
 
 class TcpCommunicator final : public HostCommunicator {
  public:
-  TcpCommunicator(std::shared_ptr<TcpSession> session, Group group, std::shared_ptr<MemoryLanes> lanes,
+  TcpCommunicator(std::shared_ptr<TcpSession> session, Group group, std::shared_ptr<SharedQueues> queues,
                   CommOptions const& options);
   ~TcpCommunicator() override { end(); }
 
@@ -47,7 +47,7 @@ class TcpCommunicator final : public HostCommunicator {
 
   std::shared_ptr<TcpSession> session_;
   Group group_;
-  std::shared_ptr<MemoryLanes> lanes_;
+  std::shared_ptr<SharedQueues> queues_;
   Transfers transfers_;
   TcpCollectives collectives_;
 };

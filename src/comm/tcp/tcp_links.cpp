@@ -18,25 +18,25 @@
 namespace zeroth::comm {
 namespace {
 
-/// A rank that ends takes its connections with it, and the store says so in better words.
+/// When a rank ends, its connections end first. The store then reports the reason in better words.
 constexpr std::chrono::seconds grace_for_store{3};
 constexpr std::chrono::seconds longest_sleep{1};
 
 }  // namespace
 
-TcpLinks::TcpLinks(Door::Options door, std::vector<Endpoint> const& ranks, std::chrono::milliseconds silence,
+TcpLinks::TcpLinks(Acceptor::Options acceptor, std::vector<Endpoint> const& ranks, std::chrono::milliseconds silence,
                    Handlers handlers)
-    : handlers_{std::move(handlers)}, wake_{::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)}, door_{std::move(door)} {
+    : handlers_{std::move(handlers)}, wake_{::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)}, acceptor_{std::move(acceptor)} {
   if (!wake_) {
     throw SystemError{"eventfd failed: " + error_text(errno)};
   }
-  auto const& job = door_.options();
-  Greeting greeting{.token = job.token, .from = job.rank, .to = 0, .world = job.world};
+  auto const& job = acceptor_.options();
+  Handshake handshake{.token = job.token, .from = job.rank, .to = 0, .world = job.world};
   for (auto const& each : ranks) {
-    peers_.push_back(std::make_unique<Peer>(each, greeting, silence));
-    ++greeting.to;
+    peers_.push_back(std::make_unique<Peer>(each, handshake, silence));
+    ++handshake.to;
   }
-  thread_ = start_thread("tcp", [this, speaker = RankContext{greeting.from, greeting.world, {}}] {
+  thread_ = start_thread("tcp", [this, speaker = RankContext{handshake.from, handshake.world, {}}] {
     ::pthread_setname_np(::pthread_self(), "tcp");
     this_rank() = speaker;
     loop();
@@ -52,7 +52,7 @@ TcpLinks::~TcpLinks() {
   thread_.join();
 }
 
-// ---- what callers ask -----------------------------------------------------------------------------------------------
+// ---- calls from other threads ---------------------------------------------------------------------------------------
 
 void TcpLinks::show(int to, Channel const& channel, void const* data, std::int64_t bytes, std::uint32_t outline,
                     Notice const& notice) {
@@ -119,9 +119,9 @@ void TcpLinks::wake() const noexcept {
   (void)!::write(wake_.get(), &one, sizeof one);
 }
 
-// ---- what is sent, under the lock -----------------------------------------------------------------------------------
+// ---- sending, under the lock ----------------------------------------------------------------------------------------
 
-/// Takes its turn where it has something to send.
+/// Queues the channel for its turn if it has something to send.
 void TcpLinks::serve(Peer& peer, Channel const& channel, Queue& queue) {
   if (!queue.in_turn && !queue.shown.empty() && !queue.wants.empty()) {
     queue.in_turn = true;
@@ -187,7 +187,7 @@ void TcpLinks::advance_out(Peer& peer) {
   }
   if ((peer.out.events() != before || peer.out.socket() != socket_before) &&
       std::this_thread::get_id() != thread_.get_id()) {
-    wake();  // it looks at other things now
+    wake();  // it must poll other events now
   }
 }
 
@@ -256,7 +256,7 @@ void TcpLinks::loop() noexcept {
         }
       }
       tell();
-    } catch (std::exception const& error) {  // memory is gone
+    } catch (std::exception const& error) {  // out of memory
       handlers_.broken(this_rank().rank, error.what());
     }
   }
@@ -274,8 +274,8 @@ void TcpLinks::wait_for_sockets() {
         entries_.push_back({each->in.socket(), POLLIN, 0});
         deadline_ = std::min(deadline_, each->out.next_deadline());
       }
-      door_.watch(entries_);
-      deadline_ = std::min(deadline_, door_.next_deadline());
+      acceptor_.watch(entries_);
+      deadline_ = std::min(deadline_, acceptor_.next_deadline());
     }
   }
   if (::poll(entries_.data(), entries_.size(), poll_timeout(Clock::now(), deadline_)) < 0) {
@@ -292,7 +292,7 @@ void TcpLinks::serve_sockets() {
   auto const now = Clock::now();
   for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
     auto& each = *peers_[rank];
-    // A socket that another thread has opened since has its turn in the next round.
+    // A socket that another thread has opened since gets its turn in the next round.
     if (entries_[2 * rank + 1].revents != 0 || now >= each.out.next_deadline()) {
       advance_out(each);
     }
@@ -301,8 +301,8 @@ void TcpLinks::serve_sockets() {
     }
   }
   std::span<pollfd const> const all{entries_};
-  for (auto& guest : door_.serve(all.subspan(1 + 2 * peers_.size()), now)) {
-    peer(guest.rank).in = Incoming{std::move(guest.socket)};  // the last one that knows the token counts
+  for (auto& rank_socket : acceptor_.serve(all.subspan(1 + 2 * peers_.size()), now)) {
+    peer(rank_socket.rank).in = Incoming{std::move(rank_socket.socket)};  // the last connection with the token wins
   }
 }
 

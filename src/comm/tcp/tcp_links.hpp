@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The connections of one rank to all others, and the one thread that moves bytes over them.
+/// The connections of one rank to all others, and the only thread that moves bytes over them.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -11,44 +11,44 @@
 #include <thread>
 #include <vector>
 
-#include "comm/tcp/door.hpp"
+#include "comm/tcp/acceptor.hpp"
 #include "comm/tcp/incoming.hpp"
 #include "comm/tcp/outgoing.hpp"
 
 namespace zeroth::comm {
 
-/// Nothing is sent that the other side has not asked for, so nothing arrives that has no place. A rank speaks on the
-/// connection that it dialled and listens on the one that was dialled to it; it dials when it first has something to
-/// say. Blocks go in pieces, those of several channels in turns.
+/// Data is sent only on request, so arriving data always has a receive buffer. A rank sends on the connection that it
+/// opened and receives on the peer's. Connections open with the first message. Blocks are sent in pieces, those of
+/// several channels in turns.
 ///
-/// Threads: any may call anything; none waits. halt() ends all use of what show() and want() were given.
+/// Threads: any may call any function; none waits. halt() ends all access to the memory given to show() and want().
 class TcpLinks {
  public:
-  /// Called on the thread, which holds no lock then.
+  /// Called on the thread, without a lock.
   struct Handlers {
-    /// What WireKind::left, question and answer say.
+    /// Handles WireKind::left, question and answer.
     std::function<void(int from, WireHead const& head, std::string const& words)> hear;
-    /// A connection is over for good.
+    /// A connection has ended for good.
     std::function<void(int rank, std::string const& why)> broken;
   };
-  /// Another machine may be silent for `silence` before a connection to it breaks: the store is to say so first.
-  TcpLinks(Door::Options door, std::vector<Endpoint> const& ranks, std::chrono::milliseconds silence,
+  /// A connection breaks if the other machine is silent for longer than `silence`: the store must report that first.
+  TcpLinks(Acceptor::Options acceptor, std::vector<Endpoint> const& ranks, std::chrono::milliseconds silence,
            Handlers handlers);
   ~TcpLinks();
   TcpLinks(TcpLinks const&) = delete;
   TcpLinks& operator=(TcpLinks const&) = delete;
 
-  /// Shows `bytes` at `data` to rank `to`, which wants them with the same `outline`, until it has let them go: then
-  /// `notice`.
+  /// Shows `bytes` at `data` to rank `to`, which requests them with the same `outline`. After the rank has released
+  /// them, notifies `notice`.
   void show(int to, Channel const& channel, void const* data, std::int64_t bytes, std::uint32_t outline,
             Notice const& notice);
-  /// Asks rank `from` for a part of what it shows next under `channel`, or is to show; `last` lets that go. `notice`
-  /// when all has come.
+  /// Requests a part of the next data that rank `from` shows, or will show, under `channel`; `last` releases it.
+  /// Notifies `notice` when all of the part has arrived.
   void want(int from, Channel const& channel, std::int64_t offset, std::int64_t bytes, void* to, bool last,
             std::uint32_t outline, Notice const& notice);
   void say(int to, WireHead const& head, std::string words = {});
-  void forget(std::uint64_t communicator);  ///< Its channels, on which nothing is under way.
-  void expect_end(bool expected);           ///< Whether a rank may close its connections now.
+  void forget(std::uint64_t communicator);  ///< Drops the channels of a communicator. They must be idle.
+  void expect_end(bool expected);           ///< Whether other ranks may close their connections now.
   void halt() noexcept;
 
  private:
@@ -70,18 +70,18 @@ class TcpLinks {
   };
   struct Queue {
     Fifo<Shown> shown;      // by this rank
-    Fifo<Want> wants;       // of the other one
+    Fifo<Want> wants;       // requests by the other rank
     Fifo<Awaited> awaited;  // by this rank
     bool in_turn = false;
   };
   struct Peer {
-    explicit Peer(Endpoint const& at, Greeting const& greeting, std::chrono::milliseconds silence)
-        : out{at, greeting, silence} {}
+    explicit Peer(Endpoint const& at, Handshake const& handshake, std::chrono::milliseconds silence)
+        : out{at, handshake, silence} {}
     Outgoing out;
     Incoming in;
     std::map<Channel, Queue> queues;
-    Fifo<Channel> turns;  // what can be sent
-    std::string broken;   // why, since `broken_at`
+    Fifo<Channel> turns;  // channels that can send
+    std::string broken;   // the reason, since `broken_at`
     Clock::time_point broken_at{};
     bool is_told = false;
   };
@@ -107,12 +107,12 @@ class TcpLinks {
   Descriptor wake_;
 
   std::mutex mutex_;
-  Door door_;
+  Acceptor acceptor_;
   std::vector<std::unique_ptr<Peer>> peers_;  // [world]
   bool halted_ = false, ending_ = false, end_expected_ = false;
   std::vector<Heard> heard_;
 
-  // the thread's own
+  // used by the thread
   std::vector<pollfd> entries_;
   Clock::time_point deadline_{};
   std::thread thread_;

@@ -17,15 +17,15 @@
 #include "comm/store/frame.hpp"
 #include "core/logger.hpp"
 #include "zeroth/core/error.hpp"
-#include "zeroth/core/standard_streams.hpp"
+#include "zeroth/tool/core/standard_streams.hpp"
 
 namespace zeroth::comm {
 namespace {
 
 using std::chrono::milliseconds;
 
-/// Where this rank listens, and the address by which others reach it; empty: that by which they reach rank 0, on whose
-/// machine it is.
+/// The listener of this rank, and the address by which others reach it. An empty address stands for the one by which
+/// they reach rank 0, on whose machine this rank is.
 struct Place {
   Descriptor listener;
   std::string host;
@@ -47,7 +47,7 @@ Place listen(TcpOptions const& options, std::string const& interface_address, St
   return place;
 }
 
-/// Makes an empty file that others may look for. Empty, or why there is none.
+/// Makes an empty file that others can try to open. Returns the error, or an empty string.
 std::string try_to_share(Descriptor& sample, SharedFile& file) {
   try {
     sample = make_shared_file("zeroth sample", 0);
@@ -93,7 +93,7 @@ TcpSession::TcpSession(TcpOptions options)
       ends.push_back(options.detour ? options.detour(rank, at) : at);
     }
     links_ = std::make_unique<TcpLinks>(
-        Door::Options{std::move(place.listener), options.rendezvous.at.token, rank_, world_}, ends,
+        Acceptor::Options{std::move(place.listener), options.rendezvous.at.token, rank_, world_}, ends,
         rendezvous_->store().heartbeat_timeout(),
         TcpLinks::Handlers{
             [this](int from, WireHead const& head, std::string const& words) { hear(from, head, words); },
@@ -105,7 +105,7 @@ TcpSession::TcpSession(TcpOptions options)
     if (failure_) {
       linked_->halt();
     }
-  } catch (...) {  // before the store's end tells the others less
+  } catch (...) {  // before the store's destructor reports less
     rendezvous_->store().abort(fmt::format("rank {} failed: {}", rank_, describe_current_exception().bare));
     throw;
   }
@@ -114,12 +114,12 @@ TcpSession::TcpSession(TcpOptions options)
 TcpSession::~TcpSession() {
   {
     std::scoped_lock const lock{mutex_};
-    linked_ = nullptr;  // the store's thread may still tell of a failure
+    linked_ = nullptr;  // the store's thread may still report a failure
   }
   links_.reset();
 }
 
-// ---- who is where ---------------------------------------------------------------------------------------------------
+// ---- status of ranks ------------------------------------------------------------------------------------------------
 
 void TcpSession::meet(TcpOptions const& options) {
   auto const& mine = ranks_[static_cast<std::size_t>(rank_)];
@@ -148,12 +148,12 @@ void TcpSession::meet(TcpOptions const& options) {
   }
 }
 
-/// Empty if this rank can open what all others on its machine share.
+/// Empty if this rank can open what all other ranks on its machine share.
 std::string TcpSession::why_not_shared() const {
   for (int rank = 0; rank < world_; ++rank) {
     auto const& each = ranks_[static_cast<std::size_t>(rank)];
     if (rank == rank_ || each.domain != ranks_[static_cast<std::size_t>(rank_)].domain || each.file.descriptor < 0) {
-      continue;  // who has nothing to share says so itself
+      continue;  // a rank with nothing to share reports that itself
     }
     try {
       static_cast<void>(open_shared(each.file, 0, O_RDONLY));
@@ -165,7 +165,7 @@ std::string TcpSession::why_not_shared() const {
   return {};
 }
 
-/// Ranks see in the same way whether they can, and keep what they share until all have looked.
+/// All ranks reach the same decision, and keep their shared files open until all have tried.
 void TcpSession::choose_ways(TcpOptions const& options, std::string problem) {
   bool const wanted = options.within_machine == WithinMachine::memory;
   problem = problem.empty() ? why_not_shared() : problem;
@@ -212,35 +212,35 @@ bool TcpSession::any_share_memory() const noexcept {
                      [&](Neighbour const& each) { return each.shares_memory && !domains.insert(each.domain).second; });
 }
 
-std::shared_ptr<MemoryLanes> TcpSession::share_lanes(Group const& group, milliseconds timeout) {
+std::shared_ptr<SharedQueues> TcpSession::share_queues(Group const& group, milliseconds timeout) {
   try {
-    return try_to_share_lanes(group, timeout);
-  } catch (std::exception const& error) {  // so that nobody waits for this rank
+    return try_to_share_queues(group, timeout);
+  } catch (std::exception const& error) {  // so that no rank waits for this one
     fail(rank_, fmt::format("rank {} failed to make communicator '{}': {}", rank_, group.name, error.what()));
     throw;
   }
 }
 
-std::shared_ptr<MemoryLanes> TcpSession::try_to_share_lanes(Group const& group, milliseconds timeout) {
+std::shared_ptr<SharedQueues> TcpSession::try_to_share_queues(Group const& group, milliseconds timeout) {
   auto const members = members_here(group);
   auto const count = static_cast<int>(members.size());
   auto const me = static_cast<int>(std::find(members.begin(), members.end(), group.rank) - members.begin());
-  auto const key = fmt::format("tcp lanes {:016x} {}", group.id, group.job_rank(members.front()));
-  auto const lanes =
-      me == 0 ? std::make_shared<MemoryLanes>(count, 0)
-              : std::make_shared<MemoryLanes>(decode_shared_file(rendezvous_->store().get(key, timeout)), count, me);
+  auto const key = fmt::format("tcp queues {:016x} {}", group.id, group.job_rank(members.front()));
+  auto const queues =
+      me == 0 ? std::make_shared<SharedQueues>(count, 0)
+              : std::make_shared<SharedQueues>(decode_shared_file(rendezvous_->store().get(key, timeout)), count, me);
   {
     std::scoped_lock const lock{mutex_};
-    std::erase_if(lanes_, [](auto const& each) { return each.expired(); });
-    lanes_.push_back(lanes);
+    std::erase_if(queues_, [](auto const& each) { return each.expired(); });
+    queues_.push_back(queues);
     if (failure_) {
-      lanes->withdraw();
+      queues->withdraw();
     }
   }
   if (me == 0 && count > 1) {
-    rendezvous_->store().set_for(count - 1, key, encode(lanes->file()));
+    rendezvous_->store().set_for(count - 1, key, encode(queues->file()));
     auto const deadline = Clock::now() + timeout;
-    while (!lanes->all_attached()) {  // until then it must not go
+    while (!queues->all_attached()) {  // until then the file must stay open
       if (auto const failed = failure()) {
         throw PeerError{failed->reason};
       }
@@ -250,9 +250,9 @@ std::shared_ptr<MemoryLanes> TcpSession::try_to_share_lanes(Group const& group, 
       }
       std::this_thread::sleep_for(std::chrono::microseconds{100});
     }
-    lanes->close_file();
+    queues->close_file();
   }
-  return lanes;
+  return queues;
 }
 
 // ---- failure --------------------------------------------------------------------------------------------------------
@@ -262,7 +262,7 @@ void TcpSession::fail(int origin, std::string const& reason) noexcept {
   end_all_use_after(origin, reason);
 }
 
-void TcpSession::complain(std::string const& reason, std::vector<Whereabouts> const& places) noexcept {
+void TcpSession::report_timeout(std::string const& reason, std::vector<PeerStatus> const& places) noexcept {
   try {
     Contacts contacts(static_cast<std::size_t>(world_), Contact::none);
     for (auto const& place : places) {
@@ -270,16 +270,16 @@ void TcpSession::complain(std::string const& reason, std::vector<Whereabouts> co
                                                        : place.answered ? Contact::late
                                                                         : Contact::silent;
     }
-    rendezvous_->store().complain({reason, contacts});
+    rendezvous_->store().report_timeout({reason, contacts});
   } catch (std::exception const& error) {
     print_error(error.what());
   }
   end_all_use_after(rank_, reason);
 }
 
-bool TcpSession::in_inquest() const noexcept { return rendezvous_->store().in_inquest(); }
+bool TcpSession::in_timeout_query() const noexcept { return rendezvous_->store().in_timeout_query(); }
 
-/// Of who has told the store why the job fails, unless it had failed before.
+/// For a thread that has told the store why the job fails. An earlier failure takes precedence.
 void TcpSession::end_all_use_after(int origin, std::string const& reason) noexcept {
   try {
     end_all_use(rendezvous_->store().failure().value_or(JobFailure{origin, reason}));
@@ -290,9 +290,9 @@ void TcpSession::end_all_use_after(int origin, std::string const& reason) noexce
 
 void TcpSession::end_all_use(JobFailure const& failure) noexcept {
   std::scoped_lock const lock{mutex_};
-  for (auto const& each : lanes_) {
-    if (auto const lanes = each.lock()) {
-      lanes->withdraw();
+  for (auto const& each : queues_) {
+    if (auto const queues = each.lock()) {
+      queues->withdraw();
     }
   }
   if (linked_ != nullptr) {
@@ -300,7 +300,7 @@ void TcpSession::end_all_use(JobFailure const& failure) noexcept {
   }
   try {
     failure_ = failure_.value_or(failure);
-  } catch (std::exception const&) {  // without memory for the reason the job ends all the same
+  } catch (std::exception const&) {  // without memory for the reason, the job ends anyway
     failure_.emplace().origin = failure.origin;
   }
 }
@@ -320,10 +320,10 @@ void TcpSession::await_all() {
   static_cast<void>(rendezvous_->store().gather("tcp end", {}, until_the_job_ends));
 }
 
-// ---- what ranks tell each other beside ------------------------------------------------------------------------------
+// ---- messages beside collectives ------------------------------------------------------------------------------------
 
 void TcpSession::leave(std::uint64_t communicator, std::vector<int> const& ranks, std::uint64_t last) {
-  roll_call_.leave(communicator, ranks.size() - 1);
+  peer_statuses_.leave(communicator, ranks.size() - 1);
   links_->forget(communicator);
   for (int const rank : ranks) {
     if (rank != rank_) {
@@ -334,23 +334,24 @@ void TcpSession::leave(std::uint64_t communicator, std::vector<int> const& ranks
 
 void TcpSession::hear(int from, WireHead const& head, std::string const& words) {
   if (head.kind == WireKind::question) {
-    links_->say(from, {.kind = WireKind::answer, .offset = head.offset, .length = roll_call_.begun(head.communicator)},
+    links_->say(from,
+                {.kind = WireKind::answer, .offset = head.offset, .length = peer_statuses_.begun(head.communicator)},
                 describe_last(*recorder_).substr(0, most_whereabouts_bytes));
   } else if (head.kind == WireKind::left) {
-    roll_call_.note_leaver(head.communicator, {from, head.offset});
+    peer_statuses_.note_leaver(head.communicator, {from, head.offset});
   } else {
-    roll_call_.note_answer(head.offset, {from, true, head.length, words});
+    peer_statuses_.note_answer(head.offset, {from, true, head.length, words});
   }
 }
 
-std::vector<Whereabouts> TcpSession::ask_where(std::uint64_t communicator, std::vector<int> const& ranks) {
-  rendezvous_->store().begin_inquest();
+std::vector<PeerStatus> TcpSession::ask_where(std::uint64_t communicator, std::vector<int> const& ranks) {
+  rendezvous_->store().begin_timeout_query();
   return ask(communicator, ranks, patience_for_whereabouts);
 }
 
-std::vector<Whereabouts> TcpSession::ask(std::uint64_t communicator, std::vector<int> const& ranks,
-                                         milliseconds patience) {
-  return roll_call_.ask(
+std::vector<PeerStatus> TcpSession::ask(std::uint64_t communicator, std::vector<int> const& ranks,
+                                        milliseconds patience) {
+  return peer_statuses_.ask(
       ranks, patience,
       [&](std::uint64_t number) {
         for (int const rank : ranks) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the tcp communicators of one rank share: the store in which ranks met, the ways to each other, the job's end.
+/// State that the tcp communicators of one rank share: the store, the transports to other ranks, and the end of the
+/// job.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -12,9 +13,9 @@
 
 #include "comm/group.hpp"
 #include "comm/host_job.hpp"
-#include "comm/roll_call.hpp"
+#include "comm/peer_status_tracker.hpp"
 #include "comm/store/rendezvous.hpp"
-#include "comm/tcp/memory_lanes.hpp"
+#include "comm/tcp/shared_queues.hpp"
 #include "comm/tcp/tcp_links.hpp"
 #include "zeroth/comm/flight_recorder.hpp"
 
@@ -22,89 +23,91 @@ namespace zeroth::comm {
 
 /// How blocks move between ranks of one machine.
 enum class WithinMachine : std::uint8_t {
-  memory,   ///< Read where it is, if it is registered and ranks can map each other's; otherwise as `network`.
+  memory,   ///< Read in place, if the memory is registered and ranks can map each other's; otherwise like `network`.
   network,  ///< As between machines.
 };
 
 struct TcpOptions {
   RendezvousOptions rendezvous;  ///< on_failure is set here.
-  /// The network interface of this machine at which ranks reach this one. Empty: the loopback interface where the job
-  /// is on one machine, and otherwise the one by which this rank reached rank 0.
+  /// The network interface at which other ranks reach this one. Empty: the loopback interface if the job is on one
+  /// machine, otherwise the one by which this rank reached rank 0.
   std::string interface = {};
   WithinMachine within_machine = WithinMachine::memory;
-  /// Where this rank dials rank `rank`, which listens at `at`, if it is to go another way than there.
+  /// If set, returns the endpoint that this rank connects to for rank `rank`, which listens at `at`.
   std::function<Endpoint(int rank, Endpoint const& at)> detour = {};
 };
 
-/// One per rank; outlives its communicators. Any thread may call anything.
+/// One per rank; outlives its communicators. Any thread may call any function.
 class TcpSession final : public HostJob {
  public:
-  /// Waits until all ranks are here. Throws as Rendezvous does; ConfigError, on all ranks, where one of them has no
-  /// such interface, and SystemError where it cannot listen.
+  /// Waits until all ranks have arrived. Throws as Rendezvous does; on all ranks, ConfigError if one of them has no
+  /// such interface, and SystemError if one cannot listen.
   explicit TcpSession(TcpOptions options);
   ~TcpSession() override;
 
   [[nodiscard]] int rank() const noexcept override { return rank_; }
   [[nodiscard]] int world() const noexcept { return world_; }
-  [[nodiscard]] int local_rank() const noexcept;  ///< Among those of its machine.
+  [[nodiscard]] int local_rank() const noexcept;  ///< Among the ranks of its machine.
   [[nodiscard]] std::shared_ptr<FlightRecorder> const& recorder() const noexcept override { return recorder_; }
   [[nodiscard]] TcpLinks& links() noexcept { return *links_; }
 
-  /// The ranks of `group` whose memory this rank maps, and who map its own: by their ranks there, this one among them.
+  /// The ranks of `group` that map each other's memory with this rank: their ranks in the group, including this one.
   [[nodiscard]] std::vector<int> members_here(Group const& group) const;
-  /// Whether any two ranks of the job do so.
+  /// Whether any two ranks of the job map each other's memory.
   [[nodiscard]] bool any_share_memory() const noexcept;
-  /// What they map, if they are several. All of them call it for every communicator, in the same order; waits for them.
-  [[nodiscard]] std::shared_ptr<MemoryLanes> share_lanes(Group const& group, std::chrono::milliseconds timeout);
+  /// The queues of members_here(), if there are several. All of them call it for every communicator, in the same order;
+  /// waits for them.
+  [[nodiscard]] std::shared_ptr<SharedQueues> share_queues(Group const& group, std::chrono::milliseconds timeout);
 
   void fail(int origin, std::string const& reason) noexcept override;
-  void complain(std::string const& reason, std::vector<Whereabouts> const& places) noexcept override;
-  [[nodiscard]] bool in_inquest() const noexcept override;
+  void report_timeout(std::string const& reason, std::vector<PeerStatus> const& places) noexcept override;
+  [[nodiscard]] bool in_timeout_query() const noexcept override;
   [[nodiscard]] std::optional<JobFailure> failure() const override;
-  /// A number that names one of this rank's jobs, and the same job on all ranks.
+  /// A number that identifies one of this rank's jobs, the same on all ranks.
   [[nodiscard]] std::uint64_t next_job();
-  /// Waits until all ranks have come here, however long they take: then connections may end. Throws PeerError when the
+  /// Waits until all ranks have called it, without a timeout; after that connections may end. Throws PeerError when the
   /// job has failed.
   void await_all();
 
   void enter(std::uint64_t communicator, std::atomic<std::uint64_t> const& begun) override {
-    roll_call_.enter(communicator, begun);
+    peer_statuses_.enter(communicator, begun);
   }
   void leave(std::uint64_t communicator, std::vector<int> const& ranks, std::uint64_t last) override;
   [[nodiscard]] std::vector<Leaver> who_left(std::uint64_t communicator) const override {
-    return roll_call_.who_left(communicator);
+    return peer_statuses_.who_left(communicator);
   }
-  [[nodiscard]] std::vector<Whereabouts> ask_where(std::uint64_t communicator, std::vector<int> const& ranks) override;
-  /// As MpiSession::describe_silent().
+  [[nodiscard]] std::vector<PeerStatus> ask_where(std::uint64_t communicator, std::vector<int> const& ranks) override;
+  /// Like MpiSession::describe_silent().
   [[nodiscard]] std::string describe_silent();
 
  private:
   struct Neighbour {
     Endpoint at;
     std::string domain;  ///< See memory_domain().
-    SharedFile file;     ///< For others to see whether they can open what this rank shares.
+    SharedFile file;     ///< Lets other ranks test whether they can open what this rank shares.
     bool shares_memory = false;
   };
-  [[nodiscard]] std::shared_ptr<MemoryLanes> try_to_share_lanes(Group const& group, std::chrono::milliseconds timeout);
+  [[nodiscard]] std::shared_ptr<SharedQueues> try_to_share_queues(Group const& group,
+                                                                  std::chrono::milliseconds timeout);
   void meet(TcpOptions const& options);
   void choose_ways(TcpOptions const& options, std::string problem);
   [[nodiscard]] std::string why_not_shared() const;
   void end_all_use(JobFailure const& failure) noexcept;
   void end_all_use_after(int origin, std::string const& reason) noexcept;
   void hear(int from, WireHead const& head, std::string const& words);
-  [[nodiscard]] std::vector<Whereabouts> ask(std::uint64_t communicator, std::vector<int> const& ranks,
-                                             std::chrono::milliseconds patience);
+  [[nodiscard]] std::vector<PeerStatus> ask(std::uint64_t communicator, std::vector<int> const& ranks,
+                                            std::chrono::milliseconds patience);
 
   int rank_, world_;
   std::shared_ptr<FlightRecorder> recorder_;
   std::atomic<std::uint64_t> job_count_{0};
-  RollCall roll_call_;
+  PeerStatusTracker peer_statuses_;
   std::vector<Neighbour> ranks_;  // [world]
 
   mutable std::mutex mutex_;
   std::optional<JobFailure> failure_;
-  std::vector<std::weak_ptr<MemoryLanes>> lanes_;
-  TcpLinks* linked_ = nullptr;  ///< Once there are links.
+  std::vector<std::weak_ptr<SharedQueues>> queues_;
+  TcpLinks* linked_ = nullptr;  ///< Set once there are links.
 
   std::optional<Rendezvous> rendezvous_;
   std::unique_ptr<TcpLinks> links_;

@@ -17,7 +17,7 @@
 namespace zeroth::comm {
 namespace {
 
-/// How long a rank looks for the others of its machine before it sleeps, where each has a core.
+/// How long a rank polls for the others of its machine before it sleeps, if each has a core.
 constexpr std::chrono::microseconds patience{50};
 
 /// A hash of what must be equal on all ranks that take part in a collective, or on both sides of a message.
@@ -33,10 +33,10 @@ std::uint32_t outline_of(Collective const& collective) noexcept {
 
 }  // namespace
 
-Transfers::Transfers(TcpSession& session, Group const& group, std::shared_ptr<MemoryLanes> lanes, Await await)
+Transfers::Transfers(TcpSession& session, Group const& group, std::shared_ptr<SharedQueues> queues, Await await)
     : session_{session},
       group_{group},
-      lanes_{std::move(lanes)},
+      queues_{std::move(queues)},
       await_{std::move(await)},
       member_of_(static_cast<std::size_t>(group.world()), -1),
       begun_(static_cast<std::size_t>(group.world() * tag_count)),
@@ -51,7 +51,7 @@ Transfers::Transfers(TcpSession& session, Group const& group, std::shared_ptr<Me
       remote_.push_back(rank);
     }
   }
-  // What comes over the network is brought by the session's thread, which would have a core less.
+  // The session's thread receives network data, and spinning would take a core from it.
   spins_ = remote_.empty() && members.size() <= std::thread::hardware_concurrency();
 }
 
@@ -63,11 +63,11 @@ void Transfers::expect(Collective const* collective) noexcept {
 
 bool Transfers::show_if_room(int to, Tag tag, void const* data, std::int64_t bytes, std::uint32_t outline) {
   auto const shown =
-      is_here(to) ? lanes_->show(member_of(to), tag, data, bytes, outline) : MemoryLanes::Shown::by_network;
-  if (shown == MemoryLanes::Shown::by_network) {
+      is_here(to) ? queues_->show(member_of(to), tag, data, bytes, outline) : SharedQueues::Shown::by_network;
+  if (shown == SharedQueues::Shown::by_network) {
     send(to, tag, data, bytes, outline);
   }
-  return shown != MemoryLanes::Shown::full;
+  return shown != SharedQueues::Shown::full;
 }
 
 void Transfers::send(int to, Tag tag, void const* data, std::int64_t bytes, std::uint32_t outline) {
@@ -78,14 +78,15 @@ void Transfers::send(int to, Tag tag, void const* data, std::int64_t bytes, std:
   }
   (*free)->tag = tag;
   (*free)->done.store(false, std::memory_order_relaxed);
-  session_.links().show(group_.job_rank(to), {group_.id, tag}, data, bytes, outline, {&(*free)->done, &lanes_->bell()});
+  session_.links().show(group_.job_rank(to), {group_.id, tag}, data, bytes, outline,
+                        {&(*free)->done, &queues_->event_count()});
 }
 
 void Transfers::want(Part& part) {
   part.by_network = true;
   part.borrowed = false;
   session_.links().want(group_.job_rank(part.from), {group_.id, part.tag}, part.offset, part.bytes, part.to, part.last,
-                        part.outline, {&part.done, &lanes_->bell()});
+                        part.outline, {&part.done, &queues_->event_count()});
 }
 
 void Transfers::show(int to, Tag tag, void const* data, std::int64_t bytes) {
@@ -95,7 +96,7 @@ void Transfers::show(int to, Tag tag, void const* data, std::int64_t bytes) {
 
 bool Transfers::all_let_go(Tag tag) const {
   for (int rank = 0; rank < group_.world(); ++rank) {
-    if (is_here(rank) && !lanes_->has_taken(member_of(rank), tag)) {
+    if (is_here(rank) && !queues_->has_taken(member_of(rank), tag)) {
       return false;
     }
   }
@@ -146,10 +147,10 @@ bool Transfers::has_come(Part& part) {
   } else if (part.borrowed) {
     part.at = *at;
   } else {
-    device::copy_bytes(part.to, *at, part.bytes, part.bytes * (member_count_ - 1));  // in a gather, one of as many
+    device::copy_bytes(part.to, *at, part.bytes, part.bytes * (member_count_ - 1));  // in a gather, one of several
   }
-  if (!part.borrowed && part.last && !lanes_->let_go(member, part.tag, part.number)) {
-    return false;  // who waits for it waits for the job's failure
+  if (!part.borrowed && part.last && !queues_->release(member, part.tag, part.number)) {
+    return false;  // the waiting thread waits for the job's failure
   }
   if (is_here) {
     part.done.store(true, std::memory_order_relaxed);
@@ -159,41 +160,41 @@ bool Transfers::has_come(Part& part) {
 
 std::optional<std::byte const*> Transfers::borrow(Part const& part) {
   try {
-    return lanes_->borrow(member_of(part.from), part.tag, part.number, part.offset, part.bytes, part.last,
-                          part.outline);
-  } catch (MemoryLanes::WrongSize const& wrong) {
+    return queues_->borrow(member_of(part.from), part.tag, part.number, part.offset, part.bytes, part.last,
+                           part.outline);
+  } catch (SharedQueues::WrongSize const& wrong) {
     throw SystemError{
         fmt::format("{} sends {} bytes where this rank expects {}: do all ranks run the same program, at "
                     "the same counts?",
                     group_.describe_rank(part.from), wrong.shown, part.offset + part.bytes)};
-  } catch (MemoryLanes::WrongCollective const&) {
+  } catch (SharedQueues::WrongCollective const&) {
     throw SystemError{fmt::format("{} {}", group_.describe_rank(part.from), in_another_collective)};
   }
 }
 
 void Transfers::release(Part const& part) {
-  if (part.borrowed && part.last && !lanes_->let_go(member_of(part.from), part.tag, part.number)) {
+  if (part.borrowed && part.last && !queues_->release(member_of(part.from), part.tag, part.number)) {
     auto const never = [] { return false; };
     wait(std::ref(never));  // for the job's failure
   }
 }
 
 void Transfers::wait(Holds const& holds) {
-  auto& bell = lanes_->bell();
+  auto& event_count = queues_->event_count();
   auto const wait_until = [&](Clock::time_point until) {
     while (true) {
-      auto const seen = bell.value();
+      auto const seen = event_count.value();
       if (holds()) {
         return true;
       }
-      (void)messages_done();  // another rank may need them before it comes to what is waited for here
+      (void)messages_done();  // another rank may need them before it reaches what this rank waits for
       auto const now = Clock::now();
       if (now >= until) {
         return false;
       }
-      for (auto const end = now + patience; spins_ && bell.value() == seen && Clock::now() < end;) {
+      for (auto const end = now + patience; spins_ && event_count.value() == seen && Clock::now() < end;) {
       }
-      bell.wait(seen, until);
+      event_count.wait(seen, until);
     }
   };
   await_(std::ref(wait_until));
@@ -218,7 +219,7 @@ void Transfers::start_messages(std::span<Collective const> messages) {
   (void)messages_done();
 }
 
-/// Those to oneself, which go in pairs.
+/// Copies messages to oneself, which match in pairs.
 void Transfers::copy_own_messages(std::span<Collective const> messages) const {
   auto const is_own = [&](Collective const& each, Operation operation) {
     return each.operation == operation && each.peer == group_.rank;
@@ -240,7 +241,7 @@ void Transfers::advance(Message& message) {
   auto const& what = *message.what;
   std::int64_t const bytes = what.count * bytes_of(what.dtype);
   if (what.operation == Operation::send) {
-    bool const full = full_[static_cast<std::size_t>(what.peer)];  // what is submitted first is shown first
+    bool const full = full_[static_cast<std::size_t>(what.peer)];  // messages are shown in the order of submission
     message.done = !full && show_if_room(what.peer, Tag::messages, what.input, bytes, outline_of(what));
     full_[static_cast<std::size_t>(what.peer)] = !message.done;
     return;

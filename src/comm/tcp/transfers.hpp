@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What one communicator of this rank shows to the others and takes from them, whatever lies between.
+/// Data that one communicator of this rank shows to other ranks and takes from them, over shared memory or the network.
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -12,23 +12,24 @@
 
 #include "comm/group.hpp"
 #include "comm/tcp/channel.hpp"
-#include "comm/tcp/memory_lanes.hpp"
+#include "comm/tcp/shared_queues.hpp"
 #include "comm/tcp/tcp_session.hpp"
 #include "zeroth/comm/communicator.hpp"
 
 namespace zeroth::comm {
 
-/// A rank shows memory to another one, which takes it, in as many parts as it likes. Ranks are those of `group`.
-/// One transaction at a time, on the thread that the stream gives; that thread copies what is on this machine, and the
-/// session's thread moves what is not.
+/// A rank shows memory to another one, which takes it in as many parts as it likes. Ranks are those of `group`.
+/// One transaction at a time, on the stream's thread. That thread copies data of this machine; the session's thread
+/// moves all other data.
 class Transfers {
  public:
   using Holds = std::function<bool()>;
   using WaitUntil = std::function<bool(Clock::time_point)>;
-  /// Waits until the function says that it is over, or throws.
+  /// Waits until the function returns true, or throws.
   using Await = std::function<void(WaitUntil const&)>;
 
-  /// A part of what a rank shows, and for this class alone what is in it. It stays where it is until it is there.
+  /// A part of the data that a rank shows. Only this class may access its members. It must not move until it has
+  /// arrived.
   struct Part {
     Part() = default;
     Part(Part const&) = delete;
@@ -41,44 +42,47 @@ class Transfers {
     std::uint32_t outline = 0;
     void* to = nullptr;
     bool last = false, borrowed = false, by_network = false;
-    std::byte const* at = nullptr;  // where it is, once it has come
-    std::uint32_t number = 0;       // of what is shown
+    std::byte const* at = nullptr;  // its address, once it has arrived
+    std::uint32_t number = 0;       // number of the data shown
     std::atomic<bool> done{true};
   };
 
-  Transfers(TcpSession& session, Group const& group, std::shared_ptr<MemoryLanes> lanes, Await await);
+  Transfers(TcpSession& session, Group const& group, std::shared_ptr<SharedQueues> queues, Await await);
 
-  /// Are all ranks on this machine, and map each other's memory?
+  /// Whether all ranks are on this machine and map each other's memory.
   [[nodiscard]] bool within_memory() const noexcept { return remote_.empty(); }
 
-  /// The collective that later blocks belong to; null if they belong to none. A rank that takes a block which another
-  /// rank shows for another collective gets an error.
+  /// Sets the collective of later blocks; null if they belong to none. A rank that takes a block which another rank
+  /// shows for another collective gets an error.
   void expect(Collective const* collective) noexcept;
-  /// Shows `bytes` at `data` to rank `to`: they stay as they are until all_let_go(tag).
+  /// Shows `bytes` at `data` to rank `to`. They must not change until all_let_go(tag).
   void show(int to, Tag tag, void const* data, std::int64_t bytes);
-  /// The same without waiting; false if `to` has to take something first.
+  /// Like show(), without waiting; false if `to` has to take something first.
   [[nodiscard]] bool show_if_room(int to, Tag tag, void const* data, std::int64_t bytes) {
     return show_if_room(to, tag, data, bytes, outline_);
   }
   [[nodiscard]] bool all_let_go(Tag tag) const;
 
-  /// Begins to take `bytes` from `offset` on of what `from` shows next under `tag`; the `last` part lets it go.
+  /// Begins to take `bytes` from `offset` on of the next data that `from` shows under `tag`; the `last` part releases
+  /// it.
   void begin(Part& part, int from, Tag tag, std::int64_t offset, std::int64_t bytes, void* to, bool last) {
     begin(part, from, tag, offset, bytes, to, last, outline_);
   }
-  /// As begin(), for what is only read, until release(): it comes to `to` if this process does not have it already.
+  /// Like begin(), for data that is only read, until release(). It is copied to `to` only if this process does not have
+  /// it already.
   void begin_to_borrow(Part& part, int from, Tag tag, std::int64_t offset, std::int64_t bytes, void* to, bool last);
-  /// Has it come? Where it lies in a process of this machine, this copies it, which takes as long as it takes.
+  /// Whether the part has arrived. If it is in a process of this machine, this call copies it, which may take time.
   [[nodiscard]] bool has_come(Part& part);
-  /// Where a part is that has come.
+  /// The address of a part that has arrived.
   [[nodiscard]] static std::byte const* at(Part const& part) noexcept { return part.at; }
-  /// Needs no more of a part that has come. Throws where its owner had withdrawn it.
+  /// Ends the use of a part that has arrived. Throws if its owner had withdrawn it.
   void release(Part const& part);
 
-  /// Waits until `holds`, which is asked whenever something may have changed.
+  /// Waits until `holds` returns true; it is called whenever something may have changed.
   void wait(Holds const& holds);
 
-  /// Sends and receives under way beside all else, until messages_done(). The list outlives that.
+  /// Starts sends and receives, which run concurrently with everything else until messages_done(). The list must
+  /// outlive that.
   void start_messages(std::span<Collective const> messages);
   [[nodiscard]] bool messages_done();
 
@@ -108,15 +112,15 @@ class Transfers {
 
   TcpSession& session_;
   Group const& group_;
-  std::shared_ptr<MemoryLanes> lanes_;
+  std::shared_ptr<SharedQueues> queues_;
   Await await_;
-  std::vector<int> member_of_;                      // [world]: among those of this machine, or -1
-  std::vector<int> remote_;                         // the others
-  std::vector<std::uint32_t> begun_;                // [world * tags]: how much of what is shown here is being let go
-  std::vector<std::unique_ptr<Sent>> sent_;         // what the network has not let go yet; free where done
-  std::vector<std::unique_ptr<Message>> messages_;  // used again
+  std::vector<int> member_of_;                      // [world]: index among the ranks of this machine, or -1
+  std::vector<int> remote_;                         // the other ranks
+  std::vector<std::uint32_t> begun_;                // [world * tags]: how many blocks of each rank are taken so far
+  std::vector<std::unique_ptr<Sent>> sent_;         // not released by the network yet; free if done
+  std::vector<std::unique_ptr<Message>> messages_;  // reused
   std::size_t message_count_ = 0;
-  std::vector<bool> full_;  // [world], scratch: to whom there is no room for messages now
+  std::vector<bool> full_;  // [world], scratch: whether a rank has no room for messages now
   int member_count_ = 1;
   std::uint32_t outline_ = 0;
   bool spins_;

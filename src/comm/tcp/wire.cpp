@@ -56,33 +56,33 @@ WireHead decode_wire_head(std::array<char, wire_head_bytes> const& bytes) {
   return head;
 }
 
-std::string encode(Greeting const& greeting) {
+std::string encode(Handshake const& handshake) {
   return Body{}
       .text(wire_magic)
-      .number(greeting.version)
-      .text(greeting.token)
-      .number(static_cast<std::uint64_t>(greeting.from))
-      .number(static_cast<std::uint64_t>(greeting.to))
-      .number(static_cast<std::uint64_t>(greeting.world))
+      .number(handshake.version)
+      .text(handshake.token)
+      .number(static_cast<std::uint64_t>(handshake.from))
+      .number(static_cast<std::uint64_t>(handshake.to))
+      .number(static_cast<std::uint64_t>(handshake.world))
       .take();
 }
 
-Greeting decode_greeting(std::string_view body) {
+Handshake decode_handshake(std::string_view body) {
   BodyReader reader{body};
   if (reader.text(wire_magic.size()) != wire_magic) {
-    throw BadFrame{"the greeting of another program"};
+    throw BadFrame{"the handshake of another program"};
   }
-  Greeting greeting;
-  greeting.version = reader.number();
-  if (greeting.version != tcp_version) {
-    return greeting;
+  Handshake handshake;
+  handshake.version = reader.number();
+  if (handshake.version != tcp_version) {
+    return handshake;
   }
-  greeting.token = reader.text(most_token_bytes);
-  greeting.from = static_cast<int>(reader.number(0, most_ranks));
-  greeting.to = static_cast<int>(reader.number(0, most_ranks));
-  greeting.world = static_cast<int>(reader.number(1, most_ranks));
+  handshake.token = reader.text(most_token_bytes);
+  handshake.from = static_cast<int>(reader.number(0, most_ranks));
+  handshake.to = static_cast<int>(reader.number(0, most_ranks));
+  handshake.world = static_cast<int>(reader.number(1, most_ranks));
   reader.end();
-  return greeting;
+  return handshake;
 }
 
 }  // namespace zeroth::comm

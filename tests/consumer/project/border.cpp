@@ -8,10 +8,10 @@
 #include <stdexcept>
 #include <string>
 #include <vector>
-#include <zeroth/config/document.hpp>
-#include <zeroth/core/input_file.hpp>
-#include <zeroth/core/whole_file.hpp>
 #include <zeroth/simulate/simulate.hpp>
+#include <zeroth/tool/config/document.hpp>
+#include <zeroth/tool/core/input_file.hpp>
+#include <zeroth/tool/core/whole_file.hpp>
 #include <zeroth/zeroth.hpp>
 
 namespace {
@@ -40,8 +40,8 @@ zeroth::Config stage_3() {
 
 /// Three steps of plain descent along a gradient of ones, at a rate of a quarter: from 1 to 1/4.
 void train(zeroth::Job& job) {
-  zeroth::optim::Own const descent{
-      .called = "descent", .kept = {}, .update = [](zeroth::optim::OwnElements const& elements) {
+  zeroth::optim::CustomRule const descent{
+      .type = "descent", .kept_states = {}, .update = [](zeroth::optim::CustomRuleElements const& elements) {
         std::ranges::transform(elements.master, elements.gradient, elements.master.begin(),
                                [&](float weight, float slope) { return weight - elements.learning_rate * slope; });
       }};

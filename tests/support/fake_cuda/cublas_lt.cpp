@@ -18,7 +18,7 @@ namespace {
 std::atomic<bool> gelu_offered{true}, offered{true};
 std::atomic<std::int64_t> asked{0}, fused{0}, slow{0};
 
-/// What a handle refers to: it belongs to the GPU that was current when it was made.
+/// The state behind a handle, which belongs to the GPU that was current when it was made.
 struct Library {
   int gpu;
 };
@@ -32,18 +32,18 @@ struct Description {
   std::int64_t aux_ld = 0;
 };
 
-/// What algorithms may count on, in bytes.
+/// Alignments that algorithms may rely on, in bytes.
 struct Alignments {
-  std::uint32_t a = 256, b = 256, c = 256, d = 256;  // until it is told
+  std::uint32_t a = 256, b = 256, c = 256, d = 256;  // until they are set
 };
 
 struct Preference {
-  std::uint32_t reduction_schemes = CUBLASLT_REDUCTION_SCHEME_MASK;  // all, until it is told
+  std::uint32_t reduction_schemes = CUBLASLT_REDUCTION_SCHEME_MASK;  // all, until it is set
   std::uint64_t workspace_bytes = 0;
   Alignments alignments;
 };
 
-/// What an algorithm is for, and what it needs: as much as it was allowed to.
+/// The problem that an algorithm solves, and its needs: as much as it was allowed.
 struct Algorithm {
   std::uint64_t problem, workspace_bytes;
   Alignments alignments;
@@ -123,7 +123,7 @@ struct Multiplication {
   }
 };
 
-/// The shapes fit, and the epilogue is one that there is.
+/// Whether the shapes fit, and the epilogue exists.
 bool makes_sense(Description const& d, Layout const& a, Layout const& b, Layout const& out) {
   bool const ta = d.transpose_a == CUBLAS_OP_T;
   bool const tb = d.transpose_b == CUBLAS_OP_T;
@@ -134,13 +134,13 @@ bool makes_sense(Description const& d, Layout const& a, Layout const& b, Layout 
   return shapes && known;
 }
 
-/// As documented: rows of what is kept for backward are multiples of 8 elements.
+/// As documented: the rows kept for backward are multiples of 8 elements.
 bool keeps_well(Description const& d, Layout const& out) {
   return !has_aux(d) || (d.aux_ld >= out.rows && d.aux_ld % 8 == 0);
 }
 bool is_offered(Description const& d) { return offered && (!has_aux(d) || gelu_offered); }
 
-/// All that algorithms are chosen by, but for addresses.
+/// A hash of everything that selects an algorithm, except addresses.
 std::uint64_t problem_of(Description const& d, std::initializer_list<Layout> layouts) {
   std::uint64_t hash = 14695981039346656037U;  // FNV-1a
   auto const add = [&](auto value) { hash = (hash ^ static_cast<std::uint64_t>(value)) * 1099511628211U; };
@@ -173,7 +173,7 @@ cublasStatus_t take(Value& into, void const* from, std::size_t bytes) {
 }
 
 bool aligned(void const* data, std::uint32_t bytes) { return reinterpret_cast<std::uintptr_t>(data) % bytes == 0; }
-/// What an address is a multiple of, up to 256 bytes.
+/// The largest power of two that divides an address, up to 256 bytes.
 std::uint32_t alignment_of(void const* data) {
   std::uint32_t bytes = 256;
   while (!aligned(data, bytes)) {
@@ -182,7 +182,7 @@ std::uint32_t alignment_of(void const* data) {
   return bytes;
 }
 
-/// Rows, which are columns here, begin at multiples of 16 bytes: without that, tensor cores are fed slowly.
+/// Whether rows, which are columns here, begin at multiples of 16 bytes: otherwise tensor cores are fed slowly.
 bool has_fast_rows(Layout const& layout) { return layout.ld * bytes_of(layout.type) % 16 == 0; }
 
 /// Memory from the first element to the last.
@@ -200,14 +200,14 @@ bool overlap(Extent const& a, Extent const& b) {
          begin_of_b < begin_of_a + static_cast<std::uintptr_t>(a.bytes);
 }
 
-/// In place with one layout, or out of place with layouts that are alike.
+/// Whether a product is in place with one layout, or out of place with equal layouts.
 bool takes_place(void const* c_data, Layout const& c, void const* d_data, Layout const& d) {
   bool const in_place = c_data == d_data && c.ld == d.ld;
   return c.type == d.type && c.rows == d.rows && c.cols == d.cols &&
          (in_place || !overlap(extent_of(c_data, c), extent_of(d_data, d)));
 }
 
-/// The GPU of the handle is that of the thread and of the stream, and all of the memory is its own.
+/// Whether the GPU of the handle is that of the thread and of the stream, and owns all of the memory.
 bool is_at_home(Library const& library, cudaStream_t stream, std::initializer_list<Extent> memory) {
   auto& state = State::get();
   std::lock_guard const lock{state.mutex};
@@ -323,7 +323,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
                                               cublasLtMatmulHeuristicResult_t results[], int* found) {
   ++asked;
   *found = 0;
-  // Of split sums only those whose order is the same in every run.
+  // Only split sums whose order is the same in every run.
   bool const ordered = of(preference).reduction_schemes == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   auto const& how = of(description);
   if (requested < 1 || current_gpu() != of(handle).gpu || !ordered || !makes_sense(how, of(a), of(b), of(d)) ||

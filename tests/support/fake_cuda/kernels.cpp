@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Kernels that are compiled for the host.
+/// Kernels compiled for the host.
 #include <mutex>
 #include <utility>
 

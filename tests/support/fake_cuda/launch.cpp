@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Kernels run as work of streams.
+/// Runs kernels as work of streams.
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -9,8 +9,8 @@
 namespace zeroth::testing::fake_cuda {
 namespace {
 
-/// CUDA loads a kernel when it is launched first, and may wait for the work of the GPU then. Here for that of the
-/// calling thread: ranks that are threads of a test are processes in life.
+/// CUDA loads a kernel at its first launch, and may then wait for the GPU's work. This waits only for work of the
+/// calling thread, because ranks that are threads in a test are processes in reality.
 void load(std::string const& kernel, int gpu) {
   auto& state = State::get();
   std::vector<std::shared_ptr<CUstream_st>> busy;

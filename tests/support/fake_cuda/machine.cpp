@@ -185,7 +185,7 @@ void reset(Machine const& machine) {
   }
   auto& state = State::get();
   decltype(state.lost) lost;
-  std::map<cudaStream_t, std::shared_ptr<CUstream_st>> ended;  // without the lock, and before `lost`
+  std::map<cudaStream_t, std::shared_ptr<CUstream_st>> ended;  // destroyed without the lock, and before `lost`
   std::lock_guard const lock{state.mutex};
   ended.swap(state.streams);
   state.default_streams.clear();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the functions of the CUDA runtime for tests work on.
+/// The state behind the CUDA runtime for tests.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -23,14 +23,14 @@
 
 namespace zeroth::testing::fake_cuda {
 
-/// Of streams: the smaller number runs first.
+/// Priorities of streams: the smaller number runs first.
 inline constexpr int least_priority = 0, greatest_priority = -5;
 
-/// A point that streams pass. Shared by the handle and by the work that refers to it.
+/// A point that streams pass. Shared by the handle and the work that refers to it.
 struct Point {
   std::mutex mutex;
   std::condition_variable passed_on;
-  std::uint64_t recorded = 0, passed = 0;  // how often
+  std::uint64_t recorded = 0, passed = 0;  // counts
   std::chrono::steady_clock::time_point at;
   bool timed = false;
 
@@ -38,7 +38,7 @@ struct Point {
   void wait_for(std::uint64_t number);
 };
 
-/// A GPU, and whether it still works.
+/// A GPU, and its error, if it has failed.
 struct Gpu {
   std::atomic<cudaError_t> error{cudaSuccess};
   std::size_t bytes_in_use = 0;
@@ -47,7 +47,7 @@ struct Gpu {
 
 }  // namespace zeroth::testing::fake_cuda
 
-/// CUDA leaves these types open.
+/// CUDA does not define these types.
 struct CUevent_st {
   std::shared_ptr<zeroth::testing::fake_cuda::Point> point;
   int gpu;
@@ -55,7 +55,7 @@ struct CUevent_st {
 
 struct CUstream_st {
   CUstream_st(int on_gpu, int of_priority, unsigned delay_seed);
-  ~CUstream_st();  ///< Runs what is enqueued.
+  ~CUstream_st();  ///< Runs all enqueued work.
   void push(std::function<void()> entry);
   [[nodiscard]] bool idle();
   void drain();
@@ -80,44 +80,44 @@ class State {
  public:
   static State& get();
 
-  // All of these under the mutex.
+  // The mutex guards all of these.
   std::mutex mutex;
   Machine machine;
   std::deque<Gpu> gpus;
   struct Block {
     std::size_t bytes;
-    int gpu;  // -1: of the host
+    int gpu;  // -1: the host
     void* memory;
   };
   std::map<std::uintptr_t, Block> blocks;                        // by address
-  std::vector<std::unique_ptr<void, void (*)(void*)>> lost;      // what was given back to a GPU that had failed
-  std::map<cudaStream_t, std::shared_ptr<CUstream_st>> streams;  // shared with those who wait for it to be idle
-  std::map<int, cudaStream_t> default_streams;                   // by GPU: those of `streams` that nobody made
+  std::vector<std::unique_ptr<void, void (*)(void*)>> lost;      // memory freed on a GPU that had failed
+  std::map<cudaStream_t, std::shared_ptr<CUstream_st>> streams;  // shared with threads that wait until it is idle
+  std::map<int, cudaStream_t> default_streams;                   // by GPU: those of `streams` that nobody created
   std::set<cudaEvent_t> events;
   std::set<std::pair<int, std::string>> loaded;  // kernels, by GPU
   std::map<std::string, std::int64_t> calls;
-  std::int64_t timed_events = 0;  // made, not those that there are
-  std::int64_t time_us = 0;       // where it is made up
+  std::int64_t timed_events = 0;  // created so far
+  std::int64_t time_us = 0;       // if it is simulated
   std::map<std::string, std::pair<int, cudaError_t>> refusals;
   std::optional<std::pair<int, cudaError_t>> work_to_fail;
 
-  /// Counts a call, and says whether it is to be refused or comes too late: a GPU that failed answers nothing else.
+  /// Counts a call, and returns its error if it must fail or comes too late: a GPU that failed returns only its error.
   [[nodiscard]] cudaError_t enter(char const* function, int gpu);
-  /// The stream itself; for the null handle the default stream of the thread's GPU, where the machine has one.
+  /// The stream itself; for the null handle the default stream of the thread's GPU, if the machine has one.
   [[nodiscard]] cudaStream_t resolve(cudaStream_t stream);
   [[nodiscard]] Block const* find(void const* data, std::size_t bytes) const;
   [[nodiscard]] bool reaches(int gpu, void const* data, std::size_t bytes) const;
-  /// When an event is passed.
+  /// The time at which an event is passed.
   [[nodiscard]] std::chrono::steady_clock::time_point pass_event(bool timed);
-  /// Whether work that is about to run on `gpu` is to run, or has failed.
+  /// Whether work that is about to run on `gpu` may run, or fails.
   [[nodiscard]] bool may_run(int gpu);
 };
 
-/// Work that is a kernel, on a stream of the current GPU.
+/// Enqueues a kernel on a stream of the current GPU.
 [[nodiscard]] cudaError_t launch(cudaStream_t stream, std::string const& kernel, std::function<void()> work);
-/// Calls it as CUDA may: after those of all other streams, on a thread whose calls of CUDA are refused meanwhile.
+/// Calls `function` as CUDA may: after those of all other streams, on a thread whose CUDA calls fail meanwhile.
 void run_host_function(cudaHostFn_t function, void* data);
-/// The last error of a thread, as cudaGetLastError() returns it.
+/// Sets a thread's last error, and returns it like cudaGetLastError().
 cudaError_t answer(cudaError_t error);
 [[nodiscard]] int& current_gpu();
 cudaError_t take_last_error();

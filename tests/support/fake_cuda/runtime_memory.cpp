@@ -24,7 +24,7 @@ namespace {
 constexpr std::size_t page = 4096;
 constexpr int garbage = 0xa5;
 
-/// `offset` bytes beyond a page; entered as a block of `gpu`, or of the host.
+/// Allocates `offset` bytes beyond a page, and registers the block for `gpu`, or for the host.
 void* take(State& state, std::size_t bytes, std::size_t offset, int gpu) {
   void* const memory = std::aligned_alloc(page, (bytes + offset + page - 1) / page * page);
   auto* const data = static_cast<std::byte*>(memory) + offset;
@@ -33,7 +33,7 @@ void* take(State& state, std::size_t bytes, std::size_t offset, int gpu) {
   return data;
 }
 
-/// The block's memory, for std::free; null if there is none, or it is of another kind.
+/// Removes a block and returns its memory, for std::free; null if there is no block, or it is of another kind.
 void* remove(State& state, void* data, bool of_host) {
   auto const found = state.blocks.find(reinterpret_cast<std::uintptr_t>(data));
   if (found == state.blocks.end() || (found->second.gpu < 0) != of_host) {
@@ -47,8 +47,8 @@ void* remove(State& state, void* data, bool of_host) {
   return block.memory;
 }
 
-/// A GPU that has failed answers every call with its error, and gives nothing back while its context is there: streams
-/// of other GPUs may be writing to the memory, and nothing waits for them.
+/// A GPU that has failed returns its error from every call, and frees nothing while its context exists: streams of
+/// other GPUs may be writing to the memory, and nothing waits for them.
 void give_back(State& state, void* memory, int gpu) {
   bool const failed = gpu >= 0 && state.gpus[static_cast<std::size_t>(gpu)].error != cudaSuccess;
   if (failed) {
@@ -215,8 +215,8 @@ cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned /*flags*/) {
   return cudaSuccess;
 }
 
-/// Waits for work of the calling thread's GPU, which may use the memory. Not for that of others: ranks that are threads
-/// of a test, each on a GPU of its own, are processes in life, and do not wait for each other here.
+/// Waits for work of the calling thread's GPU, which may use the memory. It does not wait for other GPUs: ranks that
+/// are threads in a test, each on its own GPU, are processes in reality, and must not wait for each other here.
 cudaError_t cudaFreeHost(void* data) {
   auto& state = State::get();
   std::unique_lock lock{state.mutex};

@@ -25,7 +25,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, i
     return answer(error);
   }
   if (flags != cudaStreamNonBlocking) {
-    return answer(cudaErrorInvalidValue);  // the default stream would order it with what it must not wait for
+    return answer(cudaErrorInvalidValue);  // the default stream would order it after work that it must not wait for
   }
   auto const delays = state.machine.delays;
   auto const made =
@@ -49,7 +49,7 @@ cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   auto& state = State::get();
-  std::shared_ptr<CUstream_st> last;  // ends, without the lock, once it is idle
+  std::shared_ptr<CUstream_st> last;  // destroyed without the lock, once it is idle
   std::lock_guard const lock{state.mutex};
   auto const error = state.enter("cudaStreamDestroy", current_gpu());
   auto const found = state.streams.find(stream);
@@ -74,7 +74,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
     }
   }
   bool const idle = stream->idle();
-  std::lock_guard const lock{state.mutex};  // what it ran may have failed meanwhile
+  std::lock_guard const lock{state.mutex};  // its work may have failed meanwhile
   auto const error = state.gpus[static_cast<std::size_t>(stream->gpu)].error.load();
   return answer(error != cudaSuccess ? error : idle ? cudaSuccess : cudaErrorNotReady);
 }
@@ -95,7 +95,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     std::lock_guard const point_lock{point->mutex};
     number = point->recorded;
   }
-  if (number > 0) {  // one that was never recorded counts as passed
+  if (number > 0) {  // an event that was never recorded counts as passed
     stream->push([point, number] { point->wait_for(number); });
   }
   return cudaSuccess;

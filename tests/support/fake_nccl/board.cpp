@@ -37,7 +37,7 @@ class MemoryBoard final : public Board {
         std::lock_guard const lock{mutex_};
         seen = changes_;
       }
-      if (done()) {  // without the lock: it looks for posts
+      if (done()) {  // without the lock, since it calls find()
         return;
       }
       std::unique_lock lock{mutex_};
@@ -63,7 +63,7 @@ class MemoryBoard final : public Board {
   std::map<std::string, std::shared_ptr<Bytes const>> posts_;
 };
 
-/// Posts are files. A process that is killed leaves nothing behind that would stop the others, and none half written.
+/// Posts are files. A killed process leaves nothing behind that would block the others, and no partial file.
 class FolderBoard final : public Board {
  public:
   explicit FolderBoard(std::filesystem::path folder) : folder_{std::move(folder)} {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Where the ranks of a communicator leave bytes for each other.
+/// A board where the ranks of a communicator leave bytes for each other.
 #pragma once
 #include <cstddef>
 #include <filesystem>
@@ -12,7 +12,7 @@ namespace zeroth::testing::fake_nccl {
 
 using Bytes = std::vector<std::byte>;
 
-/// Any thread may call anything.
+/// Any thread may call any function.
 class Board {
  public:
   Board() = default;
@@ -20,18 +20,18 @@ class Board {
   Board& operator=(Board const&) = delete;
   virtual ~Board() = default;
   virtual void post(std::string const& name, Bytes bytes) = 0;
-  /// What was posted under `name`; null if nothing was, or it was removed.
+  /// The bytes posted under `name`; null if there are none, or they were removed.
   [[nodiscard]] virtual std::shared_ptr<Bytes const> find(std::string const& name) = 0;
   virtual void remove(std::string const& name) = 0;
-  /// Waits until `done` says so, which is asked again when something has changed.
+  /// Waits until `done` returns true; it is called again whenever something has changed.
   virtual void wait_until(std::function<bool()> const& done) = 0;
-  /// What `done` looks at beside the board has changed, in this process.
+  /// Reports, in this process, a change of something other than the board that `done` depends on.
   virtual void wake() = 0;
 };
 
 /// For ranks that are threads of this process.
 [[nodiscard]] std::unique_ptr<Board> make_board();
-/// For ranks that are processes and give the same folder, which is made if it is not there.
+/// For ranks that are processes. All give the same folder, which is created if needed.
 [[nodiscard]] std::unique_ptr<Board> make_board(std::filesystem::path const& folder);
 
 }  // namespace zeroth::testing::fake_nccl

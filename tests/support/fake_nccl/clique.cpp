@@ -12,7 +12,7 @@
 namespace zeroth::testing::fake_nccl {
 namespace {
 
-/// Of inputs in what ranks bring, so that elements of any type lie as they must.
+/// Alignment of inputs in the bytes of ranks, enough for elements of any type.
 constexpr std::size_t alignment = 16;
 
 std::size_t input_bytes(Call const& call, int rank, int world) {
@@ -29,7 +29,7 @@ Bytes bytes_of_value(T const& value) {
   return {begin, begin + sizeof value};
 }
 
-/// A call without its addresses, which are its rank's own.
+/// A call without its addresses, which only its rank can use.
 struct PackedCall {
   std::uint64_t kind, count, dtype, input_bytes;
   std::int64_t peer;
@@ -37,7 +37,7 @@ struct PackedCall {
 };
 static_assert(sizeof(PackedCall) % alignment == 0);
 
-/// Calls, each with its input behind it.
+/// Calls, each followed by its input.
 Bytes pack(Calls const& calls, int rank, int world) {
   Bytes bytes;
   for (auto const& call : calls) {
@@ -107,7 +107,7 @@ void Clique::in_turn(int rank, std::uint64_t turn, std::function<void()> const& 
   board_->wake();
 }
 
-/// `rank`'s part of a group that all have come to. Inputs are copies: outputs may be the same memory.
+/// `rank`'s part of a group that all ranks have reached. Inputs are copies, as outputs may be the same memory.
 void Clique::work(int rank, std::vector<Brought> const& all, Calls const& calls) {
   for (std::size_t i = 0; i < calls.size(); ++i) {
     auto const& call = calls[i];
@@ -167,11 +167,11 @@ void Clique::run(int rank, std::uint64_t number, Calls const& calls, bool stalls
     return std::equal(calls.begin(), calls.end(), each.calls.begin(), each.calls.end(),
                       [](Call const& a, Call const& b) { return a.matches(b); });
   });
-  if (!same) {  // the kernels wait for each other, as they do
+  if (!same) {  // kernels that do not match wait for each other
     return wait_for_abort(rank);
   }
   work(rank, all, calls);
-  if (number > 0) {  // who is here has read what was brought to the one before
+  if (number > 0) {  // all ranks are here, so they have read the posts of the previous group
     board_->remove(name_of_group(number - 1, rank));
   }
 }
@@ -181,7 +181,7 @@ std::string Clique::next_message(Numbers& numbers, int from, int to) {
   return "message " + std::to_string(from) + " " + std::to_string(to) + " " + std::to_string(numbers[{from, to}]++);
 }
 
-/// The receiver removes what it has taken, and the sender waits until it has.
+/// The receiver removes the messages that it has taken, and the sender waits for that.
 void Clique::exchange(int rank, Calls const& calls) {
   std::vector<std::string> sent;
   for (auto const& call : calls) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the functions of the NCCL for tests work on.
+/// The state behind the NCCL for tests.
 #pragma once
 #include <cuda_runtime_api.h>
 #include <nccl.h>
@@ -44,7 +44,7 @@ struct Call {
 };
 using Calls = std::vector<Call>;
 
-/// All ranks of one communicator. Streams' threads meet in it.
+/// All ranks of one communicator. The threads of their streams meet in it.
 class Clique {
  public:
   Clique(std::string id, std::string name, int world, std::unique_ptr<Board> board);
@@ -52,42 +52,42 @@ class Clique {
   [[nodiscard]] std::string const& id() const noexcept { return id_; }
   [[nodiscard]] std::string const& name() const noexcept { return name_; }
 
-  /// Whether all ranks have come to make it; each says so once.
+  /// complete() is true once each rank has called join().
   void join(int rank);
   [[nodiscard]] bool complete() const;
 
-  /// Group number `number` of `rank`. Returns when all ranks have come to it and this one has what it gets from them,
+  /// Runs group number `number` of `rank`. Returns when all ranks have reached it and this one has received its data,
   /// or when `rank` is aborted.
   void run(int rank, std::uint64_t number, Calls const& calls, bool stalls);
   void exchange(int rank, Calls const& calls);
   /// Ends this and every later wait of `rank`.
   void abort(int rank);
-  /// Runs `work`, of `rank`'s group that was issued as number `turn`, behind those before it: a communicator's groups
-  /// run one after another, whatever streams they are on.
+  /// Runs `work`, the group that `rank` issued as number `turn`, after the earlier ones: a communicator's groups run
+  /// one after another, on any streams.
   void in_turn(int rank, std::uint64_t turn, std::function<void()> const& work);
   [[nodiscard]] std::uint64_t next_turn(int rank) { return ranks_[static_cast<std::size_t>(rank)].issued++; }
-  /// Numbers groups of collectives as they are issued.
+  /// Numbers groups of collectives in the order of issue.
   [[nodiscard]] std::uint64_t next_number(int rank) { return ranks_[static_cast<std::size_t>(rank)].next++; }
 
-  /// What all ranks who are connected by their first such calls say when they come to it.
+  /// Ranks post points when they reach calls that connect them; have_met() checks the posts of others.
   void meet(std::string const& point) { board_->post(point, {}); }
   [[nodiscard]] bool have_met(std::vector<std::string> const& points) const;
 
-  /// What ranks want of split number `number`.
+  /// A rank's arguments of split number `number`.
   struct Wish {
     int color, key;
   };
   void wish(int rank, std::uint64_t number, Wish const& wish);
-  /// [world]; empty until all have said it.
+  /// [world]; empty until all ranks have posted theirs.
   [[nodiscard]] std::vector<Wish> wishes(std::uint64_t number) const;
 
  private:
   struct Rank {
-    std::uint64_t next = 0, issued = 0;  // its own thread's
+    std::uint64_t next = 0, issued = 0;  // used by its own thread
     std::atomic<std::uint64_t> ended{0};
     std::atomic<bool> aborted{false};
   };
-  /// What a rank brings to a group.
+  /// A rank's contribution to a group.
   struct Brought {
     std::shared_ptr<Bytes const> bytes;
     Calls calls;
@@ -107,17 +107,17 @@ class Clique {
   Numbers sent_, received_;
 };
 
-/// What was asked for by tests, and counted.
+/// The requests of tests, and counters.
 class World {
  public:
   static World& get();
-  /// Counts a call, and says whether it is to be refused.
+  /// Counts a call, and returns its error if it must fail.
   [[nodiscard]] ncclResult_t enter(char const* function);
 
   std::mutex mutex;
   std::map<std::string, std::int64_t> calls;
   std::map<std::string, std::pair<int, ncclResult_t>> refusals;
-  /// The communicator of `world` ranks that is known to all of them as `id`.
+  /// The communicator of `world` ranks that all of them know as `id`.
   [[nodiscard]] std::shared_ptr<Clique> clique(std::string const& id, std::string const& name, int world);
 
   std::filesystem::path folder;  // where ranks that are processes meet; empty: they are threads
@@ -143,7 +143,7 @@ class World {
   std::set<ncclWindow_t> windows;
 };
 
-/// The current one of the calling thread.
+/// The current GPU of the calling thread.
 inline int gpu_of_thread() noexcept {
   int gpu = -1;
   static_cast<void>(cudaGetDevice(&gpu));
@@ -152,18 +152,18 @@ inline int gpu_of_thread() noexcept {
 
 }  // namespace zeroth::testing::fake_nccl
 
-/// NCCL leaves this type open.
+/// NCCL does not define this type.
 struct ncclComm {
   std::shared_ptr<zeroth::testing::fake_nccl::Clique> clique;
-  char const* name = nullptr;  // the caller's, who keeps it
+  char const* name = nullptr;  // the caller's memory
   int rank = 0;
   int gpu = zeroth::testing::fake_nccl::gpu_of_thread();
   ncclResult_t error = ncclSuccess;
-  bool stalled = false;  // never comes to be
-  int asked = 0;         // it is under way for a while, as the real one is
-  /// Where the caller has it; written again when it has come to be, or is given up.
+  bool stalled = false;  // it is never completed
+  int asked = 0;         // remaining polls until it is complete, like the real one
+  /// The caller's handle; written again at completion, or when it is abandoned.
   ncclComm_t* born = nullptr;
-  /// What this rank has said of its first calls, and what others have to say before its last call is through.
+  /// Points of first calls that this rank has posted, and those that others must post before its last call completes.
   std::set<std::string> met;
   std::vector<std::string> awaited;
   std::uint64_t splits = 0;
@@ -176,7 +176,7 @@ struct ncclComm {
     int policy;
   };
   std::optional<Splitting> splitting;
-  /// A window that is being made, and where the caller will find it.
+  /// A window in progress, and where to write its handle.
   std::optional<std::pair<ncclWindow_t, ncclWindow_t*>> registering;
 
   [[nodiscard]] bool is_ready() const noexcept { return asked == 0 && !splitting; }

@@ -18,7 +18,7 @@
 namespace zeroth::testing::fake_nccl {
 namespace {
 
-/// How often who asks is told that what has begun is under way.
+/// The number of polls that report a call in progress.
 int questions_until_ready() { return 3 + World::get().more_questions; }
 
 /// Calls since ncclGroupStart(), on this thread.
@@ -52,7 +52,7 @@ Dtype dtype_of(ncclDataType_t type) {
   }
 }
 
-/// Of those that the library asks NCCL for.
+/// The library's operator for `op`; nullopt if the library does not use it.
 std::optional<Reduce> reduce_of(ncclRedOp_t op) {
   switch (op) {
     case ncclSum: return Reduce::sum;
@@ -66,7 +66,7 @@ std::optional<Reduce> reduce_of(ncclRedOp_t op) {
 
 bool is_message(Call const& call) { return call.kind == Kind::send || call.kind == Kind::receive; }
 
-/// The call joins its thread's group.
+/// Adds the call to its thread's group.
 ncclResult_t add(char const* function, ncclComm_t communicator, cudaStream_t stream, Call const& call) {
   if (auto const result = enter(function); result != ncclSuccess) {
     group().wrong = true;
@@ -87,10 +87,10 @@ ncclResult_t add(char const* function, ncclComm_t communicator, cudaStream_t str
   return ncclSuccess;
 }
 
-/// What was asked for of group `number`.
+/// The fault that a test requested for group `number`.
 struct Fault {
   bool stalls = false;
-  ncclResult_t result = ncclSuccess;  // what NCCL says about it, once the stream has come to it
+  ncclResult_t result = ncclSuccess;  // NCCL's report, once the stream has reached it
 };
 Fault fault_of(ncclComm_t communicator, std::uint64_t number) {
   auto& world = World::get();
@@ -104,7 +104,7 @@ Fault fault_of(ncclComm_t communicator, std::uint64_t number) {
   return {found != world.stalled_work.end() && number >= found->second, ncclSuccess};
 }
 
-/// If it is still there.
+/// Sets the error if the communicator is still alive.
 void say(ncclComm_t communicator, ncclResult_t result) {
   auto& world = World::get();
   std::lock_guard const lock{world.mutex};
@@ -118,7 +118,7 @@ std::string side_of(int from, int to, bool sends) {
   return "from " + std::to_string(from) + " to " + std::to_string(to) + (sends ? ": sent" : ": received");
 }
 
-/// Says that this rank has come to what needs a connection, if it is the first time.
+/// Posts that this rank has reached calls that need a connection, on first use.
 void connect(Group const& mine) {
   auto& communicator = *mine.communicator;
   int const rank = communicator.rank;
@@ -179,7 +179,7 @@ ncclComm_t make(std::shared_ptr<Clique> clique, char const* name, int rank, int 
   return communicator.release();
 }
 
-/// When all ranks of the parent have said what they wish.
+/// Completes a split once all ranks of the parent have posted their arguments.
 void complete_split(ncclComm_t parent) {
   auto const wish = *parent->splitting;
   auto const wishes = parent->clique->wishes(wish.number);
@@ -203,14 +203,14 @@ void complete_split(ncclComm_t parent) {
   }
 }
 
-/// NCCL's own thread is through with making it.
+/// Completes the creation, as NCCL's own thread does.
 void complete_making(ncclComm_t communicator) {
   if (auto* const born = std::exchange(communicator->born, nullptr)) {
     *born = communicator;
   }
 }
 
-/// The caller finds the window that it asked for.
+/// Stores the window that the caller requested.
 void complete_window(ncclComm_t communicator) {
   if (auto const made = std::exchange(communicator->registering, std::nullopt)) {
     *made->second = made->first;
@@ -315,7 +315,7 @@ ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t* re
   parent->splitting = {parent->splits++, color, result, config == nullptr ? nullptr : config->commName,
                        config == nullptr ? 0 : config->CTAPolicy};
   parent->clique->wish(parent->rank, parent->splitting->number, {color, key});
-  return ncclSuccess;  // as NCCL 2.28 does: that it has only begun is what the parent says
+  return ncclSuccess;  // like NCCL 2.28: the parent reports that it has only begun
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, ncclResult_t* state) {
@@ -325,7 +325,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, ncclResult_t* state)
     if (auto const result = world.enter("ncclCommGetAsyncError"); result != ncclSuccess) {
       return result;
     }
-    *state = communicator->is_ready() ? communicator->error : ncclSuccess;  // of work, once it has been launched
+    *state = communicator->is_ready() ? communicator->error : ncclSuccess;  // an error of launched work
   }
   if (*state != ncclSuccess) {
     return ncclSuccess;
@@ -478,7 +478,7 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t communicator, void* memory, std::
   communicator->registering = {made, window};
   communicator->asked = questions_until_ready();
   communicator->stalled = world.windows_stall;
-  return ncclSuccess;  // as for a split
+  return ncclSuccess;  // like a split
 }
 
 ncclResult_t ncclCommWindowDeregister(ncclComm_t communicator, ncclWindow_t window) {

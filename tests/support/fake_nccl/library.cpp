@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// In place of src/device/nccl.cpp: the functions that are linked in.
+/// Replaces src/device/nccl.cpp by the functions that are linked in.
 #include "device/nccl_library.hpp"
 #include "support/fake_nccl/clique.hpp"
 #include "zeroth/core/error.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// cp.async: copies from global to shared memory that arrive when their thread waits for them, and not before.
+/// cp.async: copies from global to shared memory. They arrive only when their thread waits for them.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -17,13 +17,13 @@ class AsyncCopies {
   explicit AsyncCopies(std::size_t threads) : threads_(threads) {}
 
   void start();
-  /// `there` of the `bytes` bytes come from `from`, the others are zeros.
+  /// The first `there` of `bytes` bytes come from `from`, the others are zeros.
   void copy(Warp& warp, int lane, std::uint64_t to, std::uint64_t from, std::size_t bytes, std::size_t there);
-  /// What the thread has begun since is a group.
+  /// Makes the thread's copies since the last call a group.
   void commit(int thread);
-  /// Until all groups of the thread but the last `left` have arrived.
+  /// Waits until all groups of the thread but the last `left` have arrived.
   void wait(Warp& warp, int lane, std::int64_t left);
-  /// Fault if a thread that ends has begun copies of no group, which nobody can have waited for.
+  /// Fault if a thread that ends has begun copies outside of any group, which no thread can have waited for.
   void expect_committed(Warp const& warp, Lanes lanes) const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the threads of a block share while they run.
+/// State that the threads of a block share while they run.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -28,7 +28,7 @@ class Block {
   GlobalMemory global;
   SharedMemory shared;
   AsyncCopies copies;
-  std::vector<std::byte> local;  ///< One thread's after the other's.
+  std::vector<std::byte> local;  ///< The local memory of all threads, one after the other.
 
  private:
   /// Runs every warp to its end or to the next barrier, where all meet. False if all have ended.

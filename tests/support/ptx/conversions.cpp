@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// From one type to another. Registers of 16 bits hold those of 8.
+/// Conversions between types. Registers of 16 bits hold values of 8 bits.
 #include <cmath>
 
 #include "support/ptx/floats.hpp"

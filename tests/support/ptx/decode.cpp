@@ -12,13 +12,13 @@
 namespace zeroth::testing::ptx {
 namespace {
 
-/// The elements of "{%r1, %r2}"; of anything else itself.
+/// The elements of "{%r1, %r2}"; for other operands the operand itself.
 std::vector<std::string> elements_of(std::string const& operand) {
   return operand.starts_with('{') ? split_operands(std::string_view{operand}.substr(1, operand.size() - 2))
                                   : std::vector{operand};
 }
 
-/// A value made of two or four narrower ones, or taken apart.
+/// Combines two or four narrow values into a wide one, or splits it.
 template <class Wide, class Narrow>
 void pack(Warp& warp, Instruction const& instruction, Lanes lanes) {
   for_each_lane(lanes, [&](int lane) {
@@ -50,7 +50,7 @@ class Decoder {
     for (auto const& parameter : source_.parameters) {
       operands_.declare(parameter);
     }
-    std::vector<std::uint32_t> places;  // of statements, in the code
+    std::vector<std::uint32_t> places;  // positions of statements in the code
     for (auto const& statement : source_.statements) {
       places.push_back(static_cast<std::uint32_t>(kernel_.code.size()));
       try {
@@ -141,7 +141,8 @@ class Decoder {
     now_.to[0] = operands_.slot(operands[0], to[0]);
   }
 
-  /// The lowest bytes of a register: a conversion may be of a wider one than its type. An instruction of its own.
+  /// Emits an instruction that takes the lowest bytes of a register, because a conversion may use a wider one than its
+  /// type.
   Slot narrowed(std::string const& operand, int bytes) {
     auto const wide = *operands_.bytes_of(operand);
     auto const conversion = forms().find("cvt.u" + std::to_string(bytes * 8) + ".u" + std::to_string(wide * 8));

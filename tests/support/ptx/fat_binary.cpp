@@ -18,11 +18,11 @@ constexpr std::uint32_t wrapper_magic = 0x466243b1;
 struct Header {
   std::uint32_t magic;
   std::uint16_t version, header_bytes;
-  std::uint64_t bytes;  // of what follows the header
+  std::uint64_t bytes;  // without the header
 };
 constexpr std::uint32_t header_magic = 0xba55ed50;
 
-/// Of a module, as far as it matters here.
+/// The header of a module, as far as it is needed here.
 struct Entry {
   std::uint16_t kind, version;
   std::uint32_t header_bytes;

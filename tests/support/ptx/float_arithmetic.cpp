@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Floating-point numbers. Compiled without contraction: a multiplication and an addition stay two operations.
+/// Floating-point arithmetic. Compiled without contraction: a multiplication and an addition stay two operations.
 #include <cfenv>
 #include <cmath>
 #include <limits>
@@ -47,7 +47,7 @@ template <class T>
 T magnitude(T a) {
   return std::fabs(a);
 }
-/// -0 is less than +0; the other one of a NaN.
+/// -0 is less than +0. If one argument is a NaN, returns the other one.
 template <class T>
 T smaller(T a, T b) {
   T const ordered = a < b || (a == b && std::signbit(a)) ? a : b;
@@ -67,7 +67,7 @@ T choose(T a, T b, bool first) {
   return first ? a : b;
 }
 
-// Comparisons of a NaN are false, but != and those whose names end in u.
+// Comparisons with a NaN are false, except != and those whose names end in u.
 template <class T>
 bool equal(T a, T b) {
   return a == b;
@@ -136,7 +136,7 @@ float without_subnormals(float a) {
 }
 float power_of_two_flushed(float a) { return without_subnormals(power_of_two(without_subnormals(a))); }
 
-/// As wrong as GPUs may be: by the same for the same result. 1 stays, since 2^0 is exact.
+/// Adds an error that GPUs may make, the same for the same result. 1 does not change, since 2^0 is exact.
 float off_by_some(float value, int most_ulps) {
   if (!std::isfinite(value) || std::fabs(value) < 2 * std::numeric_limits<float>::min() || value == 1) {
     return value;
@@ -162,7 +162,7 @@ void add_approximate(Forms& forms, std::string const& opcode) {
   forms[opcode].execute = &approximate<function>;
 }
 
-/// What the compiler must not move out of the two calls that set the rounding.
+/// Not inlined, so that the compiler cannot move it out of the two calls that set the rounding.
 __attribute__((noinline)) void multiply_add_lanes(Warp& warp, Instruction const& instruction, Lanes lanes) {
   Each<multiply_add<float>>::execute(warp, instruction, lanes);
 }

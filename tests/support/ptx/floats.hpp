@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Numbers of the GPU's types.
+/// The floating-point formats of the GPU.
 #pragma once
 #include <bit>
 #include <cmath>
@@ -7,7 +7,7 @@
 
 namespace zeroth::testing::ptx {
 
-/// What arithmetic of GPUs makes of a NaN.
+/// The NaN that GPU arithmetic returns.
 [[nodiscard]] inline float canonical(float value) { return value != value ? std::bit_cast<float>(0x7fffffffU) : value; }
 [[nodiscard]] inline double canonical(double value) {
   return value != value ? std::bit_cast<double>(0x7fffffffffffffffU) : value;
@@ -22,7 +22,8 @@ namespace zeroth::testing::ptx {
 }
 
 [[nodiscard]] inline float from_fp16_bits(std::uint32_t bits) {
-  // Exponent and mantissa in their places; multiplied by 2^112, which is exact, the exponent has fp32's bias.
+  // Moves exponent and mantissa to their places. The multiplication by 2^112, which is exact, corrects the exponent's
+  // bias.
   float const magnitude = std::bit_cast<float>((bits & 0x7fffU) << 13U) * 0x1p112F;
   bool const finite = (bits & 0x7c00U) != 0x7c00U;
   std::uint32_t const pattern = finite ? std::bit_cast<std::uint32_t>(magnitude) : 0x7f800000U | (bits & 0x3ffU) << 13U;
@@ -38,8 +39,8 @@ namespace zeroth::testing::ptx {
   if (magnitude >= std::bit_cast<std::uint32_t>(65520.0F)) {
     return sign | 0x7c00U;
   }
-  // The exponent, that of the subnormals at least. 2^13 times its power of two is where fp32 has the places of fp16:
-  // adding that rounds, to nearest even.
+  // The exponent, at least that of subnormals. 2^13 times its power of two has a unit in the last place that matches
+  // fp16's: adding it rounds, to nearest even.
   std::uint32_t const least = 127 - 14;
   std::uint32_t const exponent = magnitude >> 23U < least ? least : magnitude >> 23U;
   std::uint32_t const large = (exponent + 13) << 23U;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What instructions do that every thread executes for itself, in registers alone.
+/// Instructions that every thread executes for itself, in registers only.
 #pragma once
 #include <cstring>
 #include <map>
@@ -13,13 +13,13 @@
 
 namespace zeroth::testing::ptx {
 
-/// An opcode with its types. Bytes of each operand; 0: a predicate.
+/// An opcode with its types. `to` and `from` have the bytes of each operand; 0: a predicate.
 struct Form {
   Execute execute = nullptr;
   std::vector<int> to, from;
 };
 
-/// By opcode: "add.s32". Made on first use.
+/// Indexed by opcode: "add.s32". Made on first use.
 using Forms = std::map<std::string, Form, std::less<>>;
 [[nodiscard]] Forms const& forms();
 
@@ -44,7 +44,7 @@ void set_value(std::byte* slot, int lane, T value) {
   std::memcpy(slot + static_cast<std::size_t>(lane) * sizeof(T), &value, sizeof(T));
 }
 
-/// An instruction that is a function of a thread's own operands, each of the type that its registers have.
+/// An instruction that is a function of a thread's own operands, each of the type of its registers.
 template <auto function>
 struct Each;
 
@@ -66,7 +66,7 @@ struct Each<function> {
     std::array<std::byte const*, sizeof...(A)> const from{registers + instruction.from[n]...};
     if constexpr (std::is_same_v<R, bool>) {
       Lanes result = 0;
-      for (int lane = 0; lane < warp_lanes; ++lane) {  // what other lanes have there is not looked at
+      for (int lane = 0; lane < warp_lanes; ++lane) {  // other lanes' results are ignored
         result |= Lanes{function(value_of<A>(from[n], lane)...)} << lane;
       }
       warp.set_predicate(instruction.to[0], lanes, result);

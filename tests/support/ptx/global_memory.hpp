@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Memory that all blocks reach: the host's, where it was allocated for the GPU.
+/// Memory that all blocks can access: the host's, where it was allocated for the GPU.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -11,20 +11,20 @@
 
 namespace zeroth::testing::ptx {
 
-/// What a launch does to it. Two threads that write the same bytes are a Fault, whatever they write, unless they are of
-/// one block and it has been at a barrier in between: nothing else orders them.
+/// The memory accesses of one launch. If two threads write the same bytes, that is a Fault, whatever the values, unless
+/// they are of one block and a barrier is between the writes: nothing else orders them.
 class GlobalMemory {
  public:
   explicit GlobalMemory(FindMemory find) : find_{std::move(find)} {}
 
   void start(unsigned block);
   void barrier();
-  /// Of `bytes` bytes at `address`, aligned as the accesses of GPUs must be; or Fault.
+  /// The address of `bytes` bytes at `address`; Fault unless it is aligned as GPUs require.
   [[nodiscard]] std::byte const* read(std::uint64_t address, std::size_t bytes) { return at(address, bytes); }
   [[nodiscard]] std::byte* write(std::uint64_t address, std::size_t bytes, int thread);
 
  private:
-  /// Block, barriers before and thread of the last that wrote; 0: nobody.
+  /// Block, number of barriers and thread of the last write; 0: none.
   using Stamp = std::uint64_t;
   static constexpr unsigned block_shift = 32, barrier_shift = 11;
   static constexpr std::uint64_t line = 16;  // bytes, the largest access

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Whole numbers, bits and predicates.
+/// Integers, bits and predicates.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -14,12 +14,12 @@ namespace {
 template <class T>
 using Unsigned = std::make_unsigned_t<T>;
 
-/// Twice as wide.
+/// The integer type of twice the width.
 template <class T>
 using Wide = std::conditional_t<sizeof(T) == 2, std::conditional_t<std::is_signed_v<T>, std::int32_t, std::uint32_t>,
                                 std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>>;
 
-// Overflow wraps: unsigned, and never narrower than what the language computes in.
+// Overflow wraps: arithmetic is unsigned, and at least as wide as that of the language.
 template <class T>
 T add(T a, T b) {
   return static_cast<T>(std::uint64_t{static_cast<Unsigned<T>>(a)} + static_cast<Unsigned<T>>(b));
@@ -47,7 +47,7 @@ T negate(T a) {
 template <class T>
 T divide(T a, T b) {
   if (b == 0) {
-    return static_cast<T>(~T{0});  // GPUs do not fail
+    return static_cast<T>(~T{0});  // GPUs do not trap
   }
   if (std::is_signed_v<T> && b == static_cast<T>(-1)) {
     return negate(a);
@@ -135,7 +135,7 @@ bool different_predicates(bool a, bool b) { return a != b; }
 bool opposite(bool a) { return !a; }
 bool copy_predicate(bool a) { return a; }
 
-/// Each of four bytes is one of the eight of `b` and `a`, or its sign.
+/// Each of the four result bytes is one of the eight of `b` and `a`, or its sign.
 std::uint32_t permute(std::uint32_t a, std::uint32_t b, std::uint32_t selectors) {
   std::uint64_t const bytes = std::uint64_t{b} << 32U | a;
   std::uint32_t result = 0;
@@ -157,7 +157,7 @@ std::uint32_t extract(std::uint32_t a, std::uint32_t position, std::uint32_t len
   return position >= 32 ? 0 : a >> position & mask;
 }
 
-/// Of numbers with a sign or without.
+/// For signed and unsigned numbers.
 template <class T>
 void add_number(Forms& forms, std::string const& type) {
   add_form<add<T>>(forms, "add." + type);

@@ -14,32 +14,32 @@ namespace zeroth::testing::ptx {
 class Warp;
 struct Instruction;
 
-/// Does what an instruction says, for these lanes.
+/// Executes an instruction for these lanes.
 using Execute = void (*)(Warp&, Instruction const&, Lanes);
 
-/// Where a register begins in the registers of a warp: 32 values of its type, a predicate one word of 32 bits.
-/// Constants and special registers are registers too, which are set before the kernel runs.
+/// The offset of a register in the registers of a warp: 32 values of its type; a predicate is one word of 32 bits.
+/// Constants and special registers are registers too, set before the kernel runs.
 using Slot = std::uint32_t;
 
 enum class Flow : std::uint8_t {
   next,
   branch,
   end,
-  together,  ///< All lanes of the warp execute it at a time (.sync.aligned).
-  barrier,   ///< And all warps of the block.
+  together,  ///< All lanes of the warp execute it at the same time (.sync.aligned).
+  barrier,   ///< Like together, for all warps of the block.
 };
 
 struct Instruction {
   Execute execute = nullptr;
   Flow flow = Flow::next;
-  bool unless = false;        ///< For lanes whose guard is false.
-  std::uint8_t elements = 1;  ///< Of a vector.
+  bool unless = false;        ///< Executes for lanes whose guard is false.
+  std::uint8_t elements = 1;  ///< Elements of a vector.
   std::uint8_t address_bytes = 0;
   Slot guard = 0;
   std::array<Slot, 4> to{};
   std::array<Slot, 10> from{};
-  std::int64_t offset = 0;   ///< Of an address; groups of copies that may be left.
-  std::uint32_t target = 0;  ///< Of a branch.
+  std::int64_t offset = 0;   ///< Offset of an address, or the groups of copies that may still be in flight.
+  std::uint32_t target = 0;  ///< Target of a branch.
 };
 
 struct Kernel {
@@ -49,14 +49,14 @@ struct Kernel {
 
   std::string name;
   std::vector<Instruction> code;
-  /// Of each instruction, for messages.
+  /// The source of each instruction, for messages.
   struct Origin {
     int line;
     std::string text;
   };
   std::vector<Origin> origins;
 
-  std::vector<std::byte> registers;                     ///< Of a warp that starts: constants, and garbage elsewhere.
+  std::vector<std::byte> registers;  ///< Initial registers of a warp: constants, and garbage elsewhere.
   Slot thread = 0, block = 0, threads = 0, blocks = 0;  ///< %tid.x, %ctaid.x, %ntid.x, %nctaid.x
 
   std::vector<Parameter> parameters;

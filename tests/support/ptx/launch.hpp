@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Runs a kernel on the host, one block after the other.
 ///
-/// What GPUs leave undefined is an error here, named with the line of PTX, the block and the thread: accesses beyond
-/// what was allocated or not aligned, races of threads in shared memory between two barriers, bytes of global memory
-/// that two threads write, reads of what cp.async has not brought yet, instructions for whole warps that lanes reach
-/// apart, barriers that warps reach apart or have left.
+/// Undefined behaviour of GPUs is an error here, with the line of PTX, the block and the thread: unaligned accesses and
+/// those outside of allocations, races of threads in shared memory between two barriers, bytes of global memory that
+/// two threads write, reads of data that cp.async has not copied yet, whole-warp instructions that lanes reach
+/// separately, and barriers that warps reach separately or have left.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -17,10 +17,10 @@
 
 namespace zeroth::testing::ptx {
 
-/// What a GPU is free to do one way or another.
+/// Choices that a GPU is free to make.
 struct Behaviour {
-  bool backwards = false;         ///< The last block and the last warp first.
-  int approximate_ulps = 0;       ///< By how much *.approx is wrong, at most.
+  bool backwards = false;         ///< Runs the last block and the last warp first.
+  int approximate_ulps = 0;       ///< Maximum error of *.approx.
   bool tensors_truncate = false;  ///< Tensor cores round their sums towards zero.
 };
 
@@ -33,7 +33,7 @@ struct Memory {
     return at >= begin && count <= bytes && at - begin <= bytes - count;
   }
 };
-/// The allocation that an address is in; empty if there is none.
+/// The allocation that contains an address; empty if there is none.
 using FindMemory = std::function<Memory(std::uintptr_t)>;
 
 struct Launch {
@@ -43,7 +43,7 @@ struct Launch {
   FindMemory find_memory;
 };
 
-/// The kernel did what a kernel must not do.
+/// Thrown if a kernel does what is not allowed.
 class Fault : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

@@ -49,7 +49,7 @@ std::byte* to_write(Warp& warp, std::uint64_t address, std::size_t bytes, int la
   }
 }
 
-/// Which lane failed is what a reader wants to know.
+/// Calls `function` for each lane, and adds the thread to a Fault's message.
 template <class F>
 void for_each_thread(Warp& warp, Lanes lanes, F const& function) {
   for_each_lane(lanes, [&](int lane) {

@@ -11,7 +11,7 @@
 namespace zeroth::testing::ptx {
 namespace {
 
-/// Of ".b32"; 0 of ".pred".
+/// For ".b32"; 0 for ".pred".
 int bytes_of_type(std::string const& type) {
   if (type == ".pred") {
     return 0;
@@ -23,7 +23,7 @@ int bytes_of_type(std::string const& type) {
   return bits / 8;
 }
 
-/// "name" and 12 of "name[12]" or "name<12>"; 0 if there is no number.
+/// "name" and 12 for "name[12]" or "name<12>"; 0 if there is no number.
 std::pair<std::string, std::uint64_t> name_and_count(std::string const& text, char open) {
   auto const at = text.find(open);
   return {text.substr(0, at), at == std::string::npos ? 0 : std::stoull(text.substr(at + 1))};
@@ -46,7 +46,7 @@ void Operands::declare(Statement const& declaration) {
   if (declaration.opcode == ".reg") {
     auto const [name, count] = name_and_count(declaration.operands.at(1), '<');
     registers_[name] = {bytes_of_type(declaration.operands.at(0)), count};
-    slots_.erase(name);  // one of a block has the name of one before
+    slots_.erase(name);  // a block may reuse the name of an earlier block's register
   } else if (declaration.opcode == ".param") {
     declare_variable(declaration, kernel_.parameter_bytes);
   } else if (declaration.opcode == ".shared") {
@@ -128,7 +128,7 @@ Slot Operands::constant_slot(std::uint64_t value, int bytes) {
 }
 
 Slot Operands::add_slot(int bytes) {
-  constexpr std::size_t alignment = 32;  // of vectors
+  constexpr std::size_t alignment = 32;  // bytes, for vectors
   auto const slot = register_bytes_;
   auto const size = bytes == 0 ? sizeof(Lanes) : static_cast<std::size_t>(bytes) * warp_lanes;
   register_bytes_ += (size + alignment - 1) / alignment * alignment;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Names, constants and addresses of a kernel's text: which registers they are.
+/// Maps names, constants and addresses of a kernel's text to registers.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -22,15 +22,15 @@ class Operands {
 
   /// A register of `bytes` bytes (0: a predicate), a constant or a variable's address.
   [[nodiscard]] Slot slot(std::string const& operand, int bytes);
-  /// Of a register; of what is none, nothing.
+  /// The size of a register; nullopt for other operands.
   [[nodiscard]] std::optional<int> bytes_of(std::string const& operand) const;
-  /// Operand `from` of the instruction is the address `[operand]`.
+  /// Sets operand `from` of the instruction to the address `[operand]`.
   void address(Instruction& instruction, std::size_t from, std::string const& operand);
   /// A register without a name.
   [[nodiscard]] Slot temporary(int bytes) { return add_slot(bytes); }
-  /// A predicate that every lane has.
+  /// A predicate that is true for every lane.
   [[nodiscard]] Slot always();
-  /// Writes the constants into the registers of a warp that starts.
+  /// Writes the constants into the initial registers of a warp.
   void finish();
 
  private:

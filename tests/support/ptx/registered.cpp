@@ -25,7 +25,7 @@ std::string readable(std::string const& name) {
   return status == 0 ? text.get() : name;
 }
 
-/// One of the program's, decoded when it is launched first.
+/// One of the program's kernels, decoded at its first launch.
 struct Registered {
   KernelText text;
   std::shared_ptr<Kernel const> kernel;
@@ -49,7 +49,7 @@ class Registry {
     std::lock_guard const lock{mutex_};
     names_[host] = name;
   }
-  /// Null if the function stands for no kernel.
+  /// Null if the function does not stand for a kernel.
   std::shared_ptr<Kernel const> kernel(void const* host) {
     std::lock_guard const lock{mutex_};
     auto const name = names_.find(host);
@@ -121,7 +121,7 @@ cudaError_t launch(void const* host, dim3 grid, dim3 threads, void* const* argum
   });
 }
 
-/// What objects of nvcc call while they are loaded cannot throw.
+/// Aborts on an exception, because functions that nvcc's objects call while they are loaded cannot throw.
 template <class F>
 void or_abort(F const& function) {
   try {

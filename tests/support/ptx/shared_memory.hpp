@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The shared memory of a block, and who of its threads has touched what of it since the last barrier.
+/// The shared memory of a block, with the threads' accesses since the last barrier.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -7,27 +7,28 @@
 
 namespace zeroth::testing::ptx {
 
-/// Every access is of 2, 4, 8 or 16 bytes, aligned to as many; else it is a Fault, and so are races: two accesses of
-/// different threads to the same bytes without a barrier in between, one of them a write. What nobody wrote may be read
-/// (compilers load more than they need): every type has a NaN there.
+/// Every access has 2, 4, 8 or 16 bytes and is aligned to its size; otherwise it is a Fault. Races are Faults, too: two
+/// accesses of different threads to the same bytes without a barrier in between, one of them a write. Unwritten bytes
+/// may be read, since compilers load more than they need: every type has a NaN there.
 class SharedMemory {
  public:
   explicit SharedMemory(std::size_t bytes);
 
-  /// Of a block: nobody has written anything.
+  /// Starts a block, without any writes yet.
   void start();
   void barrier();
   [[nodiscard]] std::byte const* read(std::uint64_t at, std::size_t bytes, int thread);
   [[nodiscard]] std::byte* write(std::uint64_t at, std::size_t bytes, int thread);
-  /// cp.async is on its way to these bytes: nobody may touch them until it has arrived, which `thread` has waited for.
+  /// cp.async is in flight to these bytes: no thread may access them until it has arrived, and `thread` has waited for
+  /// that.
   void expect(std::uint64_t at, std::size_t bytes, int thread);
   [[nodiscard]] std::byte* arrive(std::uint64_t at, std::size_t bytes, int thread);
 
  private:
-  /// An access: the barriers before it, and the thread in the lowest bits.
+  /// An access: the number of barriers before it, and the thread in the lowest bits.
   using Stamp = std::uint32_t;
   static constexpr Stamp stamp_threads = 2048, many_threads = stamp_threads - 1, on_its_way = ~Stamp{0};
-  static constexpr std::size_t unit = 2;  // bytes that have a stamp
+  static constexpr std::size_t unit = 2;  // bytes that share a stamp
 
   void expect_inside(std::uint64_t at, std::size_t bytes) const;
   [[nodiscard]] Stamp stamp(int thread) const { return since_barrier_ + static_cast<Stamp>(thread); }

@@ -10,7 +10,7 @@
 namespace zeroth::testing::ptx {
 namespace {
 
-/// Every lane gets the value of another, or keeps its own where there is none; the predicate says which.
+/// Every lane gets the value of another lane, or keeps its own if there is none; the predicate tells which.
 template <bool butterfly>
 void shuffle(Warp& warp, Instruction const& instruction, Lanes /*lanes*/) {
   std::byte* const registers = warp.registers();

@@ -12,7 +12,7 @@ constexpr std::string_view blanks = " \t\r\n";
 
 bool is_blank(char c) { return blanks.find(c) != std::string_view::npos; }
 
-/// The first word, which is taken off `text`.
+/// Removes the first word from `text`, and returns it.
 std::string_view take_word(std::string_view& text) {
   text = trimmed(text);
   auto const end = std::min(text.find_first_of(blanks), text.size());
@@ -21,7 +21,7 @@ std::string_view take_word(std::string_view& text) {
   return word;
 }
 
-/// Without comments, every line end in its place.
+/// Removes comments, and keeps line ends in place.
 std::string without_comments(std::string_view text) {
   std::string result;
   result.reserve(text.size());
@@ -54,7 +54,7 @@ Statement statement_of(std::string_view text, int line) {
   return result;
 }
 
-/// Reads a kernel's text from its beginning to its end.
+/// Reads a kernel's text from start to end.
 class Reader {
  public:
   explicit Reader(KernelText const& kernel) : text_{without_comments(kernel.text)}, line_{kernel.line} {}
@@ -91,7 +91,7 @@ class Reader {
     for (at_ = body; at_ < text_.size();) {
       char const c = text_[at_];
       line_ += c == '\n' ? 1 : 0;
-      if (is_blank(c) || c == '{' || c == '}') {  // of a block: names of nvcc are unique but those of blocks' registers
+      if (is_blank(c) || c == '{' || c == '}') {  // a block: only names of blocks' registers repeat
         ++at_;
       } else {
         one();
@@ -99,7 +99,7 @@ class Reader {
     }
   }
 
-  /// A label or a statement, which begins here.
+  /// Reads a label or a statement.
   void one() {
     auto const end = text_.find_first_of(":;", at_);
     if (end == std::string::npos) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Products of small matrices whose elements are spread over the lanes of a warp. Lane 4 g + t has rows g and g + 8,
-/// and columns 2 t and 2 t + 1 (and 8 further on) of 16 by 16 elements; of B the same with rows and columns exchanged.
+/// Products of small matrices whose elements are distributed over the lanes of a warp. Lane 4 g + t has rows g and g +
+/// 8, and columns 2 t and 2 t + 1 (and those plus 8), of 16 by 16 elements; for B rows and columns are exchanged.
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -14,7 +14,7 @@
 namespace zeroth::testing::ptx {
 namespace {
 
-/// Lane l gives the address of row l % 8 of matrix l / 8, and gets two neighbours of each.
+/// Lane l gives the address of row l % 8 of matrix l / 8, and gets two neighbours of each matrix.
 template <bool transposed>
 void load_matrix(Warp& warp, Instruction const& instruction, Lanes /*lanes*/) {
   constexpr int size = 8, matrices = 4;
@@ -43,8 +43,8 @@ float rounded(double sum, bool truncate) {
   return canonical(nearest);
 }
 
-/// D = A B + C, A of 16 by 16 and B of 16 by 8 elements. Products are exact in fp64, and sums nearly: GPUs sum in an
-/// order and with a precision of their own.
+/// D = A B + C, with A of 16 by 16 and B of 16 by 8 elements. In fp64, products are exact, and sums nearly: GPUs sum in
+/// an order and with a precision of their own.
 template <float (*number)(std::uint32_t)>
 void multiply(Warp& warp, Instruction const& instruction, Lanes /*lanes*/) {
   constexpr std::size_t rows = 16, columns = 8, depth = 16;

@@ -78,7 +78,7 @@ void Warp::add(Group const& group) {
   if (there == groups_.end()) {
     groups_.push_back(group);
   } else {
-    *there = {group.at, there->lanes | group.lanes};  // more of them: whether they still wait is seen when they run
+    *there = {group.at, there->lanes | group.lanes};  // advance() checks whether they still wait
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// 32 threads that execute together as long as they are at the same instruction.
+/// 32 threads that execute together while they are at the same instruction.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -13,26 +13,27 @@ namespace zeroth::testing::ptx {
 
 class Block;
 
-/// Lanes that are at different instructions run one group after the other, the one that is behind first; groups that
-/// come to the same instruction are one again.
+/// Lanes at different instructions run as groups one after the other, the group furthest behind first. Groups that
+/// reach the same instruction are merged.
 class Warp {
  public:
   Warp(Block& block, int index);
 
   void start();
-  /// Until all lanes have ended, or all wait at a barrier: then the instruction, which is passed.
+  /// Runs until all lanes have ended, or all wait at a barrier. In the second case it returns the index of that
+  /// instruction, and the next call continues after it.
   [[nodiscard]] std::optional<std::uint32_t> run();
 
   [[nodiscard]] Block& block() const { return *block_; }
   [[nodiscard]] std::byte* registers() { return registers_.data(); }
   [[nodiscard]] Lanes predicate(Slot slot) const;
-  /// Of `lanes`; the others keep theirs.
+  /// Sets it for `lanes`; the others keep their values.
   void set_predicate(Slot slot, Lanes lanes, Lanes values);
-  /// Of the block.
+  /// Index in the block.
   [[nodiscard]] int thread_of(int lane) const { return index_ * warp_lanes + lane; }
-  /// Where an address operand points, offset included.
+  /// The address that an address operand evaluates to, including the offset.
   [[nodiscard]] std::uint64_t address(Instruction const& instruction, std::size_t operand, int lane) const;
-  /// "line 12 of the PTX (add.s32 %r1, %r2, %r3)": what is executed.
+  /// "line 12 of the PTX (add.s32 %r1, %r2, %r3)": the current instruction.
   [[nodiscard]] std::string where() const;
 
  private:
@@ -43,10 +44,10 @@ class Warp {
   };
   enum class Progress { ended, waits, barrier };
 
-  /// The group that is behind most, of those that need not wait; it is taken out.
+  /// Removes and returns the group furthest behind that need not wait.
   [[nodiscard]] Group take();
   void add(Group const& group);
-  /// Where the next of the other groups is.
+  /// The instruction of the other group that is furthest behind.
   [[nodiscard]] std::uint32_t next_group() const;
   [[nodiscard]] Lanes others() const;
   /// Runs a group until it ends, waits or meets another.

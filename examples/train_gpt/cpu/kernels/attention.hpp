@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Causal attention, a head at a time. Works on groups of query rows and only on the keys up to each group's last row,
-/// so that little more than the lower triangle of the scores is computed.
+/// Causal attention, one head at a time. Works on groups of query rows and only on the keys up to each group's last
+/// row, so that little more than the lower triangle of the scores is computed.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -19,7 +19,7 @@ class HeadAttention {
  public:
   using S = WideOf<T>;
 
-  /// Takes what one head needs: later calls take no more.
+  /// Allocates the memory for one head; later calls allocate no more.
   void prepare(Matmul& multiply, AttentionHeads heads) {
     heads.count = 1;
     Matrix<T> qkv, y, dy, dqkv;
@@ -63,7 +63,7 @@ class HeadAttention {
         dscores_.resize(g.rows, g.keys);
         multiply({.a = operand_of(dout_, g), .b = transposed(first(v_, g.keys)), .out = result(dscores_)});
         slope(g, heads, log_sums.data() + sequence * heads.count + head);
-        // The first group reaches all keys: nothing is there before.
+        // The first group covers all keys, and overwrites the sums.
         float const beta = g.keys == heads.context ? 0.0F : 1.0F;
         multiply({.a = operand(dprobabilities()), .b = first(k_, g.keys), .out = rows_of(dq_, g)});
         multiply(
@@ -80,10 +80,10 @@ class HeadAttention {
  private:
   static constexpr std::int64_t query_rows = 64;
 
-  /// Query rows [query, query + rows) of a sequence, and the keys [0, keys) that they may see.
+  /// Query rows [query, query + rows) of a sequence, and the keys [0, keys) visible to them.
   struct Group {
     std::int64_t query, rows, keys;
-    /// That row i sees.
+    /// Number of keys that row i sees.
     [[nodiscard]] std::int64_t past(std::int64_t i) const { return query + i + 1; }
   };
 
@@ -95,7 +95,7 @@ class HeadAttention {
       }
     }
   }
-  /// The last group first.
+  /// Starts with the last group.
   template <class F>
   static void each_group(std::int64_t context, F const& f) {
     for (auto end = context; end > 0;) {
@@ -105,7 +105,7 @@ class HeadAttention {
     }
   }
 
-  // Heads lie in their matrices with gaps between their rows, which fast products do not take: they are copied.
+  // A head's rows are strided in their matrices, which fast products do not accept, so they are copied.
   static void gather_columns(Matrix<T> const& from, std::int64_t row, std::int64_t column, AttentionHeads const& heads,
                              Matrix<T>& to) {
     to.resize(heads.context, heads.width);
@@ -142,7 +142,7 @@ class HeadAttention {
   [[nodiscard]] static Result rows_of(Matrix<T>& m, Group const& g) {
     return {m.data() + g.query * m.cols(), math_dtype<T>, m.cols()};
   }
-  /// In place of the scores where they are of one type.
+  /// Shares the memory of the scores if both have one type.
   [[nodiscard]] Matrix<T>& probabilities() { return either(scores_, probabilities_); }
   [[nodiscard]] Matrix<T>& dprobabilities() { return either(dscores_, dprobabilities_); }
   [[nodiscard]] static Matrix<T>& either([[maybe_unused]] Matrix<S>& wide, [[maybe_unused]] Matrix<T>& narrow) {
@@ -155,13 +155,13 @@ class HeadAttention {
   }
 
   void compute_scores(Matmul& multiply, Group const& g, AttentionHeads const& heads) {
-    auto const longest = std::max(heads.context, heads.width);  // they hold rows of scores, and of channels
+    auto const longest = std::max(heads.context, heads.width);  // the buffers hold rows of scores, and of channels
     row_.resize(longest);
     drow_.resize(longest);
     scores_.resize(g.rows, g.keys);
     multiply({.a = operand_of(q_, g), .b = transposed(first(k_, g.keys)), .out = result(scores_)});
   }
-  /// Scores become probabilities. `log_sums` are those of the sequence's rows, `heads.count` apart.
+  /// Turns scores into probabilities. `log_sums` are those of the sequence's rows, with stride `heads.count`.
   void softmax(Group const& g, AttentionHeads const& heads, S* log_sums) {
     auto const scale = heads.scale<S>();
     auto& probabilities = this->probabilities();
@@ -177,7 +177,7 @@ class HeadAttention {
       log_sums[(g.query + i) * heads.count] = largest * scale + std::log(sum);
     }
   }
-  /// Scores become probabilities, their gradients those of scores.
+  /// Turns scores into probabilities, and gradients of probabilities into gradients of scores.
   void slope(Group const& g, AttentionHeads const& heads, S const* log_sums) {
     auto const scale = heads.scale<S>();
     auto& probabilities = this->probabilities();

@@ -10,7 +10,8 @@
 
 namespace gpt::cpu {
 
-/// The mean loss. Of each row its largest logit, the sum of the exponentials of the others' distances to it, its loss.
+/// Returns the mean loss. For each row stores the largest logit, the sum of the exponentials of all logits minus it,
+/// and the loss.
 template <class S>
 S cross_entropy(Matrix<S> const& logits, std::vector<std::uint8_t> const& targets, S* largest, S* sums, S* losses) {
   double loss = 0;
@@ -24,7 +25,7 @@ S cross_entropy(Matrix<S> const& logits, std::vector<std::uint8_t> const& target
   return static_cast<S>(loss / static_cast<double>(logits.rows()));
 }
 
-/// dlogits = (softmax - one at the target) * each. May be the memory of `logits`.
+/// dlogits = (softmax - one at the target) * each. May share the memory of `logits`.
 template <class S, class T>
 void cross_entropy_backward(Matrix<S> const& logits, std::vector<std::uint8_t> const& targets, S const* largest,
                             S const* sums, S each, Matrix<T>& dlogits) {

@@ -31,10 +31,10 @@ template <class T>
   }
 }
 
-/// Calls `pass(kept, at, n)` for n elements from `at` on, until it was `count`.
+/// Calls `pass(kept, at, n)` for consecutive groups of n elements from `at` on, `count` in all.
 template <class Pass>
 void each_mask(Dropped const& dropped, std::int64_t count, Pass const& pass) {
-  std::array<std::byte, 4096> kept;  // what stays in a core's first cache, with all that is made of it
+  std::array<std::byte, 4096> kept;  // small enough to stay in the L1 cache with the data computed from it
   for (std::int64_t begin = 0; begin < count;) {
     auto random = dropped.random;
     random.sample += (dropped.first + begin) / dropped.per_sequence;
@@ -51,7 +51,7 @@ void each_mask(Dropped const& dropped, std::int64_t count, Pass const& pass) {
 
 }  // namespace detail
 
-/// to = what stays of `from`, which may be the same memory.
+/// to = `from` after dropout; both may share memory.
 template <class T>
 void drop_out(Dropped const& dropped, std::int64_t count, T const* from, T* to) {
   auto const scale = static_cast<WideOf<T>>(dropped.scale());
@@ -63,7 +63,7 @@ void drop_out(Dropped const& dropped, std::int64_t count, T const* from, T* to) 
   });
 }
 
-/// y = residual + what stays of y, rounded once.
+/// y = residual + y after dropout, rounded once.
 template <class T>
 void add_dropped_out(Dropped const& dropped, std::int64_t count, T const* residual, T* y) {
   auto const scale = static_cast<WideOf<T>>(dropped.scale());

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Tokens to vectors, and the gradients of those, each summed in fp32 and rounded once.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <vector>
+
+#include <zeroth/parallel/cross_entropy.hpp>
 
 #include "batches.hpp"
 #include "cpu/kernels/rows.hpp"
@@ -23,23 +26,50 @@ void embed(Batch const& batch, T const* tokens, T const* positions, std::int64_t
   }
 }
 
+/// Rows of tokens whose vectors this rank has, and zeros.
+template <class T>
+void embed_part(Batch const& batch, T const* tokens, zeroth::VocabularyPart const& words, Matrix<T>& x) {
+  auto const cols = x.cols();
+  for (std::int64_t i = 0; i < x.rows(); ++i) {
+    std::int64_t const token = batch.inputs[static_cast<std::size_t>(i)];
+    auto* const row = x.data() + i * x.stride();
+    if (words.has(token)) {
+      std::copy_n(tokens + (token - words.first) * cols, cols, row);
+    } else {
+      std::fill_n(row, cols, T{});
+    }
+  }
+}
+
+/// x += what is at each row's position, where `x` begins with row `first` of the micro-batch.
+template <class T>
+void add_positions(T const* positions, std::int64_t context, std::int64_t first, Matrix<T>& x) {
+  auto const cols = x.cols();
+  RowArray<WideOf<T>> token(cols), position(cols);
+  for (std::int64_t i = 0; i < x.rows(); ++i) {
+    auto* const row = x.data() + i * x.stride();
+    store(widened(row, cols, token) + widened(positions + (first + i) % context * cols, cols, position), row, token);
+  }
+}
+
 /// Where each token is, in memory that is used again.
 struct TokenOrder {
   std::vector<std::int32_t> order, first;
 };
 
+/// Of the words that this rank has.
 template <class T, class Gradient>
-void embed_tokens_backward(Batch const& batch, Matrix<T> const& dx, TokenOrder& where, Gradient const& gradient) {
+void embed_tokens_backward(Batch const& batch, Matrix<T> const& dx, zeroth::VocabularyPart const& words,
+                           TokenOrder& where, Gradient const& gradient) {
   using S = WideOf<T>;
-  auto const vocabulary = gradient.shape()[0];
   auto const cols = dx.cols();
   where.order.resize(batch.inputs.size());
-  where.first.resize(static_cast<std::size_t>(vocabulary) + 1);
+  where.first.resize(static_cast<std::size_t>(words.all) + 1);
   sort_by_token(batch.inputs, where.order, where.first);
   RowArray<S> sum(cols), buffer(cols);
-  for (std::int64_t token = 0; token < vocabulary; ++token) {
-    auto const begin = where.first[static_cast<std::size_t>(token)],
-               end = where.first[static_cast<std::size_t>(token) + 1];
+  for (std::int64_t row = 0; row < words.count; ++row) {
+    auto const token = static_cast<std::size_t>(words.first + row);
+    auto const begin = where.first[token], end = where.first[token + 1];
     if (begin == end && gradient.beta() != 0) {
       continue;
     }
@@ -47,7 +77,7 @@ void embed_tokens_backward(Batch const& batch, Matrix<T> const& dx, TokenOrder& 
     for (auto at = begin; at < end; ++at) {
       sum += widened(dx.data() + where.order[static_cast<std::size_t>(at)] * dx.stride(), cols, buffer);
     }
-    contribute(sum, gradient.data() + token * cols, gradient.beta(), buffer);
+    contribute(sum, gradient.data() + row * cols, gradient.beta(), buffer);
   }
 }
 

@@ -13,7 +13,7 @@ template <class S>
 inline constexpr S sqrt_2_over_pi = S(0.7978845608028653558798921198687637);
 template <class S>
 inline constexpr S cubic = S(0.044715);
-constexpr std::int64_t chunk = 2048;  // what stays in a core's first cache, with all that is made of it
+constexpr std::int64_t chunk = 2048;  // small enough to stay in the L1 cache with the data computed from it
 
 template <class S>
 void tanh_of_inner(ConstRow<S> const& u, Row<S> tanh) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// LayerNorm, a row at a time.
+/// LayerNorm, one row at a time.
 #pragma once
 #include <cmath>
 
@@ -8,7 +8,7 @@
 
 namespace gpt::cpu {
 
-/// What LayerNorm reads of its unit.
+/// The parameters that LayerNorm reads from its unit.
 template <class T>
 struct NormParameters {
   RowArray<WideOf<T>> weight, bias;

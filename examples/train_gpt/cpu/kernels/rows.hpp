@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Rows as the CPU calculates with them: in fp32 (doubles in double), whatever they are stored in.
+/// Rows for computations on the CPU: in fp32 (double for double), whatever type they are stored in.
 #pragma once
 #include <Eigen/Core>
 #include <concepts>
@@ -20,7 +20,8 @@ using Row = Eigen::Map<RowArray<S>>;
 template <class S>
 using ConstRow = Eigen::Map<RowArray<S> const>;
 
-/// `count` elements of type T that are read: themselves, or what they are in `buffer`, which has room for as many.
+/// `count` elements of type T for reading: the row itself, or its values widened into `buffer`, which has room for
+/// them.
 template <class T>
 [[nodiscard]] ConstRow<WideOf<T>> widened(T const* row, std::int64_t count, RowArray<WideOf<T>>& buffer) {
   if constexpr (std::same_as<T, WideOf<T>>) {
@@ -34,7 +35,7 @@ template <class T>
   }
 }
 
-/// Rounds `values` to T, each once. They may read `row`, and what widened() gave in `buffer`.
+/// Rounds each of `values` once to T. `values` may read `row`, and the result of widened() in `buffer`.
 template <class T, class Derived>
 void store(Eigen::ArrayBase<Derived> const& values, T* row, RowArray<WideOf<T>>& buffer) {
   auto const count = values.cols();
@@ -49,7 +50,7 @@ void store(Eigen::ArrayBase<Derived> const& values, T* row, RowArray<WideOf<T>>&
   }
 }
 
-/// Adds a row to one of a gradient, which is anything if `beta` is 0.
+/// Adds a row to one of a gradient, or overwrites it if `beta` is 0.
 template <class G, class S>
 void contribute(RowArray<S> const& values, G* row, float beta, RowArray<S>& buffer) {
   if (beta == 0) {

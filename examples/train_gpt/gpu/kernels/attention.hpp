@@ -11,9 +11,9 @@
 
 namespace gpt::gpu {
 
-/// How a block of 256 threads shares tiles of `rows` x `columns`: 16 x 16 threads, each with a few rows and columns.
-/// Matrices in shared memory have rows of `stride` floats: of all threads that read at a time each has banks of its
-/// own.
+/// The division of tiles of `rows` x `columns` among a block of 256 threads: 16 x 16 threads with a few rows and
+/// columns each. Matrices in shared memory have rows of `stride` floats, so that simultaneous reads use different
+/// banks.
 template <int most_width>
 struct AttentionTiles {
   static constexpr int threads = 256, side = 16;
@@ -27,7 +27,7 @@ struct AttentionTiles {
   }
 };
 
-/// Rows [first, first + rows) of one head into shared memory, zeros where there are none.
+/// Copies rows [first, first + rows) of one head into shared memory, with zeros for missing rows.
 template <int most_width, Element T>
 ZEROTH_DEVICE inline void load_tile(int thread, Heads const& h, HeadTile const& at, T const* from,
                                     std::int64_t row_channels, std::int64_t first, int rows,
@@ -91,7 +91,7 @@ ZEROTH_DEVICE inline void add_weighted_rows(int thread, int count, Weight const&
   }
 }
 
-/// Sums that a thread keeps for its rows and channels, from tile to tile.
+/// A thread's sums for its rows and channels, over all tiles.
 template <int most_width, int rows>
 struct HeadSums {
   static constexpr int own_rows = rows / 16, own_columns = most_width / 16;
@@ -113,7 +113,7 @@ struct HeadSums {
       }
     }
   }
-  /// Rounds them to rows [first, first + rows) of one head.
+  /// Rounds the sums and stores them as rows [first, first + rows) of one head.
   template <Element T>
   ZEROTH_DEVICE void store(int thread, Heads const& h, HeadTile const& tile, std::int64_t first,
                            std::int64_t row_channels, T* to) const {
@@ -131,7 +131,7 @@ struct HeadSums {
 };
 
 /// qkv: [tokens, 3 * channels], queries then keys then values. y: [tokens, channels]. log_sums: [tokens, heads].
-/// A block has a tile of queries and goes through the keys with an online softmax (Milakov and Gimelshein 2018, as in
+/// A block has a tile of queries and iterates over the keys with an online softmax (Milakov and Gimelshein 2018, as in
 /// FlashAttention, Dao et al. 2022).
 template <Element T, int most_width>
 struct AttentionForward {
@@ -143,7 +143,7 @@ struct AttentionForward {
     alignas(16) float q[rows][Tiles::stride], kv[keys][Tiles::stride];
     float p[rows][keys + 1];
     float part_largest[rows][parts], part_sum[rows][parts];
-    float largest[rows], sum[rows];  // of the tiles before this one
+    float largest[rows], sum[rows];  // of the previous tiles
   };
 
   T const* qkv;
@@ -225,8 +225,8 @@ struct AttentionForward {
     }
   }
 
-  /// Scores of this thread's queries and keys; those of the future count for nothing. Rows behind the last one are
-  /// zeros that see what the last one sees.
+  /// Scores of this thread's queries and keys; keys in the future get -infinity. Rows after the last one are zeros with
+  /// the mask of the last one.
   ZEROTH_DEVICE void score(Shared& shared, int thread, std::int64_t first_row, std::int64_t key) const {
     float values[rows / Tiles::side][keys / Tiles::side];
     multiply_rows<most_width, rows, keys>(thread, shared.q, shared.kv, values);
@@ -247,7 +247,7 @@ struct AttentionForward {
     }
     return largest;
   }
-  /// The last tile joins those before it.
+  /// Adds the last tile to the previous ones.
   ZEROTH_DEVICE static void take_tile(Shared& shared, int thread, bool nothing_yet) {
     if (thread >= rows || nothing_yet) {
       return;
@@ -262,7 +262,7 @@ struct AttentionForward {
   }
 };
 
-/// along[token, head]: the gradient of a row of the output, times the row. A warp has a token and head.
+/// along[token, head]: the dot product of a row of the output and its gradient. A warp has one token and head.
 template <Element T>
 struct AttentionAlong {
   static constexpr int threads = 128, warps = threads / warp_threads;
@@ -296,8 +296,8 @@ struct AttentionAlong {
   }
 };
 
-/// A tile of probabilities and of gradients of scores, for this thread's queries and keys: `write(query row, key row,
-/// probability, gradient)`.
+/// Computes a tile of probabilities and score gradients for this thread's queries and keys, and calls `write(query row,
+/// key row, probability, gradient)`.
 template <int most_width, int rows, Element T, class Matrix, class Write>
 ZEROTH_DEVICE inline void score_again(int thread, AttentionGiven<T> const& given, HeadTile const& tile,
                                       std::int64_t first_query, std::int64_t first_key, Matrix const& q,
@@ -324,7 +324,7 @@ ZEROTH_DEVICE inline void score_again(int thread, AttentionGiven<T> const& given
   }
 }
 
-/// Into the queries' part of dqkv. A block has a tile of queries.
+/// Writes the queries' part of dqkv. A block has a tile of queries.
 template <Element T, int most_width>
 struct AttentionBackwardQueries {
   using Tiles = AttentionTiles<most_width>;
@@ -372,7 +372,7 @@ struct AttentionBackwardQueries {
   }
 };
 
-/// Into the keys' and values' parts of dqkv. A block has a tile of keys.
+/// Writes the keys' and values' parts of dqkv. A block has a tile of keys.
 template <Element T, int most_width>
 struct AttentionBackwardKeys {
   using Tiles = AttentionTiles<most_width>;

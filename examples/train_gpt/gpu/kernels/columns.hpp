@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Sums over rows: of gradients of biases, of LayerNorms, of embeddings. Always in the same order, whatever the GPU.
+/// Sums over rows, for gradients of biases, LayerNorms and embeddings. The order is the same on every GPU.
 #pragma once
 #include "gpu/kernels/row_packs.hpp"
 
 namespace gpt::gpu {
 
-/// How a block adds up some columns: `packs` threads share a row, and each of them adds every lanes-th row.
+/// The division of a sum over some columns among a block: `packs` threads share a row, and each thread sums every
+/// lanes-th row.
 template <int count, int packs>
 struct ColumnSums {
   static constexpr int threads = 256, lanes = threads / packs, columns = packs * count;
@@ -16,15 +17,15 @@ struct ColumnSums {
   }
 };
 
-/// Adds up rows [begin, end) of the columns of one tile: `address(row)` is where a row begins, and
-/// `write(column, pack)` gets the sums.
+/// Sums rows [begin, end) of the columns of one tile. `address(row)` returns the start of a row; `write(column, pack)`
+/// gets the sums.
 template <int count, int packs, Way way, class Block, class Address, class Write>
 ZEROTH_DEVICE void sum_rows(Block& block, ColumnSums<count, packs>& sums, RowPacks<count, way> const& rows,
                             std::int64_t begin, std::int64_t end, std::int64_t tile, Address const& address,
                             Write const& write) {
   using Sums = ColumnSums<count, packs>;
   block.phase([&](int thread) {
-    constexpr int at_once = way == Way::elements ? 1 : 4;  // that many loads are on their way
+    constexpr int at_once = way == Way::elements ? 1 : 4;  // number of loads in flight
     std::int64_t const column = tile * Sums::columns + thread % packs * count;
     Pack<float, count> sum{};
     if (column < rows.columns) {
@@ -64,7 +65,7 @@ ZEROTH_DEVICE void sum_rows(Block& block, ColumnSums<count, packs>& sums, RowPac
   });
 }
 
-/// beta * old + new, rounded once. At beta 0 the old value is not read.
+/// Writes beta * old + new, rounded once. At beta 0 the old value is not read.
 template <int count, Way way, Element G>
 ZEROTH_DEVICE inline void contribute(RowPacks<count, way> const& rows, G* row, std::int64_t column, float beta,
                                      Pack<float, count> const& values) {
@@ -84,7 +85,7 @@ struct ChunkSums {
   static constexpr int pack = pack_count<T>;
   using Shared = ColumnSums<pack, warp_threads>;
   static constexpr int threads = Shared::threads;
-  static constexpr int resident_blocks = 5;  // memory is waited for: as many as there are registers for
+  static constexpr int resident_blocks = 5;  // bound by memory latency: as many as registers allow
   static constexpr std::int64_t rows_of_a_chunk = 64;
 
   T const* values;
@@ -113,7 +114,7 @@ struct ChunkSums {
   }
 };
 
-/// A gradient, out of the sums of all chunks.
+/// Sums the chunks into a gradient.
 template <Element G>
 struct FoldChunks {
   static constexpr int pack = pack_count<float>;
@@ -121,7 +122,7 @@ struct FoldChunks {
   static constexpr int threads = Shared::threads;
 
   float const* sums;    // of the first chunk
-  std::int64_t stride;  // from one chunk's sums to the next's
+  std::int64_t stride;  // between the sums of successive chunks
   std::int64_t chunks, columns;
   G* gradient;
   float beta;

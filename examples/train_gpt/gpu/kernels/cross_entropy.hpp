@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The loss over rows of fp32 logits. Each of the two passes reads them once: forward keeps two numbers per row, from
-/// which backward makes the gradient.
+/// which backward computes the gradient.
 #pragma once
 #include <cmath>
 
@@ -9,7 +9,7 @@
 
 namespace gpt::gpu {
 
-/// Rows that begin `stride` elements apart. What lies between them is neither read nor written.
+/// Rows with a stride of `stride` elements. Elements between rows are neither read nor written.
 template <class T>
 struct StridedRows {
   T* data;
@@ -18,7 +18,7 @@ struct StridedRows {
   [[nodiscard]] ZEROTH_DEVICE T* operator[](std::int64_t row) const { return data + row * stride; }
 };
 
-/// Where packs begin in each row, if that is the same in all of them. Elsewhere there are none.
+/// The pack boundaries, if they are the same in every row. Otherwise there are no packs.
 template <int pack, class... T>
 [[nodiscard]] zeroth::cuda::PackGrid<pack> pack_grid(StridedRows<T> const&... rows) {
   bool const alike = ((rows.stride * std::int64_t{sizeof(T)} % zeroth::cuda::access_bytes == 0) && ...);
@@ -30,11 +30,11 @@ struct Largest {
   ZEROTH_DEVICE float operator()(float a, float b) const { return std::fmax(a, b); }
 };
 
-/// A block has a row. Of the logits that it has seen, a thread keeps the largest and the sum of their exponentials over
-/// that of the largest; when a larger one comes, the sum shrinks. Always in the same order.
+/// A block has a row. Each thread keeps the largest of the logits that it has read, and the sum of their exponentials
+/// relative to it, which it rescales when a larger logit comes. The order is always the same.
 struct CrossEntropy {
   static constexpr int threads = 256, warps = threads / warp_threads;
-  static constexpr int resident_blocks = 8;  // memory is waited for: as many loads under way as there can be
+  static constexpr int resident_blocks = 8;  // bound by memory latency: as many loads in flight as possible
   static constexpr int pack = zeroth::cuda::pack_count<float>;
   struct Shared {
     float largest[warps], sum[warps];
@@ -79,7 +79,7 @@ struct CrossEntropy {
         }
       });
       block.phase([&](int thread) {
-        // Who has seen nothing has minus infinity, whose exponential is none.
+        // A thread without logits has minus infinity, so it contributes 0.
         sum[thread] *= std::exp(largest_seen[thread] - over_warps(shared.largest, Largest{}));
       });
       block.fold_warps(sum, Plus{});
@@ -125,7 +125,7 @@ struct CrossEntropy {
   }
 };
 
-/// In one block, in fp64.
+/// Runs in one block, in fp64.
 struct MeanLoss {
   static constexpr int threads = 256;
   struct Shared {
@@ -166,7 +166,7 @@ struct MeanLoss {
 template <Element T>
 struct CrossEntropyBackward {
   static constexpr int threads = 256;
-  static constexpr int resident_blocks = 6;  // the rest of the registers hold the exponentials of a pack
+  static constexpr int resident_blocks = 6;  // the remaining registers hold the exponentials of a pack
   static constexpr int pack = zeroth::cuda::pack_count<float, T>;
   struct Shared {};
 

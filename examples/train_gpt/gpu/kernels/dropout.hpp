@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Dropout's passes over activations, with the masks of the CPU.
+/// Dropout's passes over activations, with the same masks as on the CPU.
 #pragma once
 #include <cstdint>
 
@@ -9,13 +9,13 @@
 
 namespace gpt::gpu {
 
-/// Where an element is in the activations of a micro-batch.
+/// An element's place in the activations of a micro-batch.
 struct PlaceInSequence {
-  zeroth::Random random;  ///< Of its sequence.
-  std::int64_t element;   ///< In that.
+  zeroth::Random random;  ///< The generator of its sequence.
+  std::int64_t element;   ///< Index in the sequence.
 };
 
-/// y = what stays of x, or y = residual + what stays of x, rounded once. In place or not.
+/// y = x after dropout, or y = residual + x after dropout, rounded once. May work in place.
 template <Element T>
 struct DropOut {
   static constexpr int threads = 256;
@@ -28,7 +28,7 @@ struct DropOut {
   std::int64_t per_sequence;
   std::uint32_t smallest_kept;
   float scale;
-  T const *x, *residual;  ///< The latter is null where there is none.
+  T const *x, *residual;  ///< residual: null if there is none.
   T* y;
   std::int64_t count;
   zeroth::cuda::PackGrid<pack> grid;
@@ -85,8 +85,8 @@ struct DropOut {
     return {of_sequence, index % per_sequence};
   }
 
-  /// Words of the elements from `first` on. A call of Philox serves four, where they begin with such a group, and in
-  /// one sequence.
+  /// Random words for the elements from `first` on. One call of Philox yields four words, if the elements start at a
+  /// multiple of four and are in one sequence.
   template <int lanes>
   [[nodiscard]] ZEROTH_DEVICE Pack<std::uint32_t, lanes> words_of(std::int64_t first) const {
     auto const [of_sequence, element] = at(first);
@@ -107,7 +107,7 @@ struct DropOut {
     }
     return words;
   }
-  /// Without an index that registers have not.
+  /// Selects the word without a variable index, which would need local memory.
   [[nodiscard]] static ZEROTH_DEVICE std::uint32_t word(PlaceInSequence const& of) {
     auto const four = of.random.words(static_cast<std::uint64_t>(of.element) / 4);
     bool const upper = of.element % 4 >= 2;

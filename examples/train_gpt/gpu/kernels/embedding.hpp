@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Tokens to vectors, and the gradients of the two embeddings.
+/// Maps tokens to vectors, and computes the gradients of the two embeddings.
 #pragma once
 #include "gpu/kernels/columns.hpp"
 
@@ -42,8 +42,8 @@ struct Embed {
   }
 };
 
-/// The gradient of token t is the sum of rows order[first[t]] ... order[first[t + 1] - 1]: nobody adds to the same
-/// address as somebody else.
+/// The gradient of token t is the sum of rows order[first[t]] ... order[first[t + 1] - 1], so that each address has one
+/// writer.
 template <Element T, Element G>
 struct EmbedTokensBackward {
   static constexpr int pack = pack_count<T, G>;
@@ -65,7 +65,7 @@ struct EmbedTokensBackward {
       for (std::int64_t i = block.index(); i < work(); i += block.count()) {
         std::int64_t const token = i / tiles;
         if (first[token] == first[token + 1] && beta != 0) {
-          continue;  // most tokens do not occur: they add nothing
+          continue;  // most tokens do not occur and add nothing
         }
         sum_rows(
             block, shared, access, first[token], first[token + 1], i % tiles,
@@ -79,7 +79,7 @@ struct EmbedTokensBackward {
   }
 };
 
-/// The gradient of a position is the sum over sequences, of `context` rows each: one long row here.
+/// The gradient of a position is the sum over sequences of `context` rows each, handled as one long row.
 template <Element T, Element G>
 struct EmbedPositionsBackward {
   static constexpr int pack = pack_count<T, G>;

@@ -12,17 +12,17 @@ namespace gpt::gpu {
 inline constexpr float sqrt_2_over_pi = 0.7978845608028654F;
 inline constexpr float cubic = 0.044715F;
 
-/// 1 / x, where x is at least one.
+/// 1 / x for x of at least 1.
 ZEROTH_DEVICE inline float reciprocal(float x) {
 #if defined(__CUDA_ARCH__)
-  return __fdividef(1, x);  // to 2 units in the last place; a division has a branch for what is almost zero or infinite
+  return __fdividef(1, x);  // to 2 units in the last place; a division would branch for results near zero or infinity
 #else
   return 1 / x;
 #endif
 }
 
-/// e^-2z, where gelu(u) = u * (1 + tanh(z)) / 2 = u / (1 + e^-2z): a power of two is one instruction, tanh some twenty.
-/// Finite: what is larger makes no difference.
+/// e^-2z, where gelu(u) = u * (1 + tanh(z)) / 2 = u / (1 + e^-2z): a power of two is one instruction, tanh about
+/// twenty. Clamped to a finite value; larger ones make no difference.
 ZEROTH_DEVICE inline float gelu_power(float u) {
   return std::exp2(std::fmin(u * (-2 * std::numbers::log2e_v<float> * sqrt_2_over_pi * (1 + cubic * u * u)), 120.0F));
 }
@@ -36,7 +36,7 @@ ZEROTH_DEVICE inline float gelu_slope(float u) {
   return high * (1 + u * low * 2 * sqrt_2_over_pi * (1 + 3 * cubic * u * u));
 }
 
-/// y = gelu(x), or with `slope` y = y * gelu'(x). In place or not.
+/// y = gelu(x), or with `slope` y = y * gelu'(x). May work in place.
 template <Element T>
 struct Gelu {
   static constexpr int threads = 256, resident_blocks = 8;

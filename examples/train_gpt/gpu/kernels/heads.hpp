@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What attention's kernels work on.
+/// The data that attention's kernels work on.
 #pragma once
 #include "gpu/kernels/cross_entropy.hpp"
 
 namespace gpt::gpu {
 
-/// What attention works on: tokens in sequences of `context`, heads of `width` channels.
-/// Of 32 bits each, as kernels need registers for other things; products have 64.
+/// The dimensions of attention: tokens in sequences of `context`, heads of `width` channels.
+/// 32-bit numbers, because kernels need registers for other things; products are computed in 64 bits.
 struct Heads {
   int sequences, context, heads, width;
   [[nodiscard]] ZEROTH_HOST_DEVICE std::int64_t channels() const { return std::int64_t{heads} * width; }
@@ -26,18 +26,18 @@ struct HeadTile {
     head = static_cast<int>(pair % h.heads);
     tile = static_cast<int>(index % tiles);
   }
-  /// Where the head's channels of the token at `position` begin, in rows of `row_channels`.
+  /// Offset of the head's channels of the token at `position`, in rows of `row_channels`.
   [[nodiscard]] ZEROTH_DEVICE std::int64_t at(Heads const& h, std::int64_t position, std::int64_t row_channels) const {
     return (std::int64_t{sequence} * h.context + position) * row_channels + std::int64_t{head} * h.width;
   }
-  /// Where the head's number of the token is, in rows of one for each head.
+  /// Offset of the head's number of the token, in rows with one number per head.
   [[nodiscard]] ZEROTH_DEVICE std::int64_t pair(Heads const& h, std::int64_t position) const {
     return (std::int64_t{sequence} * h.context + position) * h.heads + head;
   }
 };
 
-/// Calls `f(tile)` for the block's tiles of `rows` rows. The last tiles of queries see the most keys, and the first
-/// tiles of keys are seen by the most queries: those with the most work are to come first.
+/// Calls `f(tile)` for the block's tiles of `rows` rows, those with the most work first: the last tiles of queries see
+/// the most keys, and the first tiles of keys are seen by the most queries.
 template <class Block, class F>
 ZEROTH_DEVICE inline void each_query_tile(Block const& block, Heads const& h, int rows, F const& f) {
   for (std::int64_t i = block.index(); i < h.all_tiles(rows); i += block.count()) {
@@ -53,7 +53,7 @@ ZEROTH_DEVICE inline void each_key_tile(Block const& block, Heads const& h, int 
   }
 }
 
-/// What both halves of backward read.
+/// The inputs of both halves of backward.
 template <Element T>
 struct AttentionGiven {
   T const *qkv, *dy;

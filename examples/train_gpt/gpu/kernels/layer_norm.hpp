@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// LayerNorm. Rows of up to `kept_columns` are read once, others again where they are needed.
+/// LayerNorm. Rows of up to `kept_columns` are read once; longer ones are read again when needed.
 #pragma once
 #include <cmath>
 #include <concepts>
@@ -17,7 +17,7 @@ struct Plus {
   ZEROTH_DEVICE float operator()(float a, float b) const { return a + b; }
 };
 
-/// Rows in groups, a warp each: `group(first_row)` for the groups of a block.
+/// Calls `group(first_row)` for the block's groups of rows, with one row per warp.
 template <int warps, class Block, class F>
 ZEROTH_DEVICE void each_row_group(Block& block, std::int64_t rows, F const& group) {
   for (std::int64_t first = block.index() * warps; first < rows; first += block.count() * warps) {
@@ -25,7 +25,7 @@ ZEROTH_DEVICE void each_row_group(Block& block, std::int64_t rows, F const& grou
   }
 }
 
-/// What forward makes, and makes again: a warp has a row.
+/// Common parts of forward and of its recomputation: a warp has a row.
 template <Element T>
 struct LayerNormRows {
   static constexpr int threads = 128, warps = threads / warp_threads;
@@ -39,7 +39,7 @@ struct LayerNormRows {
 
   [[nodiscard]] std::int64_t work() const { return (rows + warps - 1) / warps; }
 
-  /// `function(access, first_row)` for each group of rows.
+  /// Calls `function(access, first_row)` for each group of rows.
   template <class Block, class F>
   ZEROTH_DEVICE void each_group(Block& block, F const& function) const {
     auto const groups = [&](auto const& access) {
@@ -47,7 +47,8 @@ struct LayerNormRows {
     };
     with_row_packs<pack, kept_columns>(columns, groups, x, weight, bias, y);
   }
-  /// Each thread for itself, with its warp's row of the group. All values of a warp are anything if it has none.
+  /// Calls `function` on each thread alone, with its warp's row of the group. A warp without a row leaves its values
+  /// unspecified.
   template <class Block, class F>
   ZEROTH_DEVICE void each(Block& block, std::int64_t first, F const& function) const {
     block.alone([&](int thread) {
@@ -123,7 +124,7 @@ struct LayerNormForward : LayerNormRows<T> {
   }
 };
 
-/// The output once more, the same bits, from what forward kept.
+/// Recomputes the output with the same bits from the statistics that forward kept.
 template <Element T>
 struct LayerNormAgain : LayerNormRows<T> {
   using Base = LayerNormRows<T>;
@@ -143,16 +144,16 @@ struct LayerNormAgain : LayerNormRows<T> {
   }
 };
 
-/// Adds to `dx`, and leaves the gradients of weight and bias as sums over chunks of rows. A block has a chunk, a few
-/// rows at a time; its threads share the columns.
+/// Adds to `dx`, and computes the gradients of weight and bias as sums over chunks of rows. A block has a chunk, and
+/// takes a few rows at a time; its threads share the columns.
 template <Element T>
 struct LayerNormBackward {
   static constexpr int threads = 128, warps = threads / warp_threads;
-  static constexpr int resident_blocks = std::same_as<T, zeroth::bf16> ? 4 : 2;  // likewise
+  static constexpr int resident_blocks = std::same_as<T, zeroth::bf16> ? 4 : 2;  // also limited by registers for rows
   static constexpr int rows_of_a_chunk = 32, rows_at_once = 2;
   using Part = RowPart<T, threads, kept_columns>;
   static constexpr int pack = Part::pack;
-  /// Sums or means over a row, of dnormal and of dnormal * normal.
+  /// Sums or means over a row of dnormal and of dnormal * normal.
   struct Along {
     float ones, normal;
   };
@@ -193,12 +194,12 @@ struct LayerNormBackward {
   using Floats = Pack<float, pack>;
   using Packed = Pack<T, pack>;
 
-  /// What a thread keeps of its columns while it goes through the rows.
+  /// A thread's sums for its columns, over all rows.
   struct Columns {
     Part weight;
     Floats dweight[Part::kept_count], dbias[Part::kept_count];
   };
-  /// What it keeps of one row.
+  /// A thread's part of one row.
   struct Row {
     Part x, dy, dx;
     float mean, rstd;
@@ -231,7 +232,7 @@ struct LayerNormBackward {
     }
   }
 
-  /// `count` rows from `first` on.
+  /// Adds `count` rows from `first` on.
   template <class Access, class Block>
   ZEROTH_DEVICE void add_rows(Access const& access, Block& block, Shared& shared, PerThread<Columns, Block>& mine,
                               std::int64_t chunk, std::int64_t first, int count) const {
@@ -286,7 +287,7 @@ struct LayerNormBackward {
     row.rstd = rstd[at];
   }
 
-  /// Adds a row to the gradients of weight and bias, and up.
+  /// Adds a row to the gradients of weight and bias, and returns its sums.
   template <Way way>
   [[nodiscard]] ZEROTH_DEVICE Along add_row(RowPacks<pack, way> const& access, Columns& mine, Row const& row,
                                             int thread, std::int64_t chunk, std::int64_t at) const {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Rows of matrices in accesses of 16 bytes, shared out to threads.
+/// Rows of matrices in accesses of 16 bytes, divided among threads.
 #pragma once
 #include <bit>
 #include <concepts>
@@ -17,8 +17,7 @@ using zeroth::cuda::Pack;
 using zeroth::cuda::pack_count;
 using zeroth::cuda::warp_threads;
 
-/// As zeroth::to_float has it, NaNs' payloads apart: on a GPU one instruction for fp16, of which by itself it takes
-/// six.
+/// Like zeroth::to_float, except for payloads of NaNs: fp16 takes one GPU instruction instead of six.
 template <Element T>
 [[nodiscard]] ZEROTH_DEVICE inline float float_of(T value) {
 #if defined(__CUDA_ARCH__)
@@ -31,7 +30,7 @@ template <Element T>
   return zeroth::to_float(value);
 }
 
-/// As from_float rounds, but two elements in one instruction of a GPU: by itself it takes nine for each.
+/// Rounds like from_float, but converts two elements in one GPU instruction, instead of nine instructions each.
 template <Element T, int count>
 [[nodiscard]] ZEROTH_DEVICE inline Pack<T, count> from_floats(Pack<float, count> const& values) {
   if constexpr (std::same_as<T, float>) {
@@ -48,24 +47,24 @@ template <Element T, int count>
   }
 }
 
-/// How the threads that share a row get at its packs. They have the same ones either way, so that results have the same
-/// bits.
+/// How threads that share a row access its packs. A thread has the same packs in each way, so that results have the
+/// same bits.
 enum class Way {
-  kept,     ///< read once, in one access each, into registers
-  packs,    ///< read in one access each, as often as they are needed
-  elements  ///< the same, but element by element
+  kept,     ///< read once into registers, in one access each
+  packs,    ///< read in one access each, whenever needed
+  elements  ///< read whenever needed, element by element
 };
 
-/// Rows of `columns` elements, one behind the other, cut into packs of `count` elements. With Way::elements the last
-/// pack of a row may have fewer.
+/// Consecutive rows of `columns` elements, cut into packs of `count` elements. With Way::elements the last pack of a
+/// row may be shorter.
 template <int count, Way way>
 struct RowPacks {
   std::int64_t columns;
 
-  /// Of a pack's elements.
+  /// Whether an element of a pack is in the row.
   [[nodiscard]] ZEROTH_DEVICE bool has(std::int64_t column) const { return way != Way::elements || column < columns; }
 
-  /// The pack at `column`; 0 behind the end of the row.
+  /// The pack at `column`, with zeros after the end of the row.
   template <class T>
   [[nodiscard]] ZEROTH_DEVICE Pack<T, count> read(T const* row, std::int64_t column) const {
     if constexpr (way == Way::elements) {
@@ -95,8 +94,8 @@ template <int count, class T>
   return reinterpret_cast<std::uintptr_t>(array) % alignof(Pack<T, count>) == 0;
 }
 
-/// Calls `function(rows)` with the fastest way: in packs if they work for every row of all the arrays, kept if there
-/// are registers for so many columns.
+/// Calls `function(rows)` with the fastest way: packs if all rows of all arrays allow them, and kept if there are
+/// enough registers for the columns.
 template <int count, int kept_columns = 0, class F, class... T>
 ZEROTH_DEVICE void with_row_packs(std::int64_t columns, F const& function, T const*... arrays) {
   if (columns % count != 0 || !(... && begins_with_a_pack<count>(arrays))) {
@@ -112,14 +111,14 @@ ZEROTH_DEVICE void with_row_packs(std::int64_t columns, F const& function, T con
   function(RowPacks<count, Way::packs>{columns});
 }
 
-/// What one of `threads` threads has of a row: packs thread, thread + threads, ...
+/// The part of a row that one of `threads` threads has: packs thread, thread + threads, ...
 template <Element T, int threads, int kept_columns>
 struct RowPart {
   static constexpr int pack = pack_count<T>;
   static constexpr int kept_count = kept_columns / (threads * pack);
   Pack<T, pack> kept[kept_count];
 
-  /// Calls `function(k, column)` for each pack, of which kept[k] is the place.
+  /// Calls `function(k, column)` for each pack, which is stored in kept[k].
   template <class F>
   static ZEROTH_DEVICE void each_kept(RowPacks<pack, Way::kept> const& rows, int thread, F const& function) {
     auto const behind = static_cast<int>(rows.columns) - thread * pack;
@@ -144,7 +143,7 @@ struct RowPart {
       each_kept(rows, thread, [&](int k, std::int64_t column) { kept[k] = rows.read(row, column); });
     }
   }
-  /// Calls `function(column, pack)` for all packs of the row that read() had.
+  /// Calls `function(column, pack)` for all packs of the row given to read().
   template <Way way, class F>
   ZEROTH_DEVICE void each(RowPacks<pack, way> const& rows, T const* row, int thread, F const& function) const {
     if constexpr (way == Way::kept) {

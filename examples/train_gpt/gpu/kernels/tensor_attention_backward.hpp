@@ -6,8 +6,8 @@
 
 namespace gpt::gpu {
 
-/// Turns a lane's scores into probabilities, and the gradients of these into those of the scores, but for the scale.
-/// `sees(r, column)`: whether the query sees the key; `log_sum(r, column)` and `along(r, column)`: those of the query.
+/// Turns a lane's scores into probabilities, and their gradients into gradients of the unscaled scores. `sees(r,
+/// column)`: whether the query sees the key; `log_sum(r, column)` and `along(r, column)`: those of the query.
 template <class Sees, class LogSum, class Along>
 ZEROTH_DEVICE inline void differentiate(int lane, FragmentC& scores, FragmentC& gradients, float scale,
                                         Sees const& sees, LogSum const& log_sum, Along const& along) {
@@ -28,7 +28,7 @@ ZEROTH_DEVICE inline void differentiate(int lane, FragmentC& scores, FragmentC& 
   }
 }
 
-/// What AttentionAlong and AttentionBackwardQueries compute. A block has a tile of queries, 16 to a warp.
+/// Computes the results of AttentionAlong and AttentionBackwardQueries. A block has a tile of queries, 16 to a warp.
 template <Element T, int most_width>
 struct TensorAttentionBackwardQueries {
   using Tiles = TensorTiles<most_width>;
@@ -112,7 +112,7 @@ struct TensorAttentionBackwardQueries {
     });
   }
 
-  /// A tile of keys and values. The warp's row r sees keys up to `past` + r; it has `rows` rows.
+  /// Processes a tile of keys and values. The warp's row r sees keys up to `past` + r; it has `rows` rows.
   template <class Warp>
   ZEROTH_DEVICE void take(Warp& warp, Kept<Warp>& mine, T const (*k)[Tiles::stride], T const (*v)[Tiles::stride],
                           int past, int rows) const {
@@ -139,7 +139,7 @@ struct TensorAttentionBackwardQueries {
   }
 };
 
-/// What AttentionBackwardKeys computes. A block has a tile of keys and values, 16 to a warp.
+/// Computes the results of AttentionBackwardKeys. A block has a tile of keys and values, 16 to a warp.
 template <Element T, int most_width>
 struct TensorAttentionBackwardKeys {
   using Tiles = TensorTiles<most_width>;
@@ -209,13 +209,14 @@ struct TensorAttentionBackwardKeys {
     static_assert(queries <= threads);
     if (thread < queries) {
       bool const there = query + thread < given.heads.context;
-      std::int64_t const pair = tile.pair(given.heads, query + thread);  // not read from if not there
+      std::int64_t const pair = tile.pair(given.heads, query + thread);  // not dereferenced past the end
       copy(&shared.log_sums[side][thread], given.log_sums + pair, there);
       copy(&shared.along[side][thread], given.along + pair, there);
     }
   }
 
-  /// A tile of `rows` queries, with scores transposed: a row for each key. Query c sees keys up to row `ahead` + c.
+  /// Processes a tile of `rows` queries, with scores transposed: a row for each key. Query c sees keys up to row
+  /// `ahead` + c.
   template <class Warp>
   ZEROTH_DEVICE void take(Warp& warp, Kept<Warp>& mine, Shared const& shared, int side, int ahead, int rows) const {
     ZEROTH_UNROLL_NOT

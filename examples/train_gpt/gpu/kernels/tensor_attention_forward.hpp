@@ -5,8 +5,8 @@
 
 namespace gpt::gpu {
 
-/// What AttentionForward computes, with probabilities rounded to T before they weigh the values. A block has a tile of
-/// queries, 16 to a warp, and goes through the keys with an online softmax.
+/// Computes the results of AttentionForward, with probabilities rounded to T before they are multiplied with the
+/// values. A block has a tile of queries, 16 to a warp, and iterates over the keys with an online softmax.
 template <Element T, int most_width>
 struct TensorAttentionForward {
   using Tiles = TensorTiles<most_width>;
@@ -69,8 +69,8 @@ struct TensorAttentionForward {
     });
   }
 
-  /// A tile of keys and values. The warp's row r sees keys up to `past` + r, at least the first. Rows behind the last
-  /// one are zeros, and see as much as they like.
+  /// Processes a tile of keys and values. The warp's row r sees keys up to `past` + r, at least the first. Rows after
+  /// the last one are zeros; their mask does not matter.
   template <class Warp>
   ZEROTH_DEVICE void take(Warp& warp, Kept<Warp>& mine, T const (*k)[Tiles::stride], T const (*v)[Tiles::stride],
                           int past) const {
@@ -103,7 +103,7 @@ struct TensorAttentionForward {
     });
   }
 
-  /// Scores to exponentials, relative to the largest score so far, to which all before is brought as well.
+  /// Turns scores into exponentials relative to the largest score so far, and rescales the earlier sums to it.
   template <class Warp>
   ZEROTH_DEVICE void soften(Warp& warp, Kept<Warp>& mine, PerLane<FragmentC, Warp> (&scores)[key_fragments]) const {
     PerLane<float, Warp> largest[2];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How attention goes through a head on tensor cores: each warp of a block has 16 rows of its own, in registers, and
-/// all go through the other rows of the head tile by tile, in shared memory, where one tile is fetched while another
-/// is worked on. Scores never leave the registers (FlashAttention-2, Dao 2023, section 3).
+/// Tiles for attention on tensor cores. Each warp of a block holds 16 rows of a head in registers. All warps iterate
+/// over the other rows of the head tile by tile in shared memory, where the next tile is fetched during work on the
+/// current one. Scores never leave the registers (FlashAttention-2, Dao 2023, section 3).
 #pragma once
 #include <cmath>
 #include <numbers>
@@ -21,22 +21,22 @@ using zeroth::cuda::PerLane;
 using zeroth::cuda::PerWarp;
 using zeroth::cuda::row_of_pair;
 
-/// Heads of at most `most_width` channels, in fragments of 16. Heads have a multiple of 8 channels, and their rows
-/// begin at multiples of 16 bytes.
+/// Tiles for heads of at most `most_width` channels, in fragments of 16. The width of heads is a multiple of 8
+/// channels, and their rows are aligned to 16 bytes.
 template <int most_width>
 struct TensorTiles {
   static constexpr int fragments = most_width / fragment_side;
-  /// Of a tile in shared memory. Of eight rows that are loaded at a time each has banks of its own.
+  /// Row stride of a tile in shared memory, so that eight rows loaded at a time use different banks.
   static constexpr int stride = most_width + 8;
-  /// Rows of a tile: two operands, each with a tile to come, fit 48 KiB.
+  /// Rows of a tile: two operands with two tiles each fit into 48 KiB.
   static constexpr int rows = most_width <= 64 ? 64 : 32;
 };
 
-/// The fragments of a warp's rows, side by side.
+/// The fragments of a warp's rows.
 template <class Fragment, int most_width, class Warp>
 using RowFragments = PerLane<Fragment, Warp>[TensorTiles<most_width>::fragments];
 
-/// What one head has in one sequence of a matrix of tokens.
+/// The rows of one head and one sequence in a matrix of tokens.
 template <class T>
 struct HeadRows {
   T* first;
@@ -48,7 +48,7 @@ struct HeadRows {
         stride{static_cast<int>(row_channels)},
         count{h.context},
         width{h.width} {}
-  /// `channels` to the right of another one's.
+  /// The rows `channels` to the right of `other`.
   ZEROTH_DEVICE HeadRows(HeadRows const& other, std::int64_t channels)
       : first{other.first + channels}, stride{other.stride}, count{other.count}, width{other.width} {}
   [[nodiscard]] ZEROTH_DEVICE bool has(int row, int channel) const { return row < count && channel < width; }
@@ -64,10 +64,10 @@ struct QkvRows {
       : q{h, tile, qkv, 3 * h.channels()}, k{q, h.channels()}, v{q, 2 * h.channels()} {}
 };
 
-/// Goes through the tiles of `rows` rows from `begin` to `end`: `fetch(thread, copy, row, side)` starts to fetch the
-/// one at `row` into side 0 or 1 of shared memory, and `take(warp, row, side)` works on it while the next one is on its
-/// way. `start(warp)` comes before the first. When it returns, warps may still read the last tile: a phase has to come
-/// before the next one is fetched.
+/// Iterates over tiles of `rows` rows from `begin` to `end`: `fetch(thread, copy, row, side)` starts to fetch the tile
+/// at `row` into side 0 or 1 of shared memory, and `take(warp, row, side)` works on it while the next one is being
+/// fetched. `start(warp)` is called before the first. On return warps may still read the last tile: another phase must
+/// come before the next fetch.
 template <int rows, class Block, class Fetch, class Start, class Take>
 ZEROTH_DEVICE inline void go_through(Block& block, int begin, int end, Fetch const& fetch, Start const& start,
                                      Take const& take) {
@@ -76,7 +76,7 @@ ZEROTH_DEVICE inline void go_through(Block& block, int begin, int end, Fetch con
   block.open_warps([&](Warp& warp) { start(warp); });
   for (int row = begin; row < end; row += rows) {
     int const side = (row - begin) / rows % 2;
-    block.await_fetches();  // and until all warps are through with the other side
+    block.await_fetches();  // also waits until all warps are done with the other side
     if (row + rows < end) {
       block.fetch([&](int thread, auto const& copy) { fetch(thread, copy, row + rows, 1 - side); });
     }
@@ -84,7 +84,7 @@ ZEROTH_DEVICE inline void go_through(Block& block, int begin, int end, Fetch con
   }
 }
 
-/// Starts to fetch rows from `begin` on into a tile, zeros where there are none.
+/// Starts to fetch rows from `begin` on into a tile, with zeros for missing rows.
 template <int threads, int most_width, class Element, class Copy>
 ZEROTH_DEVICE inline void fetch_tile(int thread, Copy const& copy, HeadRows<Element const> const& rows, int begin,
                                      Element (*to)[TensorTiles<most_width>::stride]) {
@@ -92,10 +92,10 @@ ZEROTH_DEVICE inline void fetch_tile(int thread, Copy const& copy, HeadRows<Elem
   constexpr int packs = most_width / pack;
   static_assert(threads % packs == 0 && TensorTiles<most_width>::rows * packs % threads == 0);
   using Pack = zeroth::cuda::Pack<Element, pack>;
-  constexpr int step = threads / packs;  // rows that are fetched at a time
+  constexpr int step = threads / packs;  // rows fetched at a time
   int const first = thread / packs;
   int const d = thread % packs * pack;
-  // Addresses behind the last row are not read from.
+  // Addresses past the last row are not dereferenced.
   Element const* from = rows.at(begin + first, d);
   ZEROTH_UNROLL
   for (int k = 0; k < TensorTiles<most_width>::rows / step; ++k, from += std::int64_t{step} * rows.stride) {
@@ -104,14 +104,14 @@ ZEROTH_DEVICE inline void fetch_tile(int thread, Copy const& copy, HeadRows<Elem
   }
 }
 
-/// Keys and values of one tile, and of the one to come.
+/// Keys and values of the current tile and of the next one.
 template <Element T, int most_width>
 struct KeyTiles {
   using Tiles = TensorTiles<most_width>;
   using Tile = T[Tiles::rows][Tiles::stride];
   alignas(16) Tile k[2], v[2];
 
-  /// Goes through the keys before `end`, as go_through() does: `start(warp)`, then `take(warp, key, k, v)`.
+  /// Iterates over the keys before `end`, like go_through(): calls `start(warp)`, then `take(warp, key, k, v)`.
   template <int threads, class Block, class Start, class Take>
   ZEROTH_DEVICE void visit(Block& block, QkvRows<T const> const& in, int end, Start const& start, Take const& take) {
     go_through<Tiles::rows>(
@@ -147,7 +147,7 @@ ZEROTH_DEVICE inline void each_pair(int lane, HeadRows<T> const& rows, int begin
   }
 }
 
-/// A warp's rows, the 16 from `begin` on, as left factors.
+/// Loads a warp's rows, the 16 from `begin` on, as left factors.
 template <int most_width, class T, class Warp>
 ZEROTH_DEVICE inline void load_rows(Warp& warp, HeadRows<T const> const& rows, int begin,
                                     RowFragments<FragmentA<T>, most_width, Warp>& to) {
@@ -162,7 +162,7 @@ ZEROTH_DEVICE inline void load_rows(Warp& warp, HeadRows<T const> const& rows, i
   });
 }
 
-/// Sums of a warp's rows, times `factor(lane, r)` as each_element() has r, rounded to where they belong.
+/// Multiplies the sums of a warp's rows by `factor(lane, r)`, with r as in each_element(), rounds and stores them.
 template <int most_width, class T, class Warp, class Factor>
 ZEROTH_DEVICE inline void store_rows(Warp& warp, RowFragments<FragmentC, most_width, Warp>& sums, Factor const& factor,
                                      HeadRows<T> const& rows, int begin) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A module's buffers, which no engine knows: the statistics of a BatchNorm, say.
+/// A module's buffers, such as the statistics of a BatchNorm. Engines do not know them.
 #pragma once
 #include <torch/torch.h>
 
@@ -20,11 +20,11 @@
 
 namespace zeroth::torch_adapter::detail {
 
-/// All buffers of a root module but those that `left_out` picks. Where ranks differ, rank 0's are the model's, as in
-/// DDP: they are saved, and all ranks evaluate with them.
+/// All buffers of a root module except those that `left_out` selects. If ranks differ, rank 0's buffers are the
+/// model's, as in DDP: they are saved, and all ranks evaluate with them.
 class Buffers {
  public:
-  /// `among` is null for a rank by itself.
+  /// `among` is null if there is only one rank.
   Buffers(::torch::nn::Module const& root, std::vector<UnitPolicy> const& left_out, Collectives* among)
       : among_{among} {
     for (auto const& item : root.named_buffers()) {
@@ -38,7 +38,7 @@ class Buffers {
     }
   }
 
-  /// Rank 0's become all ranks'. Collective; waits.
+  /// Copies rank 0's buffers to all ranks. Collective; waits.
   void broadcast() {
     if (among_ == nullptr || buffers_.empty()) {
       return;
@@ -59,8 +59,9 @@ class Buffers {
     }
   }
 
-  /// What a checkpoint stores for the program: all buffers beside `generators`, as torch.save() would, and behind them
-  /// the program's own bytes. Collective; waits. Throws ContractError if that is more than checkpoints take.
+  /// Returns what a checkpoint stores for the program: all buffers and `generators`, as torch.save() writes them,
+  /// followed by the program's own bytes. Collective; waits. Throws ContractError if that exceeds what a checkpoint
+  /// holds.
   [[nodiscard]] std::vector<std::byte> pack(std::span<std::byte const> program, Generators const* generators) const {
     c10::Dict<std::string, at::Tensor> values;
     if (generators != nullptr) {
@@ -86,8 +87,8 @@ class Buffers {
                        "TrainerOptions::generators_saved leaves out generators");
     return bytes;
   }
-  /// The inverse: sets all buffers, and leaves in `bytes` what is the program's own. Returns all that was saved. Throws
-  /// ContractError, having changed none, if these are other buffers.
+  /// The inverse of pack(): sets all buffers, and leaves the program's own bytes in `bytes`. Returns all that was
+  /// saved. Throws ContractError, and changes no buffer, if the saved buffers do not match the module's.
   Saved unpack(std::vector<std::byte>& bytes) const {
     ZEROTH_EXPECTS(bytes.size() >= head_bytes && std::memcmp(bytes.data(), mark, mark_bytes) == 0,
                    "restore(): the checkpoint has no buffers: another program than one with a torch Trainer saved it");

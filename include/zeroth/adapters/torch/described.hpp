@@ -25,47 +25,47 @@
 
 namespace zeroth::torch_adapter::detail {
 
-/// A tensor of the module, in all places where it is registered.
+/// A tensor of the module, with all places where it is registered.
 struct Parameter {
-  std::string name;                ///< The first of its names, or what TrainerOptions::name makes of it.
-  at::Tensor tensor;               ///< The module's own.
-  std::vector<std::size_t> units;  ///< That use it, in order; the first one has it.
+  std::string name;                ///< Its first name, or what TrainerOptions::name makes of it.
+  at::Tensor tensor;               ///< The module's own tensor.
+  std::vector<std::size_t> units;  ///< Units that use it, in order. The first one owns it.
   std::optional<AnyParam> id{};
-  c10::intrusive_ptr<LentStorage> storage{};  ///< Under `tensor`, until the program calls set_data().
-  int open = 0;                               ///< Guards that lend it memory.
-  at::Tensor refused_gradient{};              ///< What it has for .grad between backward passes.
-  bool trainable = false;                     ///< As its engine was told.
-  std::int64_t version = 0;                   ///< version_of(tensor) when its engine took it.
+  c10::intrusive_ptr<LentStorage> storage{};  ///< The storage of `tensor`, until the program calls set_data().
+  int open = 0;                               ///< Number of open guards that lend it memory.
+  at::Tensor refused_gradient{};              ///< The value of .grad between backward passes; reading it throws.
+  bool trainable = false;                     ///< Whether the engine trains it.
+  std::int64_t version = 0;                   ///< version_of(tensor) when the engine took it.
 };
 
-/// How often operations have written to `tensor`. Writes through Tensor::data() are not counted.
+/// The number of operations that have written to `tensor`. Writes through Tensor::data() are not counted.
 [[nodiscard]] inline std::int64_t version_of(at::Tensor const& tensor) {
   return tensor.is_inference() ? 0 : tensor._version();
 }
 
-/// A submodule, or what the root has beside its units.
+/// A submodule, or the parameters of the root that are in no other unit.
 struct Unit {
-  std::string name;             ///< As named_modules() has it; empty: the root.
-  ::torch::nn::Module* module;  ///< Null: the root, which is never called by a holder.
+  std::string name;             ///< Its name in named_modules(); empty for the root.
+  ::torch::nn::Module* module;  ///< Null for the root, which no holder calls.
   std::optional<zeroth::Unit> id{};
-  std::vector<std::size_t> parameters{};  ///< That it has or ties, among those of the module.
-  std::vector<std::size_t> around{};      ///< Units that this one is inside of, outermost first.
-  bool outer = false;                     ///< Others are inside of it.
-  std::optional<AnyForward> forward{};    ///< While it is open.
-  std::optional<AnyBackward> backward{};  ///< While it is open.
-  int backward_turns = 0;                 ///< In this micro-step.
-  bool used = false;                      ///< Forward, in this micro-step.
+  std::vector<std::size_t> parameters{};  ///< Indices of the module's parameters that it owns or ties.
+  std::vector<std::size_t> around{};      ///< Units that contain it, outermost first.
+  bool outer = false;                     ///< Whether it contains other units.
+  std::optional<AnyForward> forward{};    ///< Set while it is open in forward.
+  std::optional<AnyBackward> backward{};  ///< Set while it is open in backward.
+  int backward_turns = 0;                 ///< Its backward visits in this micro-step.
+  bool used = false;                      ///< Whether forward used it in this micro-step.
   [[nodiscard]] std::string label() const { return name.empty() ? "root" : name; }
   [[nodiscard]] bool is_open() const noexcept { return forward || backward; }
 };
 
-/// How the program wants parameters to be trained, and what they are called.
+/// How the program wants parameters to be trained, and how they are named.
 struct Wishes {
   std::function<std::string(std::string const&)> name;
   std::function<ParamOptions(std::string const&)> parameter;
   std::function<std::optional<Init>(std::string const&)> start;
   std::uint64_t seed = 0;
-  bool weights = false;  ///< A file has all values.
+  bool weights = false;  ///< Whether a file provides all values.
 };
 
 /// All units and parameters.
@@ -82,7 +82,7 @@ inline void check_tensor(std::string const& name, at::Tensor const& tensor) {
                      "; allowed are dense ones of Float, BFloat16 and Half");
 }
 
-/// A second Trainer would take the memory that the first one lends, and either's hooks would take the other's place.
+/// A second Trainer would take the memory that the first one lends, and its hooks would replace the first one's.
 inline void check_free(std::string const& name, at::Tensor const& tensor) {
   auto const* const owner = dynamic_cast<Owner const*>(tensor.storage().allocator());
   ZEROTH_EXPECTS(owner == nullptr || !owner->trains,
@@ -94,8 +94,8 @@ inline void check_free(std::string const& name, at::Tensor const& tensor) {
                      "nothing. Tensor::register_hook() gives hooks that see gradients before that");
 }
 
-/// Tensors that share memory without being the same would be trained apart, and those that are no parameters would keep
-/// the values of the start.
+/// Different tensors that share memory would be trained separately, and tensors that are not parameters would keep
+/// their initial values.
 inline void check_aliases(std::vector<Parameter> const& parameters) {
   std::unordered_map<void const*, std::string> seen;
   for (auto const& parameter : parameters) {
@@ -116,7 +116,7 @@ inline void check_aliases(std::vector<Parameter> const& parameters) {
   }
 }
 
-/// Which units there are, and what is in them. Those of `chosen` come first in each other's order, the root before all.
+/// Collects the units and their parameters. The root comes first, then the units of `chosen` in their order.
 [[nodiscard]] inline Described collect(::torch::nn::Module& root, std::vector<ChosenUnit> const& chosen,
                                        Wishes const& wishes) {
   Described described;
@@ -152,7 +152,7 @@ inline void check_aliases(std::vector<Parameter> const& parameters) {
   return described;
 }
 
-/// Leaves out units without parameters, and ties what units around others hold open anyway.
+/// Drops units without parameters. A parameter that an enclosing unit keeps open is not tied to the units inside.
 inline void arrange(Described& described) {
   auto& units = described.units;
   for (std::size_t p = 0; p < described.parameters.size(); ++p) {
@@ -189,7 +189,7 @@ inline void arrange(Described& described) {
   }
 }
 
-/// The module's own values, or whatever else the program says.
+/// The module's own values, unless the program chooses otherwise.
 [[nodiscard]] inline Init start_of(Parameter const& parameter, Wishes const& wishes) {
   if (wishes.weights) {
     return Constant{0};
@@ -205,7 +205,7 @@ inline void arrange(Described& described) {
   }};
 }
 
-/// The same as a Model. What it returns holds on to the module's values until it ends.
+/// Declares all of it as a Model. The Model holds the module's values until it is destroyed.
 [[nodiscard]] inline Model declare(Described& described, Wishes const& wishes) {
   Model model{wishes.seed};
   for (auto& unit : described.units) {
@@ -227,7 +227,8 @@ inline void arrange(Described& described) {
   return model;
 }
 
-/// The module's tensors lose their memory and get storages that engines lend theirs to, in the dtype of compute.
+/// Frees the memory of the module's tensors, and gives them storages that borrow the engine's memory, in the compute
+/// dtype.
 inline void adopt(Described& described, std::shared_ptr<Owner> const& owner, Dtype compute) {
   auto const type = scalar_type(compute);
   for (std::size_t p = 0; p < described.parameters.size(); ++p) {
@@ -258,12 +259,12 @@ inline void adopt(Described& described, std::shared_ptr<Owner> const& owner, Dty
   }
 }
 
-/// The parameters that a module had when its Trainer was made, in all places where they are registered.
+/// The parameters that a module had when its Trainer was made, in all places where they were registered.
 class Registered {
  public:
-  /// `root` outlives it.
+  /// `root` must outlive it.
   explicit Registered(::torch::nn::Module const& root) : root_{&root}, tensors_{root.parameters()} {}
-  /// Throws ContractError if the module has others by now. Compares a pointer for each.
+  /// Throws ContractError if the module's parameters have changed since. Compares one pointer per parameter.
   void check() const {
     auto const is_same = [](at::Tensor const& a, at::Tensor const& b) { return a.is_same(b); };
     if (std::ranges::equal(root_->parameters(), tensors_, is_same)) {
@@ -285,8 +286,8 @@ class Registered {
   std::vector<at::Tensor> tensors_;
 };
 
-/// Throws ContractError if the program has changed a parameter behind its engine's back: by set_data(), by an operation
-/// that writes, or, where `trains`, by requires_grad_(). Compares a pointer, a number and a flag for each parameter.
+/// Throws ContractError if the program has changed a parameter without its engine: by set_data(), by an operation that
+/// writes, or, if `trains`, by requires_grad_(). Compares a pointer, a number and a flag per parameter.
 inline void check_unchanged(std::vector<Parameter> const& parameters, Owner const& owner, bool trains) {
   for (auto const& parameter : parameters) {
     auto const& name = parameter.name;

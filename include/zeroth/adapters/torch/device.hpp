@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Where a module's tensors may be.
+/// The devices that a module's tensors may be on.
 #pragma once
 #include <torch/torch.h>
 
@@ -9,7 +9,7 @@
 
 namespace zeroth::torch_adapter::detail {
 
-/// Throws ContractError for all but the CPU. `what` is the tensor's name in messages: `buffer "mask"`.
+/// Throws ContractError for any device but the CPU. `what` names the tensor in messages: `buffer "mask"`.
 inline void expect_on_cpu(std::string const& what, c10::Device device) {
   ZEROTH_EXPECTS(!device.is_meta(),
                  what +

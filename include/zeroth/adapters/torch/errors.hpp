@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What libtorch throws, as this library says it.
+/// Translates libtorch's exceptions into this library's.
 #pragma once
 #include <torch/torch.h>
 
@@ -12,15 +12,15 @@
 
 namespace zeroth::torch_adapter::detail {
 
-/// What an engine threw where libtorch lets no exception through. libtorch then throws an error of its own, from the
-/// parameter that could not be had; this is what it is about. One per thread, as ranks may be threads.
+/// An exception that an engine threw where libtorch does not let exceptions through. libtorch then throws an error of
+/// its own about the parameter that was not available; this one is the cause. One per thread, as ranks may be threads.
 [[nodiscard]] inline std::exception_ptr& swallowed() noexcept {
   thread_local std::exception_ptr error;
   return error;
 }
 
-/// Throws what swallowed() has, or else libtorch's words without its backtrace. Those of a closed parameter begin with
-/// the rank already.
+/// Throws the exception in swallowed(), or else libtorch's message without its backtrace. Messages about a closed
+/// parameter already begin with the rank.
 [[noreturn]] inline void rethrow(c10::Error const& error) {
   if (auto const first = std::exchange(swallowed(), nullptr)) {
     std::rethrow_exception(first);
@@ -31,7 +31,7 @@ namespace zeroth::torch_adapter::detail {
   throw Error{std::string{words}};
 }
 
-/// Calls `f`, and turns errors of libtorch into Error.
+/// Calls `f`, and converts libtorch's errors to Error.
 template <class F>
 decltype(auto) without_backtrace(F&& f) {
   try {

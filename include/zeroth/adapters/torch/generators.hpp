@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// libtorch's generator of random numbers on the CPU, of which each process has one.
+/// libtorch's random number generator for the CPU, of which each process has one.
 #pragma once
 #include <torch/torch.h>
 
@@ -28,13 +28,13 @@ inline void set_random_state(at::Tensor const& state) {
 
 using Saved = c10::Dict<c10::IValue, c10::IValue>;
 
-/// The generators of all ranks, in checkpoints: so masks of dropout go on where they were.
+/// Saves the generators of all ranks in checkpoints, so that dropout masks continue where they were.
 class Generators {
  public:
-  /// `among` is null for a rank by itself.
+  /// `among` is null if there is only one rank.
   Generators(Job const& job, Collectives* among) : rank_{job.rank()}, world_{job.world()}, among_{among} {}
 
-  /// Each state that some rank has, once, and which of them each rank has. Collective; waits.
+  /// Saves each distinct state once, and which one each rank has. Collective; waits.
   void save_into(c10::Dict<std::string, at::Tensor>& values) const {
     auto const mine = random_state();
     auto all = at::empty({world_, mine.numel()}, at::kByte);
@@ -50,7 +50,8 @@ class Generators {
     values.insert(states_name, states);
     values.insert(ranks_name, of_rank);
   }
-  /// This rank's goes on; where the checkpoint has none for it, it stays as it is, and rank 0 logs that.
+  /// Restores this rank's generator. If the checkpoint has none for it, the generator stays as it is, and rank 0 logs
+  /// that.
   void restore_from(Saved const& saved) const {
     auto const states = saved.find(std::string{states_name});
     auto const of_rank = saved.find(std::string{ranks_name});
@@ -66,7 +67,7 @@ class Generators {
                                   " go on: what draws random numbers, as dropout does, draws others than before");
     }
   }
-  /// Whether a name that was saved is one of these. No buffer of a module has such a name.
+  /// Whether a saved name is one of these. No buffer of a module has such a name.
   [[nodiscard]] static bool has(std::string const& name) { return name == states_name || name == ranks_name; }
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The heap that libtorch's tensors for the CPU come from.
+/// The heap that holds libtorch's CPU tensors.
 #pragma once
 #include <atomic>
 #include <cstdlib>
@@ -10,13 +10,14 @@
 
 namespace zeroth::torch_adapter::detail {
 
-/// How many Trainers this process has: more than one if ranks are threads, which share heap and libtorch's generator.
+/// The number of Trainers in this process. It is above one if ranks are threads, which share the heap and libtorch's
+/// generator.
 [[nodiscard]] inline std::atomic<int>& trainers() noexcept {
   static std::atomic<int> count{0};
   return count;
 }
 
-/// Whether the environment says how malloc is to be.
+/// Whether the environment configures malloc.
 [[nodiscard]] inline bool heap_is_chosen() noexcept {
   for (char const* const name : {"MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES"}) {
     if (std::getenv(name) != nullptr) {  // NOLINT(concurrency-mt-unsafe): only read
@@ -26,8 +27,9 @@ namespace zeroth::torch_adapter::detail {
   return false;
 }
 
-/// While a module is made: large values have pages of their own, which go when the engine has taken them over. In the
-/// heap they would leave holes, all of which activations touch in the end. For the whole process.
+/// Called before a module is made: large values get pages of their own, which are freed once the engine has taken the
+/// values over. In the heap they would leave holes, and activations would end up touching all of them. Applies to the
+/// whole process.
 inline void keep_values_apart() noexcept {
 #ifdef __GLIBC__
   if (trainers() == 0 && !heap_is_chosen()) {
@@ -36,10 +38,10 @@ inline void keep_values_apart() noexcept {
 #endif
 }
 
-/// Once it has been taken over: gives back what is free, and from then on keeps what becomes free. glibc gives memory
-/// back that is freed at the end of the heap, so the activations and gradients of every pass would come from the system
-/// again, page by page, zeroed, which is a tenth of the time of a small model. The peak stays what it is. For the whole
-/// process.
+/// Called once the engine has taken the values over: returns free memory to the system, and from then on keeps what is
+/// freed. glibc returns memory that is freed at the end of the heap, so every pass would get its activations and
+/// gradients from the system again, page by page and zeroed; that takes a tenth of the time of a small model. Peak
+/// memory is unchanged. Applies to the whole process.
 inline void keep_heap() noexcept {
 #ifdef __GLIBC__
   ::malloc_trim(0);

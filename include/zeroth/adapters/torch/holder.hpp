@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// ZEROTH_TORCH_UNIT, in place of TORCH_MODULE for a module that is a unit.
+/// ZEROTH_TORCH_UNIT, which replaces TORCH_MODULE for a module that is a unit.
 #pragma once
 #include <torch/torch.h>
 
@@ -15,7 +15,7 @@
 namespace zeroth::torch_adapter {
 
 namespace detail {
-/// What Trainers find by walking through a module.
+/// The type that Trainers look for in a module.
 template <class Impl>
 class MarkedModule final : public Impl, public Marked {
  public:
@@ -23,8 +23,9 @@ class MarkedModule final : public Impl, public Marked {
 };
 }  // namespace detail
 
-/// As torch::nn::ModuleHolder, which it is without a Trainer. What it makes is a unit of whatever Trainer gets the root
-/// module; where that Trainer is to run it again in backward, calling it does that. See ZEROTH_TORCH_UNIT.
+/// A torch::nn::ModuleHolder whose modules are units of the Trainer that gets the root module. If that Trainer
+/// recomputes the unit, calling the holder sets up its second run in backward. Without a Trainer it behaves like its
+/// base. See ZEROTH_TORCH_UNIT.
 template <class Impl>
 class UnitHolder : public ::torch::nn::ModuleHolder<Impl> {
   using Base = ::torch::nn::ModuleHolder<Impl>;
@@ -32,9 +33,9 @@ class UnitHolder : public ::torch::nn::ModuleHolder<Impl> {
  public:
   /// Makes the module without arguments.
   UnitHolder() : Base{std::shared_ptr<Impl>{std::make_shared<detail::MarkedModule<Impl>>()}} {}
-  /// Holds nothing yet.
+  /// Makes an empty holder.
   UnitHolder(std::nullptr_t) : Base{nullptr} {}  // NOLINT(google-explicit-constructor): as torch's
-  /// Of a module that a holder has made. Throws ContractError for another one, which would be no unit.
+  /// Holds a module that such a holder made. Throws ContractError for any other module, which would not be a unit.
   UnitHolder(std::shared_ptr<Impl> module)  // NOLINT(google-explicit-constructor): as torch's
       : Base{std::move(module)} {
     ZEROTH_EXPECTS(
@@ -42,7 +43,7 @@ class UnitHolder : public ::torch::nn::ModuleHolder<Impl> {
         "a holder made by ZEROTH_TORCH_UNIT gets a module that none has made, and that would be no unit: let "
         "the holder make it of its constructor's arguments");
   }
-  /// Makes the module of these arguments.
+  /// Makes the module from these arguments.
   template <class Head, class... Tail>
     requires(std::constructible_from<Impl, Head, Tail...> &&
              !(sizeof...(Tail) == 0 && std::derived_from<std::remove_cvref_t<Head>, Base>))
@@ -68,8 +69,8 @@ class UnitHolder : public ::torch::nn::ModuleHolder<Impl> {
 
 }  // namespace zeroth::torch_adapter
 
-/// In place of TORCH_MODULE(Name): `Name` is a holder of `NameImpl`, each of which is a unit. Plain libtorch without a
-/// Trainer.
+/// Use it in place of TORCH_MODULE(Name): `Name` is a holder of `NameImpl`, and each module it makes is a unit. Without
+/// a Trainer it is plain libtorch.
 #define ZEROTH_TORCH_UNIT(Name)                                         \
   class Name : public ::zeroth::torch_adapter::UnitHolder<Name##Impl> { \
    public:                                                              \

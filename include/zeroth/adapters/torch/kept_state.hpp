@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a micro-step that runs twice must find as the first run did.
+/// State that the second run of a micro-step must find as the first run did.
 #pragma once
 #include <torch/torch.h>
 
@@ -11,8 +11,8 @@
 
 namespace zeroth::torch_adapter::detail {
 
-/// What a micro-step changes beside gradients, for one that runs twice: the module's buffers, and the generator where
-/// this is the only rank of its process.
+/// What a micro-step changes besides gradients, saved for one that runs twice: the module's buffers, and the generator
+/// if this is the only rank of its process.
 class KeptState {
  public:
   explicit KeptState(std::vector<at::Tensor> const& buffers) {
@@ -24,7 +24,7 @@ class KeptState {
       generator_ = random_state();
     }
   }
-  /// As if nothing had run since.
+  /// Restores the state that the constructor saved.
   void put_back() {
     at::NoGradGuard const no_grad;
     for (auto& [buffer, value] : buffers_) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Ranks of a libtorch program.
+/// Starts the ranks of a libtorch program.
 #pragma once
 #include <torch/torch.h>
 
@@ -14,8 +14,8 @@
 
 namespace zeroth::torch_adapter {
 
-/// As zeroth::launch(), with libtorch's errors in libtorch's words, without its backtrace. Of several ranks each
-/// computes on one thread, unless OMP_NUM_THREADS says otherwise: torchrun does the same.
+/// Like zeroth::launch(), but reports libtorch's errors without their backtrace. If there are several ranks, each
+/// computes on one thread unless OMP_NUM_THREADS is set, as under torchrun.
 template <class F>
   requires std::invocable<F const&, Job&>
 [[nodiscard]] int launch(LaunchOptions const& options, F const& rank_main) {
@@ -29,7 +29,7 @@ template <class F>
 
 namespace detail {
 
-/// One for the process, whatever is made: libtorch's generator is one, too.
+/// One per process, whatever is made, because the process has one libtorch generator.
 [[nodiscard]] inline std::recursive_mutex& generator_turns() noexcept {
   static std::recursive_mutex turns;
   return turns;
@@ -37,9 +37,9 @@ namespace detail {
 
 }  // namespace detail
 
-/// What `make` makes when libtorch's generator starts at `seed`: the same module on all ranks. Ranks that are threads
-/// share that generator, so they take turns, whatever
-/// they make: `make` calls nothing collective, but may call seeded() itself. Not collective.
+/// Returns what `make` makes, with libtorch's generator started at `seed`: the same module on all ranks. Ranks that are
+/// threads share that generator, so they take turns. `make` must not call anything collective, but may call seeded()
+/// itself. Not collective.
 template <class F>
 [[nodiscard]] auto seeded(std::uint64_t seed, F const& make) {
   std::lock_guard const lock{detail::generator_turns()};

@@ -30,11 +30,11 @@ inline void check_loss(at::Tensor const& loss, bool needs_gradient) {
 }
 }  // namespace detail
 
-/// Forward and backward on one micro-batch: the module is called as always, on the thread that the micro-step began on.
-/// Units open when libtorch first reads a parameter of theirs, and close when it comes to others.
+/// Forward and backward of one micro-batch. Call the module as usual, on the thread that the micro-step began on. A
+/// unit opens when libtorch first reads one of its parameters, and closes when libtorch reads those of another unit.
 class [[nodiscard]] MicroStep {
  public:
-  /// For MicroSteps: the next one. `source` is what engine passes are made of.
+  /// Used by MicroSteps to make the next one. `source` makes the engine's passes.
   MicroStep(detail::Runtime& runtime, AnyMicroStep::Source& source) : runtime_{&runtime} {
     step_.emplace(source);
     runtime.prepare(*step_);
@@ -47,22 +47,22 @@ class [[nodiscard]] MicroStep {
     step_.reset();  // what failed is still open: the engine sees that, and sends nothing of it
     runtime_->drop();
   }
-  /// As AnyPass::first_sample().
+  /// See AnyPass::first_sample().
   [[nodiscard]] std::int64_t first_sample() const noexcept { return step_->first_sample(); }
-  /// In place of loss.backward(), once: reports the loss, the mean over this rank's batch in Float, and runs autograd
-  /// from it, whose gradients go to the engine. Waits for the loss. Throws ContractError for another loss, and Error,
-  /// without libtorch's backtrace, for what fails in autograd.
+  /// Call it once, in place of loss.backward(). Reports `loss`, the mean over this rank's batch in Float, and runs
+  /// autograd from it; the engine gets the gradients. Waits for the loss. Throws ContractError for a loss that is not
+  /// one Float value with a gradient, and Error, without libtorch's backtrace, if autograd fails.
   void backward(at::Tensor const& loss, LossOptions const& options = {}) {
     detail::check_loss(loss, true);
     runtime_->end_forward();
     runtime_->backward(loss, step_->report_loss(loss.item<float>(), options));
   }
-  /// No data here this time: as AnyMicroStep::skip(). The module is not called, and there is no backward.
+  /// Declares that this rank has no data this time: see AnyMicroStep::skip(). Do not call the module or backward().
   void skip() { step_->skip(); }
-  /// The unit of this name is not used on this rank this time, though perhaps on others: before any unit behind it is
-  /// used. One that no rank uses need not be skipped. Throws ContractError for a name that is no unit's.
+  /// Declares that this rank does not use the unit of this name this time, though other ranks may. Call it before any
+  /// later unit is used. A unit that no rank uses need not be skipped. Throws ContractError if no unit has this name.
   void skip(std::string const& unit) { runtime_->skip(unit); }
-  /// As AnyPass::report_metric().
+  /// See AnyPass::report_metric().
   void report_metric(Metric metric, double sum, double weight = 1) { step_->report_metric(metric, sum, weight); }
 
  private:
@@ -70,10 +70,10 @@ class [[nodiscard]] MicroStep {
   std::optional<AnyMicroStep> step_;
 };
 
-/// Forward alone, without autograd: the module is called as always. train() and eval() are the program's to call.
+/// Forward only, without autograd. Call the module as usual. Calling train() and eval() is up to the program.
 class [[nodiscard]] EvaluationPass {
  public:
-  /// For Evaluation: the next one.
+  /// Used by Evaluation to make the next one.
   EvaluationPass(detail::Runtime& runtime, AnyEvaluationPass::Source& source) : runtime_{&runtime} {
     pass_.emplace(source);
     runtime.begin(*pass_, nullptr);
@@ -85,14 +85,15 @@ class [[nodiscard]] EvaluationPass {
     pass_.reset();
     runtime_->drop();
   }
-  /// As AnyPass::first_sample().
+  /// See AnyPass::first_sample().
   [[nodiscard]] std::int64_t first_sample() const noexcept { return pass_->first_sample(); }
-  /// The mean over this rank's batch, once. Waits for it. Throws ContractError for what is no mean in Float.
+  /// Reports the mean loss over this rank's batch, once. Waits for it. Throws ContractError for a loss that is not one
+  /// number in Float or Double.
   void report_loss(at::Tensor const& loss, LossOptions const& options = {}) {
     detail::check_loss(loss, false);
     pass_->report_loss(loss.item<float>(), options);
   }
-  /// As AnyPass::report_metric().
+  /// See AnyPass::report_metric().
   void report_metric(Metric metric, double sum, double weight = 1) { pass_->report_metric(metric, sum, weight); }
 
  private:
@@ -102,7 +103,7 @@ class [[nodiscard]] EvaluationPass {
 };
 
 namespace detail {
-/// For range-for: each iteration makes one pass and ends it.
+/// A range for range-for. Each iteration makes one pass and ends it.
 template <class Pass, class EnginePass>
 struct [[nodiscard]] PassRange {
   struct Iterator {
@@ -124,22 +125,22 @@ struct [[nodiscard]] PassRange {
 };
 }  // namespace detail
 
-/// A step's micro-steps, for range-for.
+/// The micro-steps of a step, for range-for.
 using MicroSteps = detail::PassRange<MicroStep, AnyMicroStep>;
 
-/// A range of evaluation passes, and their loss: as AnyEvaluation.
+/// A range of evaluation passes, and their loss: see AnyEvaluation.
 class [[nodiscard]] Evaluation {
  public:
-  /// For Trainer::evaluation().
+  /// Used by Trainer::evaluation().
   Evaluation(detail::Runtime& runtime, AnyEvaluation const& evaluation) noexcept
       : runtime_{&runtime}, evaluation_{evaluation} {}
-  /// Of all passes. Begins none yet.
+  /// The begin of all passes. Starts none yet.
   [[nodiscard]] auto begin() const noexcept {
     return detail::PassRange<EvaluationPass, AnyEvaluationPass>::Iterator{runtime_, evaluation_.begin()};
   }
   [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }    ///< After the last pass.
-  [[nodiscard]] float mean_loss() const { return evaluation_.mean_loss(); }    ///< As AnyEvaluation::mean_loss().
-  [[nodiscard]] MetricMeans metrics() const { return evaluation_.metrics(); }  ///< As AnyEvaluation::metrics().
+  [[nodiscard]] float mean_loss() const { return evaluation_.mean_loss(); }    ///< See AnyEvaluation::mean_loss().
+  [[nodiscard]] MetricMeans metrics() const { return evaluation_.metrics(); }  ///< See AnyEvaluation::metrics().
 
  private:
   detail::Runtime* runtime_;

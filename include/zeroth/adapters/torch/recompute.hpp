@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A unit that keeps what goes into it instead of its activations, and is run again in backward: what
-/// torch.utils.checkpoint is in Python.
+/// A unit that keeps its inputs instead of its activations, and runs again in backward, like torch.utils.checkpoint in
+/// Python.
 #pragma once
 #include <torch/torch.h>
 
@@ -24,9 +24,9 @@ using TensorList = std::vector<at::Tensor>;
 struct Call final : ::torch::CustomClassHolder {
   ::torch::nn::Module* module = nullptr;
   std::function<TensorList(TensorList const&)> run;
-  at::Tensor state_before{};  ///< Of the generator; undefined if the call drew nothing.
+  at::Tensor state_before{};  ///< The generator's state before the call; undefined if the call drew nothing.
 
-  /// The first time, without autograd.
+  /// The first run, without autograd.
   TensorList first(TensorList const& inputs) {
     auto const before = random_state();
     auto outputs = run(inputs);
@@ -39,7 +39,8 @@ struct Call final : ::torch::CustomClassHolder {
     }
     return outputs;
   }
-  /// The second time: as if the first one had been now, for the generator and the module's buffers.
+  /// The second run, with the generator as it was before the first. Restores the module's buffers and the generator
+  /// afterwards.
   TensorList again(TensorList const& inputs) const {
     std::vector<std::pair<at::Tensor, at::Tensor>> buffers;
     {
@@ -64,9 +65,9 @@ struct Call final : ::torch::CustomClassHolder {
   }
 };
 
-/// The node that stands for a call in autograd's graph.
+/// The node that represents a call in autograd's graph.
 struct RunAgain : ::torch::autograd::Function<RunAgain> {
-  /// `more` requires a gradient, so that the module's parameters get theirs where no input does.
+  /// `more` requires a gradient, so that the module's parameters get theirs even if no input requires one.
   static TensorList forward(::torch::autograd::AutogradContext* context, at::TensorList inputs,
                             at::Tensor const& /*more*/, c10::intrusive_ptr<Call> const& call) {
     auto const list = inputs.vec();
@@ -106,7 +107,7 @@ struct RunAgain : ::torch::autograd::Function<RunAgain> {
   }
 };
 
-/// `module.forward(arguments...)`, whose activations do not stay.
+/// Calls `module.forward(arguments...)` without keeping its activations.
 template <class Impl, class... Args>
 auto call_to_run_again(std::shared_ptr<Impl> const& module, Args const&... arguments) {
   using Result = std::decay_t<decltype(module->forward(std::declval<Args&>()...))>;
@@ -147,7 +148,7 @@ auto call_to_run_again(std::shared_ptr<Impl> const& module, Args const&... argum
   }
 }
 
-/// While a holder runs forward.
+/// Exists while a holder runs forward.
 class CallScope {
  public:
   CallScope(Runtime& runtime, ::torch::nn::Module const* module) : runtime_{runtime}, module_{module} {
@@ -162,7 +163,7 @@ class CallScope {
   ::torch::nn::Module const* module_;
 };
 
-/// Are there gradients to run it again for?
+/// Whether there are gradients that require a second run.
 template <class... Args>
 [[nodiscard]] bool leads_to_gradients(::torch::nn::Module const& module, Args const&... arguments) {
   if (!at::GradMode::is_enabled()) {

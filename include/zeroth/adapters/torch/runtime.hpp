@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Opens units when libtorch is about to read their parameters, closes them when it has come to others, and hands
+/// Opens units when libtorch is about to read their parameters, closes them when it moves on to others, and passes
 /// gradients on as autograd completes them.
 ///
-/// forward() of a libtorch module is not virtual, and there are no hooks around it. But every operation that is
-/// dispatched can be observed before it runs, on the thread that it runs on, with its tensors: what a profiler
-/// subscribes to. A storage says which parameter it is under, whatever view of it an operation gets. So modules stay as
-/// they are, whatever goes into them and comes out. CPU autograd runs nodes in the reverse order of their creation, and
-/// accumulates at once: backward of a unit is one stretch as well, in reverse order.
+/// forward() of a libtorch module is not virtual and has no hooks. But every dispatched operation can be observed
+/// before it runs, on the thread that it runs on, with its tensors; profilers use this. A storage identifies its
+/// parameter, whatever view of it an operation gets. So modules need no change, whatever their inputs and outputs are.
+/// CPU autograd runs nodes in the reverse order of their creation and accumulates gradients at once, so the backward
+/// pass of a unit is contiguous too, in reverse order.
 #pragma once
 #include <ATen/record_function.h>
 #include <torch/csrc/autograd/function_hook.h>
@@ -30,8 +30,8 @@
 
 namespace zeroth::torch_adapter::detail {
 
-/// An operation's inputs. RecordFunction::inputs() asserts, in programs that are compiled without NDEBUG, on a flag
-/// that libtorch does not keep, because it is compiled with it. An explicit instantiation may name what is private.
+/// An operation's inputs. RecordFunction::inputs() asserts, in programs compiled without NDEBUG, on a flag that
+/// libtorch does not maintain because it is compiled with NDEBUG. An explicit instantiation may name private members.
 template <auto member>
 struct InputsOf {
   friend auto inputs_of(at::RecordFunction const& operation) -> c10::ArrayRef<c10::IValue const> {
@@ -61,7 +61,7 @@ class Runtime {
   }
   Runtime(Runtime const&) = delete;
   Runtime& operator=(Runtime const&) = delete;
-  /// The module stays without memory, and says so.
+  /// Leaves the module without memory. Reading a parameter then throws an error that says so.
   ~Runtime() {
     owner_->trains = false;
     for (auto& parameter : parameters_) {
@@ -74,7 +74,7 @@ class Runtime {
     }
   }
 
-  /// Whose pass is under way on this thread; null outside of passes.
+  /// The Runtime whose pass is running on this thread; null outside of passes.
   [[nodiscard]] static Runtime*& active() noexcept {
     thread_local Runtime* runtime = nullptr;
     return runtime;
@@ -84,9 +84,9 @@ class Runtime {
 
   // ---- passes -----------------------------------------------------------------------------------------------------
 
-  /// A micro-step that runs twice (zeroth.replay_every) finds these as the first run did.
+  /// Sets the buffers that both runs of a repeated micro-step (zeroth.replay_every) must start from.
   void set_buffers(std::vector<at::Tensor> buffers) { buffers_ = std::move(buffers); }
-  /// A micro-step has begun.
+  /// Called when a micro-step has begun.
   void prepare(AnyMicroStep const& micro) {
     if (micro.runs_again()) {
       kept_.emplace(buffers_);
@@ -96,7 +96,7 @@ class Runtime {
     }
   }
 
-  /// Of training, or with null of evaluation. The pass outlives end().
+  /// Begins a pass: of training, or of evaluation if `micro` is null. The pass must outlive end().
   void begin(AnyPass& pass, AnyMicroStep* micro) {
     ZEROTH_EXPECTS(active() == nullptr, "a pass begins while one of another Trainer is under way on this thread");
     check_unchanged(parameters_, *owner_, micro != nullptr);
@@ -116,7 +116,7 @@ class Runtime {
     callback_ = at::addThreadLocalCallback(
         at::RecordFunctionCallback{before_operation}.needsInputs(true).scopes({at::RecordScope::FUNCTION}));
   }
-  /// Closes what is open. After a failure nothing: the pass that ends next then says so.
+  /// Closes what is open. After a failure it closes nothing; the pass that ends next reports that.
   void end() noexcept {
     at::removeCallback(callback_);
     active() = nullptr;
@@ -126,15 +126,15 @@ class Runtime {
     pass_ = nullptr;
     micro_ = nullptr;
   }
-  /// Behind the end of a failed pass.
+  /// Called after a failed pass has ended.
   void drop() noexcept { close_all_but({}); }
 
-  /// Between forward and the seed of backward.
+  /// Called between forward and report_loss().
   void end_forward() {
     close_all_but({});
     reached_ = units_.size();
   }
-  /// Runs autograd from `loss`, and all backward turns.
+  /// Runs autograd from `loss`, and all backward visits.
   void backward(at::Tensor const& loss, float seed) {
     check_unchanged(parameters_, *owner_, true);
     phase_ = Phase::backward;
@@ -147,7 +147,7 @@ class Runtime {
     phase_ = Phase::after;
     set_gradients([](Parameter& parameter) { return parameter.refused_gradient; });
   }
-  /// Not used in this micro-step, though perhaps on other ranks.
+  /// Declares a unit as not used in this micro-step, though other ranks may use it.
   void skip(std::string const& name) {
     auto const unit = find(name, "skip()");
     micro_->skip(*units_[unit].id);
@@ -156,7 +156,7 @@ class Runtime {
       use.returned |= use.unit == unit;
     }
   }
-  /// The unit's place. Throws ContractError, naming all, if there is none of this name.
+  /// The unit's index. Throws ContractError, listing all units, if none has this name.
   [[nodiscard]] std::size_t find(std::string const& name, char const* call) const {
     auto const found = std::ranges::find(units_, name, &Unit::name);
     if (found == units_.end()) {
@@ -175,11 +175,11 @@ class Runtime {
   [[nodiscard]] bool recomputes(::torch::nn::Module const* module) const {
     return !recomputed_.empty() && recomputed_.contains(module);
   }
-  /// While the holder runs forward for the first time.
+  /// Counts the holder's calls of forward that have not returned; not those of the second run.
   void called(::torch::nn::Module const* module, int change) noexcept {
     recomputed_.find(module)->second.calls += change;
   }
-  /// Around the second run of forward, in backward: the unit's own backward turn begins before it.
+  /// Called before and after the second run of forward, in backward. The unit's backward visit begins before it.
   void begin_again(::torch::nn::Module const* module) {
     auto const unit = recomputed_.at(module).unit;
     if (!units_[unit].backward) {
@@ -202,7 +202,7 @@ class Runtime {
   };
   static constexpr std::size_t none = static_cast<std::size_t>(-1);
 
-  /// What comes when autograd has added up a parameter's gradient.
+  /// The hook that autograd calls when it has accumulated a parameter's gradient.
   struct Arrival final : ::torch::autograd::PostAccumulateGradHook {
     Arrival(Runtime& of, std::size_t parameter) : runtime{&of}, index{parameter} {}
     void operator()(at::Tensor const& tensor) override { runtime->take_gradient(index, tensor); }
@@ -218,7 +218,7 @@ class Runtime {
     }
     return nullptr;
   }
-  /// libtorch lets nothing out of here: what goes wrong is kept, and comes up where the operation reads.
+  /// libtorch lets no exception out of here. An error is kept, and thrown when the operation reads.
   void look_at(c10::ArrayRef<c10::IValue const> inputs) noexcept {
     touched_.clear();
     bool closed = false;
@@ -274,7 +274,7 @@ class Runtime {
       }
     }
   }
-  /// Of the units that use it one that is open, or else the next one in the direction of this phase.
+  /// Among the units that use it, returns one that is open, or else the next one in the direction of this phase.
   [[nodiscard]] std::size_t user_of(std::size_t p) const {
     auto const& users = parameters_[p].units;
     if (auto const open = std::ranges::find_if(users, [&](auto unit) { return units_[unit].is_open(); });
@@ -330,8 +330,8 @@ class Runtime {
     close(unit, unit.forward);  // if it has just been run again
     reached_ = unit.outer ? reached_ : u;
   }
-  /// Backward turns that autograd does not take, ahead of `next`, which forward used as the one at `place`: those of
-  /// units that forward has used since, and that nothing leads to, and of units that were not used at all.
+  /// Takes the backward visits that autograd does not take, before `next`, which forward used at index `place`. These
+  /// are units that forward used later but no gradient reaches, and units that were not used at all.
   void take_turns(std::size_t next, std::size_t place) {
     due_.clear();
     auto const inside = [&](std::size_t u) {
@@ -361,7 +361,7 @@ class Runtime {
       ++parameter.open;
     }
   }
-  /// What is neither in `needed` nor around one of those, nor inside.
+  /// Closes all units except those in `needed`, the units that contain them, and the units inside them.
   void close_all_but(std::vector<std::size_t> const& needed) noexcept {
     auto const is_around = [this](std::size_t outer, std::size_t inner) {
       return std::ranges::find(units_[inner].around, outer) != units_[inner].around.end();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a libtorch parameter's memory is while an engine has it: a slot or whole memory while its unit is open, and
-/// otherwise nothing, with words of ours for whoever reads it.
+/// The memory of a libtorch parameter that belongs to an engine: a slot or unsharded memory while its unit is open,
+/// otherwise nothing, with an error message of ours for a reader.
 #pragma once
 #include <torch/torch.h>
 
@@ -14,12 +14,12 @@
 
 namespace zeroth::torch_adapter::detail {
 
-/// As libtorch calls it.
+/// libtorch's name of a dtype.
 [[nodiscard]] inline at::ScalarType scalar_type(Dtype dtype) noexcept {
   return dtype == Dtype::bf16 ? at::kBFloat16 : dtype == Dtype::fp16 ? at::kHalf : at::kFloat;
 }
 
-/// The allocator that storages of one trainer name. It allocates nothing: it is what they are known by.
+/// The allocator that identifies the storages of one trainer. It allocates nothing.
 class Owner final : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t /*bytes*/) override {
@@ -27,13 +27,13 @@ class Owner final : public c10::Allocator {
   }
   void copy_data(void* to, void const* from, std::size_t bytes) const override { default_copy_data(to, from, bytes); }
 
-  bool trains = false;  ///< While there is a Trainer.
+  bool trains = false;  ///< Whether a Trainer exists.
 };
 
-/// The storage under a parameter and all its views. Those that autograd saves follow it wherever it points.
+/// The storage of a parameter and all its views. Views that autograd saves follow it wherever it points.
 class LentStorage final : public c10::StorageImpl {
  public:
-  /// Closed. `index` is the parameter's among those of `owner`.
+  /// Starts closed. `index` is the parameter's index among those of `owner`.
   LentStorage(std::int64_t bytes, std::shared_ptr<Owner> owner, std::size_t index, std::string why_closed)
       : StorageImpl{use_byte_size_t{}, c10::SymInt{bytes}, c10::DataPtr{nullptr, at::kCPU}, owner.get(), false},
         owner_{std::move(owner)},
@@ -46,9 +46,9 @@ class LentStorage final : public c10::StorageImpl {
     clear_data_ptr_access_error_msg_();
     set_data_ptr_noswap(c10::DataPtr{data, at::kCPU});
   }
-  /// From now on whoever reads it gets a c10::Error that says why it is closed.
+  /// From now on reading it throws a c10::Error that says why it is closed.
   void close() { close(why_closed_); }
-  /// The same, with another reason this time.
+  /// Closes it with a different reason.
   void close(std::string const& why) {
     set_data_ptr_noswap(c10::DataPtr{nullptr, at::kCPU});
     release_data_and_set_meta_custom_data_ptr_error_msg_(why);
@@ -60,7 +60,7 @@ class LentStorage final : public c10::StorageImpl {
   std::string why_closed_;
 };
 
-/// A tensor of such a storage, row-major. It is closed behind it: set_() looks at what it is given.
+/// Makes a row-major tensor on such a storage. The storage is closed only afterwards, because set_() inspects it.
 [[nodiscard]] inline at::Tensor tensor_on(c10::intrusive_ptr<LentStorage> storage, at::IntArrayRef sizes,
                                           at::ScalarType type) {
   at::NoGradGuard const no_grad;
@@ -73,7 +73,7 @@ class LentStorage final : public c10::StorageImpl {
   return tensor;
 }
 
-/// The storage of `tensor`, if it is one of `owner`'s.
+/// The storage of `tensor` if it belongs to `owner`, otherwise null.
 [[nodiscard]] inline LentStorage* lent_storage(at::Tensor const& tensor, Owner const& owner) noexcept {
   auto const* const impl = tensor.unsafeGetTensorImpl();
   if (!tensor.defined() || !impl->has_storage()) {

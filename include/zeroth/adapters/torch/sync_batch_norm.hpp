@@ -17,7 +17,7 @@ namespace zeroth::torch_adapter {
 
 namespace detail {
 
-/// All but channels, dimension 1.
+/// All dimensions except channels, which is dimension 1.
 [[nodiscard]] inline std::vector<std::int64_t> all_but_channels(at::Tensor const& input) {
   std::vector<std::int64_t> dims{0};
   for (std::int64_t d = 2; d < input.dim(); ++d) {
@@ -25,7 +25,7 @@ namespace detail {
   }
   return dims;
 }
-/// [C] as something that is broadcast over `input`.
+/// Reshapes [C] so that it broadcasts over `input`.
 [[nodiscard]] inline at::Tensor over(at::Tensor const& channels, at::Tensor const& input) {
   std::vector<std::int64_t> shape(static_cast<std::size_t>(input.dim()), 1);
   shape[1] = channels.size(0);
@@ -36,16 +36,16 @@ inline void sum_over_ranks(Job& job, at::Tensor& rows) {
   job.sum(std::span{rows.data_ptr<double>(), static_cast<std::size_t>(rows.numel())});
 }
 
-/// Nothing for an undefined tensor, which autograd cannot take as an input: what affine(false) has.
+/// nullopt for an undefined tensor, which autograd does not accept as an input; affine(false) has such tensors.
 [[nodiscard]] inline std::optional<at::Tensor> if_defined(at::Tensor const& tensor) {
   return tensor.defined() ? std::optional{tensor} : std::nullopt;
 }
-/// The same in Float.
+/// Converts the tensor to Float, if it is defined.
 [[nodiscard]] inline at::Tensor in_float(at::Tensor const& tensor) {
   return tensor.defined() ? tensor.to(at::kFloat) : tensor;
 }
 
-/// What training normalises with, and its derivative: Ioffe and Szegedy 2015, algorithm 1, over all ranks.
+/// Normalisation in training, and its derivative: Ioffe and Szegedy 2015, algorithm 1, over all ranks.
 struct SyncNormalise : ::torch::autograd::Function<SyncNormalise> {
   static std::vector<at::Tensor> forward(::torch::autograd::AutogradContext* context, at::Tensor const& input,
                                          std::optional<at::Tensor> const& weight, std::optional<at::Tensor> const& bias,
@@ -110,18 +110,20 @@ struct SyncNormalise : ::torch::autograd::Function<SyncNormalise> {
 
 }  // namespace detail
 
-/// In place of torch::nn::BatchNorm1d, 2d and 3d, with the names of their parameters and buffers: mean and variance are
-/// those of all ranks' batches, each by as many elements as it has, so ranks may have more or fewer. Inputs are
-/// [samples, channels, ...]. In training, forward and backward add up a few doubles per channel over the ranks, in rank
-/// order, and wait: every rank calls it as often as the others, in the same order, also where it has no samples.
-/// Evaluation is BatchNorm's, without communication. Both compute in fp32, whatever the input and the parameters are,
-/// and statistics are added up in fp64.
+/// Replaces torch::nn::BatchNorm1d, 2d and 3d, with the same names of parameters and buffers. Mean and variance are
+/// over the batches of all ranks; each element has the same weight, so batch sizes may differ between ranks. Inputs are
+/// [samples, channels, ...].
+///
+/// In training, forward and backward sum a few doubles per channel over the ranks, in rank order, and wait. Every rank
+/// must call it equally often and in the same order, even if it has no samples. Evaluation is BatchNorm's, without
+/// communication. Both compute in fp32, whatever the types of input and parameters are, and accumulate statistics in
+/// fp64.
 class SyncBatchNormImpl : public ::torch::nn::NormImplBase<1, SyncBatchNormImpl, ::torch::nn::BatchNormOptions> {
  public:
-  /// Of a number of channels, or torch's options. `job` outlives it.
+  /// Takes a number of channels, or torch's options. `job` must outlive it.
   SyncBatchNormImpl(Job& job, ::torch::nn::BatchNormOptions const& like) : NormImplBase{like}, job_{&job} {}
-  /// [samples, channels, ...], to the same. Collective in training. Throws ContractError for another shape, and if all
-  /// ranks together have fewer than two values per channel.
+  /// Maps [samples, channels, ...] to the same shape. Collective in training. Throws ContractError for another shape,
+  /// and if all ranks together have fewer than two values per channel.
   at::Tensor forward(at::Tensor const& input) {
     _check_input_dim(input);
     if (!is_training() && options.track_running_stats()) {
@@ -137,13 +139,13 @@ class SyncBatchNormImpl : public ::torch::nn::NormImplBase<1, SyncBatchNormImpl,
     }
     return outputs[0];
   }
-  /// "zeroth::torch_adapter::SyncBatchNorm(64, ...)".
+  /// Prints "zeroth::torch_adapter::SyncBatchNorm(64, ...)".
   void pretty_print(std::ostream& stream) const override {
     stream << "zeroth::torch_adapter::SyncBatchNorm(" << options.num_features() << ", eps=" << options.eps() << ")";
   }
 
  protected:
-  /// At least two dimensions, and the channels of the options.
+  /// Requires at least two dimensions, and the number of channels in the options.
   void _check_input_dim(at::Tensor const& input) override {
     ZEROTH_EXPECTS(input.dim() >= 2 && input.size(1) == options.num_features(),
                    c10::str("SyncBatchNorm of ", options.num_features(), " channels gets an input of shape ",
@@ -161,7 +163,7 @@ class SyncBatchNormImpl : public ::torch::nn::NormImplBase<1, SyncBatchNormImpl,
   }
   Job* job_;
 };
-/// Its holder: `SyncBatchNorm norm{job, 64}`.
+/// The holder of SyncBatchNormImpl: `SyncBatchNorm norm{job, 64}`.
 TORCH_MODULE(SyncBatchNorm);
 
 }  // namespace zeroth::torch_adapter

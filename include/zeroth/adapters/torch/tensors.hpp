@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The tensors in what goes into a module and comes out of it.
+/// Finds the tensors in the inputs and outputs of a module.
 #pragma once
 #include <torch/torch.h>
 
@@ -26,7 +26,7 @@ template <class T>
 concept Plain = std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_same_v<T, std::string> ||
     std::is_same_v<T, std::monostate> || std::is_pointer_v<T>;
 
-/// How to go through the tensors of a T: `known` where it is known how.
+/// Visits the tensors in a T. `known` is true if T's tensors can be found.
 template <class T>
 struct Tensors {
   static constexpr bool known = Plain<T> || Walks<T>;
@@ -45,7 +45,7 @@ struct Tensors<at::Tensor> {
     f(value);
   }
 };
-/// What a range-for goes through: a vector, an array, an optional's one.
+/// For anything that range-for accepts, such as a vector or an array.
 template <class Range, class Element>
 struct TensorsOfRange {
   static constexpr bool known = Tensors<Element>::known;

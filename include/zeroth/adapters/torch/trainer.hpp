@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A libtorch module under an engine.
+/// Trains a libtorch module with an engine.
 #pragma once
 #include <torch/torch.h>
 
@@ -25,34 +25,38 @@
 
 namespace zeroth::torch_adapter {
 
-/// The same on all ranks.
+/// Options of a Trainer. They must be the same on all ranks.
 struct TrainerOptions {
-  /// What units() gave. Not given: all modules that holders of ZEROTH_TORCH_UNIT made.
+  /// The result of units(). Default: all modules made by holders of ZEROTH_TORCH_UNIT.
   std::optional<std::vector<ChosenUnit>> units{};
-  /// Units to run again in backward, so that their activations do not stay; of ZEROTH_TORCH_UNIT alone.
+  /// Units to run again in backward instead of keeping their activations. They must come from ZEROTH_TORCH_UNIT.
   std::vector<UnitPolicy> recompute{};
-  /// Of a parameter's name: how it is trained, say without decay. What does not require a gradient is frozen anyway.
+  /// Maps a parameter name to options, e.g. no weight decay. A parameter that does not require a gradient is frozen in
+  /// any case.
   std::function<ParamOptions(std::string const&)> parameter{};
-  /// Of a parameter's name in the module: its name here, and in files; of a buffer's, that in weight files. Not given:
-  /// the same.
+  /// Maps a parameter's name in the module to its name here and in files, and a buffer's name to its name in weight
+  /// files. Default: names are unchanged.
   std::function<std::string(std::string const&)> name{};
-  /// Of a parameter's name here: how it starts; nothing: with the module's own values.
+  /// Maps a parameter's name here to its initializer. nullopt keeps the module's values.
   std::function<std::optional<Init>(std::string const&)> start{};
-  std::uint64_t seed = 0;  ///< Of starts that are drawn: Normal and Uniform.
-  /// A safetensors file, as Hugging Face's, of all parameters by their names here, to start from, whatever the module
-  /// and `start` say. Empty: none. Buffers that it has are set as well.
+  std::uint64_t seed = 0;  ///< Seed of the random initializers Normal and Uniform.
+  /// A safetensors file, such as Hugging Face's, with all parameters by their names here, to start from. It overrides
+  /// the module's values and `start`. Empty: none. Buffers in the file are set as well.
   std::filesystem::path weights{};
-  /// What weight files may have beside: names of tensors, as UnitPolicy has them, say "h.*.attn.bias".
+  /// Tensors that weight files may contain besides parameters and buffers, by name: "h.*.attn.bias".
   std::vector<UnitPolicy> weights_left_out{};
-  /// Buffers that checkpoints leave out and evaluations do not broadcast: register_buffer(persistent=False) of Python.
+  /// Buffers that checkpoints leave out, and that evaluations do not broadcast; Python's
+  /// register_buffer(persistent=False).
   std::vector<UnitPolicy> buffers_not_saved{};
-  /// The state of libtorch's generator of each rank is in checkpoints: 5 KiB for each that differs.
+  /// Whether checkpoints contain the state of each rank's libtorch generator: 5 KiB for each distinct one.
   bool generators_saved = true;
 };
 
-/// Trains a module as a stage file says. The module stays what it is; its parameters' memory is the engine's, valid
-/// inside passes. Belongs to the thread that made it, as does the module: there a pass is begun, the module called and
-/// the pass ended. The module outlives it, and has no parameters to read afterwards.
+/// Trains a module as a stage file configures it. The engine holds the memory of the module's parameters, which are
+/// readable inside passes only.
+///
+/// Use the trainer and the module only on the thread that made the trainer. The module must outlive the trainer, and
+/// its parameters are not readable afterwards.
 ///
 ///   auto net = zeroth::torch_adapter::seeded(7, [] { return Net{}; });
 ///   zeroth::torch_adapter::Trainer trainer{job, config, *net};
@@ -65,10 +69,10 @@ struct TrainerOptions {
 ///   }
 class Trainer {
  public:
-  /// Takes over `root`'s parameters as they are: their values, which must be the same on all ranks, requires_grad, and
-  /// tensors that are registered in several places, which are tied. On each rank the whole module is there until then.
-  /// Collective; waits. Throws ContractError for a module without units, on another device than the CPU, or with
-  /// parameters that are not Float, BFloat16 or Half; and as AnyEngine's does.
+  /// Takes over `root`'s parameters: their values, which must be the same on all ranks, and requires_grad. Tensors
+  /// registered in several places are tied. Every rank holds the full module until then. Collective; waits. Throws
+  /// ContractError for a module without units, on another device than the CPU, or with parameters that are not Float,
+  /// BFloat16 or Half, and as the constructor of AnyEngine does.
   Trainer(Job& job, Config const& config, ::torch::nn::Module& root, TrainerOptions const& options = {})
       : registered_{root} {
     check_device(job);
@@ -106,47 +110,47 @@ class Trainer {
   Trainer& operator=(Trainer const&) = delete;
   ~Trainer() { --detail::trainers(); }
 
-  /// The file's gradient_accumulation_steps of them. Then comes step(). Accumulating over all but the last one is what
-  /// DDP's and FSDP's no_sync does; zeroth.reduce_gradients says when ranks communicate.
-  /// Throws ContractError if the module has got other parameters since the Trainer was made.
+  /// A step's micro-steps: gradient_accumulation_steps of the stage file. Call step() afterwards. DDP and
+  /// FSDP accumulate by no_sync() over all but the last one; here zeroth.reduce_gradients decides when ranks
+  /// communicate. Throws ContractError if the module's parameters have changed since the Trainer was made.
   [[nodiscard]] MicroSteps micro_steps() {
     registered_.check();
     return {runtime_.get(), engine_->micro_steps()};
   }
-  /// As AnyEngine::step().
+  /// See AnyEngine::step().
   std::optional<StepReport> step(StepOptions const& options = {}) { return engine_->step(options); }
-  /// As AnyEngine::finish().
+  /// See AnyEngine::finish().
   std::optional<StepReport> finish() { return engine_->finish(); }
-  /// As AnyEngine::evaluation(). Rank 0's buffers become all ranks' before, as DDP's do before each forward.
+  /// Like AnyEngine::evaluation(). Copies rank 0's buffers to all ranks first, as DDP does before each forward.
   [[nodiscard]] Evaluation evaluation(int passes) {
     buffers_->broadcast();
     return {*runtime_, engine_->evaluation(passes)};
   }
-  [[nodiscard]] std::int64_t micro_batch() const noexcept { return engine_->micro_batch(); }  ///< Samples of a pass.
-  /// What the stage file's dtype of compute is in libtorch: inputs of other types are the program's to convert.
+  [[nodiscard]] std::int64_t micro_batch() const noexcept { return engine_->micro_batch(); }  ///< Samples per pass.
+  /// The stage file's compute dtype as a libtorch type. The program must convert inputs of other types.
   [[nodiscard]] at::ScalarType scalar_type() const noexcept { return detail::scalar_type(engine_->compute_dtype()); }
-  /// For all else: metrics, monitors, reports, traces.
+  /// The engine, for metrics, monitors, reports and traces.
   [[nodiscard]] AnyEngine& engine() noexcept { return *engine_; }
 
-  /// As AnyEngine::save(), with rank 0's buffers and every rank's generator. Throws ContractError, before anything is
-  /// saved, if those and the program's state are more than 1 MiB.
+  /// Like AnyEngine::save(), and saves rank 0's buffers and every rank's generator. Throws ContractError, before
+  /// anything is saved, if those and the program's state together exceed 1 MiB.
   Saving save(std::filesystem::path const& folder, SaveOptions const& options = {}) {
     auto const state = buffers_->pack(options.program_state, generators_ ? &*generators_ : nullptr);
     auto with_buffers = options;
     with_buffers.program_state = state;
     return engine_->save(folder, with_buffers);
   }
-  /// As AnyEngine::claim().
+  /// See AnyEngine::claim().
   void claim(std::filesystem::path const& folder) { engine_->claim(folder); }
-  /// As AnyEngine::restore(), with the buffers, and with this rank's generator if as many ranks saved it; otherwise
-  /// rank 0 logs that it has none. Throws ContractError if buffers are others than the module's: parameters are
-  /// restored then, and no buffer is.
+  /// Like AnyEngine::restore(), and restores the buffers. Restores this rank's generator if the same number of ranks
+  /// saved it; otherwise rank 0 logs that it did not. Throws ContractError if the buffers do not match the module's;
+  /// then parameters are restored, and no buffer is.
   Restored restore(std::filesystem::path const& path, RestoreOptions const& options = {}) {
     auto restored = engine_->restore(path, options);
     unpack(restored);
     return restored;
   }
-  /// As AnyEngine::restore_latest(), likewise.
+  /// Like AnyEngine::restore_latest(), and restores buffers and generator as restore() does.
   std::optional<Restored> restore_latest(std::filesystem::path const& folder, RestoreOptions const& options = {}) {
     auto restored = engine_->restore_latest(folder, options);
     if (restored) {
@@ -154,24 +158,24 @@ class Trainer {
     }
     return restored;
   }
-  /// As AnyEngine::save_weights(): parameters by name. Buffers are not in it.
+  /// See AnyEngine::save_weights(). Saves parameters by name, without buffers.
   void save_weights(std::filesystem::path const& file) { engine_->save_weights(file); }
-  /// As AnyEngine::load_weights(): a file of all parameters by name, of buffers, which are set, and of what
-  /// TrainerOptions::weights_left_out picks.
+  /// Like AnyEngine::load_weights(): the file must contain all parameters by name. It may contain buffers, which are
+  /// set, and tensors that TrainerOptions::weights_left_out selects, which are ignored.
   void load_weights(std::filesystem::path const& file) {
     engine_->load_weights(file, [this](std::string const& name) { return weight_files_->may_have(name); });
     weight_files_->set_buffers(file);
   }
 
-  /// All elements of a parameter as the optimizer holds it, in Float, on all ranks: one of summon_full_params. As
-  /// AnyEngine::read(). Throws ContractError for a name that is no parameter's.
+  /// Returns a full parameter as the optimizer holds it, in Float, on all ranks: FSDP's summon_full_params for one
+  /// parameter. See AnyEngine::read(). Throws ContractError for an unknown name.
   [[nodiscard]] at::Tensor read(std::string const& name) {
     auto const& parameter = find(name, "read()");
     auto values = at::empty(parameter.tensor.sizes(), at::kFloat);
     engine_->read(*parameter.id, {values.data_ptr<float>(), static_cast<std::size_t>(values.numel())});
     return values;
   }
-  /// Sets them: of the same shape, and the same on all ranks. As AnyEngine::write().
+  /// Sets a parameter's values, which have its shape and are the same on all ranks. See AnyEngine::write().
   void write(std::string const& name, at::Tensor const& values) {
     auto const& parameter = find(name, "write()");
     ZEROTH_EXPECTS(
@@ -181,9 +185,9 @@ class Trainer {
     auto const row = values.detach().to(at::kCPU, at::kFloat).contiguous();
     engine_->write(*parameter.id, {row.data_ptr<float>(), static_cast<std::size_t>(row.numel())});
   }
-  /// As AnyEngine::gradient_norm(): of all parameters.
+  /// The norm over all parameters: see AnyEngine::gradient_norm().
   [[nodiscard]] float gradient_norm() { return engine_->gradient_norm(); }
-  /// Of one that is trained, by name.
+  /// The norm of one trainable parameter, by name.
   [[nodiscard]] float gradient_norm(std::string const& name) {
     return engine_->gradient_norm(*find(name, "gradient_norm()").id);
   }
@@ -210,7 +214,7 @@ class Trainer {
         "makes them; units(root, {}) is the whole on purpose");
     return detail::outer_first(marked);
   }
-  /// The units that `policies` pick.
+  /// The units that `policies` select.
   static std::vector<std::size_t> to_run_again(std::vector<detail::Unit> const& units,
                                                std::vector<UnitPolicy> const& policies) {
     std::vector<std::size_t> picked;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Which submodules of a libtorch module are units: what is gathered and reduced together.
+/// Chooses the submodules of a libtorch module that are units. The parameters of a unit are gathered and reduced
+/// together.
 #pragma once
 #include <torch/torch.h>
 
@@ -17,26 +18,26 @@
 
 namespace zeroth::torch_adapter {
 
-/// A rule that picks submodules: what FSDP calls an auto-wrap policy.
+/// A rule that selects submodules; FSDP calls it an auto-wrap policy.
 class UnitPolicy {
  public:
-  /// By name, as named_modules() has it: "embed", "layers.0". A `*` stands for any characters but a dot: "layers.*" is
-  /// every element of a ModuleList.
+  /// Selects by name, as in named_modules(): "embed", "layers.0". A `*` matches any characters except a dot: "layers.*"
+  /// is every element of a ModuleList.
   UnitPolicy(char const* pattern) : UnitPolicy{std::string{pattern}} {}  // NOLINT(google-explicit-constructor)
-  /// The same.
+  /// Selects by name.
   UnitPolicy(std::string pattern)  // NOLINT(google-explicit-constructor)
       : what_{"\"" + pattern + "\""}, picks_{[pattern](std::string const& name, ::torch::nn::Module const&) {
           return matches(pattern, name);
         }} {}
-  /// By a predicate of name and module; `what` is its name in messages.
+  /// Selects by a predicate of name and module; `what` describes it in messages.
   UnitPolicy(std::string what, std::function<bool(std::string const&, ::torch::nn::Module const&)> picks)
       : what_{std::move(what)}, picks_{std::move(picks)} {}
 
-  /// Does it pick this one?
+  /// Whether it selects this module.
   [[nodiscard]] bool operator()(std::string const& name, ::torch::nn::Module const& module) const {
     return picks_(name, module);
   }
-  [[nodiscard]] std::string const& what() const noexcept { return what_; }  ///< In messages.
+  [[nodiscard]] std::string const& what() const noexcept { return what_; }  ///< Describes it in messages.
 
  private:
   [[nodiscard]] static bool matches(std::string_view pattern, std::string_view name) {
@@ -60,7 +61,7 @@ class UnitPolicy {
   std::function<bool(std::string const&, ::torch::nn::Module const&)> picks_;
 };
 
-/// Every submodule of type Impl, as FSDP's ModuleWrapPolicy: `every<BlockImpl>()`.
+/// Selects every submodule of type Impl, like FSDP's ModuleWrapPolicy: `every<BlockImpl>()`.
 template <class Impl>
 [[nodiscard]] UnitPolicy every() {
   return {"every " + c10::demangle(typeid(Impl).name()), [](std::string const&, ::torch::nn::Module const& module) {
@@ -68,7 +69,7 @@ template <class Impl>
           }};
 }
 
-/// Every submodule of at least so many elements of which no submodule of its own has as many: FSDP's
+/// Selects every submodule with at least this many elements that has no child with as many: FSDP's
 /// size_based_auto_wrap_policy.
 [[nodiscard]] inline UnitPolicy at_least(std::int64_t elements) {
   auto const count_of = [](::torch::nn::Module const& module) {
@@ -88,13 +89,13 @@ template <class Impl>
 
 /// A submodule that is a unit.
 struct ChosenUnit {
-  std::string name;                             ///< As named_modules() has it.
-  std::shared_ptr<::torch::nn::Module> module;  ///< Itself.
+  std::string name;                             ///< Its name in named_modules().
+  std::shared_ptr<::torch::nn::Module> module;  ///< The module.
 };
 
 namespace detail {
 
-/// What modules that ZEROTH_TORCH_UNIT holds are known by.
+/// Marks modules that ZEROTH_TORCH_UNIT holds.
 class Marked {
  public:
   Marked() = default;
@@ -103,13 +104,13 @@ class Marked {
   virtual ~Marked() = default;
 };
 
-/// Is `inner` a part of `outer`, by their names? The root, "", has all others.
+/// Whether `inner` is a part of `outer`, by their names. The root, "", contains all others.
 [[nodiscard]] inline bool is_within(std::string_view outer, std::string_view inner) noexcept {
   return outer != inner &&
          (outer.empty() || (inner.size() > outer.size() && inner.starts_with(outer) && inner[outer.size()] == '.'));
 }
 
-/// Submodules by name, in the order in which they were registered; one that is there twice, under its first name.
+/// All submodules by name, in order of registration. A module that is registered twice has its first name.
 [[nodiscard]] inline std::vector<ChosenUnit> submodules(::torch::nn::Module const& root) {
   std::vector<ChosenUnit> found;
   for (auto const& item : root.named_modules({}, false)) {
@@ -129,7 +130,7 @@ class Marked {
   return modules.size() > shown ? text + " and " + std::to_string(modules.size() - shown) + " more" : text;
 }
 
-/// In the order given, but what is around others before them.
+/// The given order, except that a unit comes before the units inside it.
 [[nodiscard]] inline std::vector<ChosenUnit> outer_first(std::vector<ChosenUnit> const& chosen) {
   std::vector<ChosenUnit> ordered;
   auto const add = [&ordered](ChosenUnit const& unit) {
@@ -150,10 +151,10 @@ class Marked {
 
 }  // namespace detail
 
-/// The units of a module whose source stays as it is: what `policies` pick of `root`'s submodules, in the order of
-/// the policies, then in that in which they were registered; that should be the order of forward. Units may be inside
-/// one another. What is in none of them belongs to the root, which is then a unit as well; without policies all is.
-/// Throws ContractError, naming what there is, if a policy picks nothing. Not collective.
+/// Returns the submodules of `root` that `policies` select, in the order of the policies, then of registration; that
+/// should be the order of forward. The module's source needs no change. Units may be nested. Parameters in no unit
+/// belong to the root, which is then a unit as well; without policies it holds all of them. Throws ContractError,
+/// listing the submodules, if a policy selects none. Not collective.
 [[nodiscard]] inline std::vector<ChosenUnit> units(::torch::nn::Module const& root,
                                                    std::vector<UnitPolicy> const& policies) {
   auto const all = detail::submodules(root);

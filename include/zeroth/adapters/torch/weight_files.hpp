@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What safetensors files have beside parameters: a module's buffers, and what nobody wants.
+/// Tensors in safetensors files that are not parameters: a module's buffers, and tensors to ignore.
 #pragma once
 #include <torch/torch.h>
 
@@ -15,14 +15,14 @@
 #include <vector>
 
 #include "zeroth/adapters/torch/units.hpp"
-#include "zeroth/config/document.hpp"
 #include "zeroth/core/error.hpp"
-#include "zeroth/core/input_file.hpp"
-#include "zeroth/engine/safetensors_header.hpp"
+#include "zeroth/tool/config/document.hpp"
+#include "zeroth/tool/core/input_file.hpp"
+#include "zeroth/tool/engine/safetensors_header.hpp"
 
 namespace zeroth::torch_adapter::detail {
 
-/// As libtorch calls an element type of the format, where it has it.
+/// The libtorch type of an element type of the format, if there is one.
 [[nodiscard]] inline std::optional<at::ScalarType> stored_type(std::string const& name) {
   static std::unordered_map<std::string, at::ScalarType> const types{
       {"F32", at::kFloat}, {"F64", at::kDouble}, {"F16", at::kHalf}, {"BF16", at::kBFloat16}, {"I64", at::kLong},
@@ -33,7 +33,7 @@ namespace zeroth::torch_adapter::detail {
 
 class WeightFiles {
  public:
-  /// `name` is TrainerOptions::name, and `left_out` picks names of tensors.
+  /// `name` is TrainerOptions::name, and `left_out` selects names of tensors.
   WeightFiles(::torch::nn::Module const& root, std::function<std::string(std::string const&)> const& name,
               std::vector<UnitPolicy> left_out)
       : root_{&root}, left_out_{std::move(left_out)} {
@@ -41,13 +41,13 @@ class WeightFiles {
       buffers_.emplace(name ? name(item.key()) : item.key(), item.value());
     }
   }
-  /// May a file have a tensor of this name that is no parameter?
+  /// Whether a file may contain a tensor of this name that is not a parameter.
   [[nodiscard]] bool may_have(std::string const& name) const {
     return buffers_.contains(name) ||
            std::ranges::any_of(left_out_, [&](UnitPolicy const& policy) { return policy(name, *root_); });
   }
-  /// Sets those buffers that the file has, converted to their types. Throws ContractError, having changed none, if one
-  /// has another shape there, and SystemError if the file cannot be read.
+  /// Sets the buffers that the file contains, converted to their types. Throws ContractError, and changes none, if the
+  /// shape of one differs, and SystemError if the file cannot be read.
   void set_buffers(std::filesystem::path const& path) const try {
     InputFile const file{path};
     config::Problems problems;
