@@ -410,6 +410,14 @@ class TensorRanks(unittest.TestCase):
         self.assertEqual(found, {"speed over DTensor": ("dtensor tuned", 2),  # of 3, 2 and 1.25, not 200 over 100
                                  "memory over DTensor": ("dtensor sequence lean", 0.75)})
 
+    def test_a_peer_with_the_embedding_whole_is_a_variant_of_that_peer(self):
+        contenders = {f"{name} tuned": peer.split("_")[0] for peer, name in tensor.PEERS.items()}
+        for peer in ("dtensor", "megatron"):
+            self.assertEqual(tensor_table.variants_of(peer, contenders), [name for name, of in contenders.items() if of == peer])
+        runs = [self.run_of("dtensor lean", 0, 50, [2**20]), self.run_of("dtensor whole tuned", 0, 60, [2**21])]
+        for figure, told in ((tensor_table.SPEED, "60 (whole, tuned)"), (tensor_table.MEMORY, "1 (lean)")):
+            self.assertEqual(tensor_table.cells(tensor_table.summarise(runs), figure), (["", "load", "DTensor"], [["fp32", "L1", told]]))
+
     def test_aims_that_are_missed_or_not_measured_say_so(self):
         summary = [{"load": "L1", "precision": "fp32", "ratio": "speed over DTensor", "under": "dtensor tuned", "value": 1.49},
                    {"load": "L1", "precision": "fp32", "ratio": "memory over DTensor", "under": "dtensor lean", "value": 0.75}]
