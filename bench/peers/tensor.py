@@ -26,9 +26,13 @@ from loads import LOADS, PRECISIONS, VARIANTS, stage_file, tokens_per_second
 from run import DEFAULT_TEXT, REPOSITORY, commit, concatenate, machine, positive, words_of
 
 RANKS = 2
-PEERS = {"dtensor": "dtensor", "dtensor_sequence": "dtensor sequence", "megatron": "megatron"}
-# Megatron-Core in bf16 has parameters in bf16, as the tuned variants do; autocast it refuses.
-VARIANTS_OF = {"dtensor": VARIANTS, "dtensor_sequence": VARIANTS, "megatron": VARIANTS[1:]}
+PEERS = {"dtensor": "dtensor", "dtensor_sequence": "dtensor sequence", "dtensor_whole": "dtensor whole",
+         "dtensor_sequence_whole": "dtensor sequence whole", "megatron": "megatron", "megatron_whole": "megatron whole"}
+
+
+def variants_of(peer):
+    """Megatron-Core in bf16 has parameters in bf16, as the tuned variants do; autocast it refuses."""
+    return VARIANTS[1:] if peer.startswith("megatron") else VARIANTS
 
 
 def arguments(words=None):
@@ -78,7 +82,7 @@ class Benchmark:
             before = launch.Zeroth(options.before.resolve(), data, folder, options.limit)
             self.turns[tensor_table.BEFORE] = self.zeroth_turn(before)
         self.turns |= {f"{PEERS[peer]} {variant}": self.peer_turn(peer, variant) for peer in options.peers
-                       for variant in VARIANTS_OF[peer] if variant in options.variants}
+                       for variant in variants_of(peer) if variant in options.variants}
 
     def load(self, name):
         return dataclasses.replace(LOADS[name], steps=self.options.steps or LOADS[name].steps)

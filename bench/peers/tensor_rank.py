@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """One tensor rank of a peer over gloo, started by tensor.py. Writes what train.py writes.
 
-Ranks divide the heads of attention and the hidden channels of the MLP, as Zeroth's do; embeddings and head are whole on
-each. `--peer dtensor` is torch's ColwiseParallel and RowwiseParallel, `dtensor_sequence` the same with SequenceParallel
-between them, `megatron` Megatron-Core's ColumnParallelLinear and RowParallelLinear.
+Ranks divide the heads of attention, the hidden channels of the MLP, and the vocabulary of embedding, head and cross-entropy, as
+Zeroth's do; position embeddings are whole on each. `--peer dtensor` is torch's ColwiseParallel, RowwiseParallel and
+loss_parallel, `dtensor_sequence` the same with SequenceParallel between them, `megatron` Megatron-Core's ColumnParallelLinear,
+RowParallelLinear, VocabParallelEmbedding and vocab_parallel_cross_entropy. With `_whole` behind its name a peer has embedding and
+head whole on each rank, which takes more memory and fewer collectives.
 
 As it comes, a model of DTensors has a norm and an update for each tensor, and in bf16 autocast. Tuned, AdamW is fused and
 updates this rank's parts, the gradients of what is whole are summed together, the norm is one sum, and in bf16 parameters are
@@ -11,6 +13,7 @@ bf16 with masters in fp32.
 """
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import os
@@ -25,18 +28,20 @@ from torch.distributed.tensor.parallel import (
     PrepareModuleInput,
     RowwiseParallel,
     SequenceParallel,
+    loss_parallel,
     parallelize_module,
 )
+from torch.nn import functional
 
 import frameworks
 import gpt
-from loads import CLIPPING, IDLE, LOADS, PRECISIONS, VARIANTS, tokens_per_second
+from loads import CLIPPING, IDLE, LOADS, PRECISIONS, VARIANTS, VOCABULARY, tokens_per_second
 from resident import Growth, return_what_is_freed
 from train import timed_steps, versions
 
-PEERS = ("dtensor", "dtensor_sequence", "megatron")
+PEERS = ("dtensor", "dtensor_sequence", "dtensor_whole", "dtensor_sequence_whole", "megatron", "megatron_whole")
 # The dimension that ranks divide, by the end of a parameter's name, as torch has matrices: [out, in].
-CUTS = {"c_attn.weight": 0, "c_attn.bias": 0, "c_fc.weight": 0, "c_fc.bias": 0, "c_proj.weight": 1}
+CUTS = {"wte.weight": 0, "c_attn.weight": 0, "c_attn.bias": 0, "c_fc.weight": 0, "c_fc.bias": 0, "c_proj.weight": 1}
 
 
 def cut_of(name):
@@ -57,50 +62,103 @@ def local(tensor):
 
 
 class SequenceGpt(gpt.Gpt):
-    """Each rank has a part of the context between products."""
+    """Each rank has a part of the context between products; embedding and head are whole."""
 
     def layers(self, x):
-        mesh = self.ln_f.weight.device_mesh
-        mine = DTensor.from_local(x, mesh, [Replicate()], run_check=False).redistribute(placements=[Shard(1)])
-        return super().layers(mine.to_local()).full_tensor()
+        return super().layers(own_part(x, self.ln_f.weight.device_mesh, 1)).full_tensor()
 
 
-def dtensor(load, sequence):
+class DividedGpt(gpt.Gpt):
+    """Each rank has a part of the vocabulary. Embedding and head are modules, since those are what torch divides."""
+
+    def __init__(self, load):
+        super().__init__(load)
+        del self.wte
+        self.wte = nn.Embedding(VOCABULARY, load.channels)
+        self.lm_head = nn.Linear(load.channels, VOCABULARY, bias=False)
+
+    def _apply(self, *arguments, **named):
+        """What to_empty() and to() go through. They may make each module's parameter anew, and leave the head untied."""
+        super()._apply(*arguments, **named)
+        self.lm_head.weight = self.wte.weight
+        return self
+
+    def positions(self):
+        return self.wpe
+
+    def forward(self, inputs, targets):
+        logits = self.lm_head(self.layers(self.wte(inputs) + self.positions())).float()
+        return functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+class DividedSequenceGpt(DividedGpt):
+    def positions(self):
+        return own_part(self.wpe, self.ln_f.weight.device_mesh, 0)
+
+
+def own_part(whole, mesh, dim):
+    """This rank's part of a tensor that all have; its gradient is gathered."""
+    return DTensor.from_local(whole, mesh, [Replicate()], run_check=False).redistribute(placements=[Shard(dim)]).to_local()
+
+
+def dtensor(load, sequence, whole):
     mesh = dist.init_device_mesh("cpu", (dist.get_world_size(),))
+    kind = (SequenceGpt if sequence else gpt.Gpt) if whole else (DividedSequenceGpt if sequence else DividedGpt)
     with torch.device("meta"):
-        model = SequenceGpt(load) if sequence else gpt.Gpt(load)
+        model = kind(load)
+    between = Shard(1) if sequence else Replicate()
     plan = {}
     for first, second in (("attn.c_attn", "attn.c_proj"), ("mlp.c_fc", "mlp.c_proj")):
         plan[first] = ColwiseParallel()
-        plan[second] = RowwiseParallel(output_layouts=Shard(1) if sequence else Replicate())
+        plan[second] = RowwiseParallel(output_layouts=between)
     if sequence:
         plan |= {name: SequenceParallel() for name in ("ln_1", "ln_2")}
         plan |= {name: PrepareModuleInput(input_layouts=Shard(1), desired_input_layouts=Replicate()) for name in ("attn", "mlp")}
     for block in model.h:
         parallelize_module(block, mesh, plan, src_data_rank=None)
-    if sequence:
-        parallelize_module(model.ln_f, mesh, SequenceParallel(), src_data_rank=None)
+    ends = {"ln_f": SequenceParallel()} if sequence else {}
+    if not whole:
+        ends["wte"] = RowwiseParallel(input_layouts=Replicate(), output_layouts=between)
+        ends["lm_head"] = ColwiseParallel(input_layouts=between, use_local_output=False)
+    parallelize_module(model, mesh, ends, src_data_rank=None)
     return model
 
 
-def megatron(load):
-    from megatron.core import ModelParallelConfig
-    from megatron.core.tensor_parallel import layers
+def megatron(load, whole):
+    from megatron.core import ModelParallelConfig, parallel_state, tensor_parallel
 
-    class Column(layers.ColumnParallelLinear):
+    if not parallel_state.model_parallel_is_initialized():  # the cross-entropy asks it for the ranks
+        parallel_state.initialize_model_parallel(tensor_model_parallel_size=dist.get_world_size())
+
+    class Column(tensor_parallel.ColumnParallelLinear):
+        def forward(self, *inputs):
+            return super().forward(*inputs)[0]
+
+    class Row(tensor_parallel.RowParallelLinear):
         def forward(self, x):
             return super().forward(x)[0]
 
-    class Row(layers.RowParallelLinear):
-        def forward(self, x):
-            return super().forward(x)[0]
+    class MegatronGpt(gpt.Gpt):
+        """With a part of the vocabulary on each rank."""
+
+        def __init__(self, load):
+            super().__init__(load)
+            del self.wte
+            self.wte = tensor_parallel.VocabParallelEmbedding(VOCABULARY, load.channels, init_method=None, config=config,
+                                                              tp_group=dist.group.WORLD)
+            self.lm_head = Column(load.channels, VOCABULARY, gather_output=False, skip_weight_param_allocation=True,
+                                  **common | {"bias": False})
+
+        def forward(self, inputs, targets):
+            logits = self.lm_head(self.layers(self.wte(inputs) + self.wpe), self.wte.weight)
+            return tensor_parallel.vocab_parallel_cross_entropy(logits, targets).mean()
 
     config = ModelParallelConfig(tensor_model_parallel_size=dist.get_world_size(), use_cpu_initialization=True,
                                  perform_initialization=False)
     common = {"config": config, "init_method": None, "bias": True, "skip_bias_add": False, "tp_group": dist.group.WORLD}
     channels = load.channels
     with torch.device("meta"):
-        model = gpt.Gpt(load)
+        model = gpt.Gpt(load) if whole else MegatronGpt(load)
         for block in model.h:
             block.attn.c_attn = Column(channels, 3 * channels, gather_output=False, **common)
             block.attn.c_proj = Row(channels, channels, input_is_parallel=True, **common)
@@ -172,7 +230,9 @@ class OfParts:
 
 
 def tensor_step(load, weights, options, micro_steps):
-    model = megatron(load) if options.peer == "megatron" else dtensor(load, options.peer == "dtensor_sequence")
+    peer, *how = options.peer.split("_")
+    whole = "whole" in how
+    model = megatron(load, whole) if peer == "megatron" else dtensor(load, "sequence" in how, whole)
     materialise(model, weights)
     by_tensor = options.variant == "default"
     update = ByTensor(model) if by_tensor else OfParts(model, options.precision)
@@ -181,10 +241,11 @@ def tensor_step(load, weights, options, micro_steps):
     def step(inputs, targets):
         total = 0.0
         for micro_inputs, micro_targets in zip(inputs.chunk(micro_steps), targets.chunk(micro_steps)):
-            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
-                loss = model(micro_inputs, micro_targets) / micro_steps
-            loss.backward()
-            total += loss.item()
+            with loss_parallel() if peer == "dtensor" and not whole else contextlib.nullcontext():
+                with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
+                    loss = model(micro_inputs, micro_targets) / micro_steps
+                loss.backward()
+            total += local(loss).item()
         update.step()
         return total
 
@@ -220,7 +281,7 @@ def main(words=None):
         growth = Growth()
         step = tensor_step(load, gpt.SavedWeights(options.initial), options, options.micro_steps)
         step_ms, losses = timed_steps(step, gpt.Batches(options.data, load), load, 0, 1)
-        names = ("torch", "megatron-core") if options.peer == "megatron" else ("torch",)
+        names = ("torch", "megatron-core") if options.peer.startswith("megatron") else ("torch",)
         record = {"rank": rank, "world": world, "step_ms": step_ms, "losses": losses,
                   "tokens_per_s": tokens_per_second(step_ms, load, 1), "bare_bytes": bare.idle, "idle_bytes": growth.idle,
                   "peak_bytes": growth.peak(), "versions": versions(*names)}

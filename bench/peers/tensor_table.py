@@ -130,6 +130,6 @@ def _verdict(value, bound, is_upper):
     if value is None:
         return "not measured"
     if bound is None:
-        return f"{value:.2f}"
+        return f"{value:.3f}"
     met = value <= bound if is_upper else value >= bound
-    return f"{value:.2f}" + ("" if met else ", missed")
+    return f"{value:.3f}" + ("" if met else ", missed")

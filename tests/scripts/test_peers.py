@@ -155,20 +155,34 @@ class Arguments(Folder):
         self.assertEqual((self.folder / "all").read_text(), "first second")
 
 
-class StageFiles(Folder):
-    @unittest.skipUnless("TRAIN_GPT" in os.environ, "TRAIN_GPT is set where the program is built")
-    def test_train_gpt_takes_them(self):
-        for load, precision in itertools.product((*loads.LOADS.values(), loads.IDLE), loads.PRECISIONS):
-            for stage in range(4):
-                config = self.folder / "stage.json"
-                config.write_text(loads.stage_file(stage, load, precision))
-                words = [os.environ["TRAIN_GPT"], "--plan", "--config", config, "--ranks", 4, "--layers", load.layers,
-                         "--heads", load.heads, "--channels", load.channels, "--context", load.context]
-                ended = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
-                self.assertEqual(ended.returncode, 0, ended.stderr)
-                self.assertRegex(ended.stdout, rf"[Ss]tage.*{stage}")
-                self.assertIn(f"compute {precision}", ended.stdout)
+@unittest.skipUnless("TRAIN_GPT" in os.environ, "TRAIN_GPT is set where the program is built")
+class TrainGpt(Folder):
+    """Takes the stage files that are asked for."""
 
+    def planned(self, text, load, ranks):
+        config = self.folder / "stage.json"
+        config.write_text(text)
+        words = [os.environ["TRAIN_GPT"], "--plan", "--config", config, "--ranks", ranks, "--layers", load.layers,
+                 "--heads", load.heads, "--channels", load.channels, "--context", load.context]
+        ended = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        return ended.stdout
+
+    def test_every_stage(self):
+        for load, precision, stage in itertools.product((*loads.LOADS.values(), loads.IDLE), loads.PRECISIONS, range(4)):
+            told = self.planned(loads.stage_file(stage, load, precision), load, ranks=4)
+            self.assertRegex(told, rf"[Ss]tage.*{stage}")
+            self.assertIn(f"compute {precision}", told)
+
+    def test_tensor_ranks(self):
+        for name, precision, sequence in itertools.product(("L1", "L2"), loads.PRECISIONS, (False, True)):
+            load = loads.LOADS[name]
+            told = self.planned(tensor.config(load, precision, tensor_ranks=2, sequence=sequence), load, ranks=2)
+            self.assertIn(f"compute {precision}", told)
+            self.assertIn("tensor ranks: 2,", told)
+
+
+class Speed(unittest.TestCase):
     def test_speed_is_of_the_steps_after_warm_up(self):
         load = loads.Load(layers=1, heads=1, channels=8, context=100, micro_batch=2, steps=3, warmup=2)
         self.assertEqual(loads.tokens_per_second([9000, 8000, 100, 50, 40], load, world=4), 2 * 100 * 4 / 0.050)
@@ -396,14 +410,22 @@ class TensorRanks(unittest.TestCase):
         self.assertEqual(found, {"speed over DTensor": ("dtensor tuned", 2),  # of 3, 2 and 1.25, not 200 over 100
                                  "memory over DTensor": ("dtensor sequence lean", 0.75)})
 
+    def test_a_peer_with_the_embedding_whole_is_a_variant_of_that_peer(self):
+        contenders = {f"{name} tuned": peer.split("_")[0] for peer, name in tensor.PEERS.items()}
+        for peer in ("dtensor", "megatron"):
+            self.assertEqual(tensor_table.variants_of(peer, contenders), [name for name, of in contenders.items() if of == peer])
+        runs = [self.run_of("dtensor lean", 0, 50, [2**20]), self.run_of("dtensor whole tuned", 0, 60, [2**21])]
+        for figure, told in ((tensor_table.SPEED, "60 (whole, tuned)"), (tensor_table.MEMORY, "1 (lean)")):
+            self.assertEqual(tensor_table.cells(tensor_table.summarise(runs), figure), (["", "load", "DTensor"], [["fp32", "L1", told]]))
+
     def test_aims_that_are_missed_or_not_measured_say_so(self):
         summary = [{"load": "L1", "precision": "fp32", "ratio": "speed over DTensor", "under": "dtensor tuned", "value": 1.49},
                    {"load": "L1", "precision": "fp32", "ratio": "memory over DTensor", "under": "dtensor lean", "value": 0.75}]
         header, rows = tensor_table.aims(summary, [{"case": tensor_table.MASKS, "values_per_second": 0.9e9}])
         told = {row[0]: row[1:] for row in rows}
         self.assertEqual(header, ["", "aim", "L1 fp32"])
-        self.assertEqual(told["tokens/s over DTensor's fastest"], ["at least L1 1.5 and L2 2", "1.49, missed"])
-        self.assertEqual(told["peak memory per rank over DTensor's leanest"], ["at most 0.75", "0.75"])
+        self.assertEqual(told["tokens/s over DTensor's fastest"], ["at least L1 1.5 and L2 2", "1.490, missed"])
+        self.assertEqual(told["peak memory per rank over DTensor's leanest"], ["at most 0.75", "0.750"])
         self.assertEqual(told["tokens/s over stage 0 on the same two ranks"], ["at least L1 0.85", "not measured"])
         self.assertEqual(told["10^9 values of masks per second and core, by AVX-512"], ["at least 1", "0.90, missed"])
 
