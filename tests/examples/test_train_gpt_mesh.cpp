@@ -254,8 +254,8 @@ TEST_CASE("the files of meshes in configs/ train") {
   Place const place;
   auto const file = std::filesystem::path{ZEROTH_SOURCE_DIR} / "configs" / (three_axes ? "3d.json" : "pipeline.json");
   place.write("stage.json", read_all(file));
-  auto const result = run(place.command(
-      small + fmt::format("--ranks {} --steps 30 --report report", three_axes ? "8 --untied-head" : "4")));
+  auto const result =
+      run(place.command(small + fmt::format("--ranks {} --steps 30 --report report", three_axes ? 8 : 4)));
   INFO(result.output);
   REQUIRE(result.ending.status == 0);
   auto const steps = steps_of(place.report());

@@ -43,8 +43,6 @@ std::vector<Rule> rules_of_tensor_ranks() {
       {"sequence parallelism", {}, "zeroth.mesh.tensor", {"1", "2", "3", "4"}},
       {"backward", {}, "zeroth.mesh.tensor", {"-"}},  // verbs are of the thread that made them
       {"backward", {}, "tensor ranks that go on", {"as many"}},
-      {"zeroth.tied_gradients", {"apart"}, "zeroth.mesh.tensor", {"-", "1"}},
-      {"zeroth.tied_gradients", {"apart"}, "tensor ranks that go on", {"as many", "1"}},
       {"zeroth.mesh.tensor", {"3", "4"}, "zeroth.mesh.pipeline", {"-", "1", "2"}},
       {"tensor ranks that go on", {}, "goes on", {"in a new engine", "at another stage"}},
       {"ranks of the reference", {}, "tensor ranks that go on", {"as many"}},

@@ -192,10 +192,8 @@ std::string_view default_reduction(Choice const& choice) {
 }
 
 std::string_view ties_of(Choice const& choice) {
-  auto const next = choice["tensor ranks that go on"];
-  bool const divided = tensor_of(choice) > 1 || (next != "as many" && next != "1");
   return !choice.is_plain("zeroth.tied_gradients") ? choice["zeroth.tied_gradients"]
-         : stages_of(choice) > 1 && !divided       ? "apart"
+         : stages_of(choice) > 1                   ? "apart"
                                                    : "together";
 }
 
