@@ -13,7 +13,7 @@
 #              docs/simulate.md
 #   peers      PyTorch DDP, FSDP2 and DeepSpeed beside Zeroth in fp32 and bf16 (two to three hours; installs PyTorch and
 #              DeepSpeed into .venv). Files of processors of other makers stay
-#   tensor     tensor ranks beside those of PyTorch's DTensor and of Megatron-Core (15 minutes; installs as peers). BEFORE=PROGRAM:
+#   tensor     tensor ranks beside those of PyTorch's DTensor and of Megatron-Core (25 minutes; installs as peers). BEFORE=PROGRAM:
 #              also beside a train_gpt of before there were tensor ranks, dd91945
 #   checkpoints
 #              PyTorch DCP and DeepSpeed beside Zeroth: saves and loads (10 minutes, 4 GB of disk under out/; installs as peers)
