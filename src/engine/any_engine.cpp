@@ -270,6 +270,9 @@ std::optional<StepReport> AnyEngine::finish() {
     engine.runtime.gather_stream->synchronize();
     engine.runtime.reduce_stream->synchronize();
     engine.runtime.device->compute().synchronize();
+    if (engine.runtime.channels) {
+      engine.runtime.channels->synchronize();
+    }
     engine.session.finished = true;
   });
   if (engine.session.checkpoints) {

@@ -122,6 +122,14 @@ void Channels::end(Script const& script, std::size_t index) {
   }
 }
 
+void Channels::synchronize() {
+  for (auto* const channel : channels()) {
+    if (channel->stream) {
+      channel->stream->synchronize();
+    }
+  }
+}
+
 std::byte* Channels::evaluation_input(int chunk) {
   if (chunk > 0 && !took_input_) {
     start(from_before_, comm::Operation::receive, at(0), chunk, true);

@@ -61,6 +61,9 @@ class Channels {
   /// Sends the output of the action.
   void end(Script const& script, std::size_t index);
 
+  /// Waits until all messages that were started have been sent and received.
+  void synchronize();
+
   /// The input of the current evaluation pass; waits for it on the first call. No message of a step may be in flight.
   [[nodiscard]] std::byte* evaluation_input(int chunk);
   /// Send memory of the current evaluation pass; waits until its previous message has been sent.
