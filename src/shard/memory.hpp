@@ -48,7 +48,27 @@ struct ManagerContext {
   bool registers_memory = true;  ///< Whether to register memory with these communicators.
 };
 
-/// The plan, the blocks that it asks for, and addresses in them.
+/// The memory of all flat units: a plan, the blocks that it asks for, and addresses in them.
+///
+/// The tensors of a flat unit, of which docs/schedule.md has a picture. "Whole" is the full flat unit, "slice" the part
+/// that this rank updates; Placement says which a state is. Streams are compute, gather and reduce.
+///
+/// - Parameters. Whole at stages 0 to 2, else a slice. The update writes them on compute, rounding masters. Gathers
+/// read
+///   them on gather. They are also the masters if both have one dtype.
+/// - A parameter slot. Whole, shared by all flat units, at stage 3 only. A gather fills it on gather; guards read it on
+///   compute; it is free again when the last guard has ended.
+/// - The gradient. Whole; at stages 0 and 1 memory of its own, else a slot as above. Backward adds to it on compute,
+/// and
+///   the reduction reads it on reduce.
+/// - `sums`. Whole, fp32. Only if micro-steps are accumulated in another dtype than backward writes. Reduce adds to it.
+/// - The conversion. Whole, one for a bucket. The gradient in the dtype that travels, if it is another one.
+/// - `reduced`. The optimizer's slice of the gradient, which the reduction writes on reduce and the update reads on
+///   compute. It shares memory with the gradient, or with `sums`, if that is reduced in place.
+/// - `block_sums`. Sums of squares of `reduced`, written with it. All flat units' sums are added before the decision.
+/// - The master and up to two states. The optimizer's slice. The update changes them on compute; if they are offloaded,
+///   there are buffers for tiles instead.
+/// - Lent parameters and gradients. Copies for guards, with poison only.
 class Memory {
  public:
   /// Allocates memory, and registers with the communicators what they will move if context.registers_memory.

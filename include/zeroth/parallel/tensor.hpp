@@ -17,27 +17,26 @@
 
 namespace zeroth {
 
-/// Of a TensorParallel. The same on all its ranks.
+/// Options of a TensorParallel, the same on all its ranks.
 struct TensorParallelOptions {
-  /// Between the pairs of layers each rank has a block of the rows (Korthikanti et al. 2022). Otherwise all have all
-  /// rows, and compute the same.
+  /// Between the pairs of layers each rank has a block of the rows (Korthikanti et al. 2022); otherwise all have all.
   bool sequence = false;
-  comm::CommOptions comm{};  ///< Of its communicator.
+  comm::CommOptions comm{};  ///< Options of its communicator.
 };
 
-/// Pairs of layers that tensor ranks divide: the first matrix by columns, the second by rows (Shoeybi et al. 2019). All
-/// verbs work on one matrix, [all rows, columns], on every rank:
+// clang-format off
+/// Pairs of layers that tensor ranks divide: the first matrix by columns, the second by rows (Shoeybi et al. 2019).
+/// Each function works in one matrix, [all rows, columns], on every rank. Collectives: without and with `sequence`.
 ///
-/// | verb             | before, in `all`               | after, in what wait() gives     | with T ranks, and `sequence`
-/// |
-/// |------------------|--------------------------------|---------------------------------|------------------------------|
-/// | enter()          | own rows                       | all rows                        | nothing; all-gather | |
-/// leave()          | all rows of a part of the sum  | own rows of the sum             | all-reduce; reduce-scatter   |
-/// | enter_backward() | all rows of a part of the sum  | own rows of the sum             | all-reduce; reduce-scatter |
-/// | leave_backward() | own rows                       | all rows                        | nothing; all-gather |
+/// | function         | input, in `all`                  | output of wait()    | collective                 |
+/// |------------------|----------------------------------|---------------------|----------------------------|
+/// | enter()          | own rows                         | all rows            | none; all-gather           |
+/// | leave()          | all rows of an addend of the sum | own rows of the sum | all-reduce; reduce-scatter |
+/// | enter_backward() | all rows of an addend of the sum | own rows of the sum | all-reduce; reduce-scatter |
+/// | leave_backward() | own rows                         | all rows            | none; all-gather           |
 ///
-/// "Own rows" are own(all): a block of them with `sequence`, and without it all. The backward verbs are adjoints of the
-/// others. Sums are in rank order, in fp32, rounded once, but over NCCL.
+/// Own rows are own(all): a block of them with `sequence`, otherwise all. The backward functions are the adjoints.
+/// Sums are in rank order, in fp32, and rounded once, except over NCCL.
 ///
 ///   zeroth::TensorParallel const tp{mesh.tensor(), {.sequence = true}};
 ///   norm(x, tp.own(all));                         // [rows, channels]
@@ -45,8 +44,9 @@ struct TensorParallelOptions {
 ///   all = h * p[second];
 ///   x += tp.leave(all).wait();
 ///
-/// Every rank runs the same verbs in the same order. What is started runs beside compute until wait(). With one rank
-/// every verb is free. Memory: none but that of Collectives. Threads: the one that made it. Ends before its job.
+/// Every rank calls the same functions in the same order, on the thread that made it. Work is concurrent with compute
+/// until wait(). With one rank nothing is sent. Needs no memory but that of Collectives. Must end before its job.
+// clang-format on
 class ZEROTH_EXPORT TensorParallel {
  public:
   template <Element T>
