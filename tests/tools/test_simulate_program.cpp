@@ -99,8 +99,11 @@ TEST_CASE("--permute puts the axes of a mesh in all orders, and --slow takes any
   for (std::size_t i = 1; i < 6; ++i) {
     CHECK(orders[i]["step_ms"] >= orders[i - 1]["step_ms"]);
   }
-  for (auto const& order : simulated(mesh + " --ranks 8 --permute")["stages"]) {  // on one node
-    CHECK(order["step_ms"] == simulated(mesh + " --ranks 8")["stages"][1]["step_ms"]);
+  auto const on_one_node = simulated(mesh + " --ranks 8")["stages"][1]["step_ms"];
+  auto const orders_on_one_node = simulated(mesh + " --ranks 8 --permute")["stages"];
+  REQUIRE(orders_on_one_node.size() == 6);
+  for (auto const& order : orders_on_one_node) {
+    CHECK(order["step_ms"] == on_one_node);
   }
   check_refused("simulate --ranks 32 --permute --schedules " + mesh, "--schedules excludes --permute");
   check_failed(
