@@ -12,6 +12,7 @@
 
 #include "comm/launch/job_state.hpp"
 #include "core/logger.hpp"
+#include "engine/replicas.hpp"
 #include "engine/tensor_ranks.hpp"
 #include "stage/pipeline_check.hpp"
 #include "zeroth/core/error.hpp"
