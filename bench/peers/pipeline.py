@@ -19,8 +19,9 @@ import sys
 import tempfile
 
 import launch
+import turns
 from kept import text_of
-from loads import LOADS, PRECISIONS, VARIANTS, stage_file, tokens_per_second
+from loads import LOADS, PRECISIONS, VARIANTS, stage_file
 from run import DEFAULT_TEXT, REPOSITORY, commit, concatenate, machine, positive, words_of
 from simulated import Simulator
 from table import LOSS_BOUNDS
@@ -110,7 +111,7 @@ class Benchmark:
             for precision in self.options.precisions:
                 for number in range(self.options.rounds):
                     for name in names[number % len(names):] + names[:number % len(names)]:
-                        self.turn(name, load_name, load, precision, number)
+                        turns.take(self.record, self.turns[name], name, load_name, load, precision, number, self.options.micro_steps)
                 self.record["summary"] += summarise(self.record["runs"], load_name, precision)
                 self.record["summary"] += self.simulated(load_name, precision)
                 self.options.out.write_text(text_of(self.record), encoding="utf-8")
@@ -127,20 +128,6 @@ class Benchmark:
         simulated = simulator.step_ms(load, file_of[BASE], ZEROTH[BASE].ranks, rate)
         return [{"load": load_name, "precision": precision, "ratio": "step over the simulated one", "under": "zeroth simulate",
                  "value": measured[BASE] / simulated}]
-
-    def turn(self, name, load_name, load, precision, number):
-        key = {"contender": name, "load": load_name, "precision": precision, "round": number}
-        try:
-            figures = self.turns[name](load_name, load, precision)
-        except launch.Failure as error:
-            self.record["failures"].append({**key, "error": str(error)})
-            print(f"{load_name}, {precision}, round {number}: {name} did not run:\n{error}", file=sys.stderr)
-            return
-        figures.pop("math", None)
-        figures["tokens_per_s"] = tokens_per_second(figures["step_ms"], load, self.options.micro_steps)
-        self.record["runs"].append({**key, **figures})
-        print(f"{load_name}, {precision}, round {number}: {name}: {figures['tokens_per_s']:,.0f} tokens/s", file=sys.stderr,
-              flush=True)
 
 
 def step_ms_of(runs, name, load_name, precision):

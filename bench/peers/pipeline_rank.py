@@ -5,11 +5,7 @@ Each rank has one chunk of the model, or two where the schedule wants them. In b
 bf16; masters are fp32.
 """
 
-import argparse
 import dataclasses
-import json
-import os
-import pathlib
 
 import torch
 from torch import distributed as dist
@@ -19,9 +15,8 @@ from torch.nn import functional
 
 import frameworks
 import gpt
-from loads import CLIPPING, IDLE, LOADS, PRECISIONS, VARIANTS, VOCABULARY, tokens_per_second
-from resident import Growth, return_what_is_freed
-from train import timed_steps, versions
+import peer_rank
+from loads import CLIPPING, IDLE, VOCABULARY
 
 # Chunks of each rank, by rank and in order of forward.
 PLACES = {"loop": lambda rank, world: (rank, rank + world), "v": lambda rank, world: (rank, 2 * world - 1 - rank),
@@ -100,37 +95,9 @@ def pipeline_step(load, weights, options, micro_steps):
     return step
 
 
-def arguments(words):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--schedule", choices=SCHEDULES, required=True)
-    parser.add_argument("--variant", choices=VARIANTS, default="default")
-    parser.add_argument("--load", choices=LOADS, required=True)
-    parser.add_argument("--micro-steps", type=int, required=True)
-    parser.add_argument("--precision", choices=PRECISIONS, default="fp32")
-    parser.add_argument("--initial", type=pathlib.Path, required=True)
-    parser.add_argument("--data", type=pathlib.Path, required=True)
-    parser.add_argument("--out", required=True)
-    parser.add_argument("--steps", type=int, help="measured, after the warm-up")
-    return parser.parse_args(words)
-
-
 def main(words=None):
-    options = arguments(words)
-    load = LOADS[options.load]
-    load = dataclasses.replace(load, steps=options.steps or load.steps, micro_batch=load.micro_batch * options.micro_steps)
-    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    torch.set_num_threads(1)
-    if options.variant == "lean":
-        return_what_is_freed()
-    with frameworks.process_group("torch"):
-        bare = Growth()
-        # One block for each chunk: a chunk of none would have nothing to learn.
-        idle = dataclasses.replace(IDLE, layers=2 * world, micro_batch=2 * world)
-        pipeline_step(idle, gpt.ConstantWeights(), options, 2 * world)(*gpt.Batches(options.data, idle).of_step(0, 0, 1))
-        growth = Growth()
-        step = pipeline_step(load, gpt.SavedWeights(options.initial), options, options.micro_steps)
-        step_ms, losses = timed_steps(step, gpt.Batches(options.data, load), load, 0, 1)
-        record = {"rank": rank, "world": world, "step_ms": step_ms, "losses": losses,
-                  "tokens_per_s": tokens_per_second(step_ms, load, 1), "bare_bytes": bare.idle, "idle_bytes": growth.idle,
-                  "peak_bytes": growth.peak(), "versions": versions("torch")}
-    pathlib.Path(f"{options.out}.{rank}.json").write_text(json.dumps(record), encoding="utf-8")
+    options = peer_rank.arguments(__doc__, "schedule", SCHEDULES, words)
+    micro_steps = 2 * peer_rank.world_size()
+    # One block for each chunk: a chunk of none would have nothing to learn.
+    idle = dataclasses.replace(IDLE, layers=micro_steps, micro_batch=micro_steps)
+    peer_rank.run(options, pipeline_step, idle, micro_steps)

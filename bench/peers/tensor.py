@@ -21,8 +21,9 @@ import tempfile
 import launch
 import table
 import tensor_table
+import turns
 from kept import text_of
-from loads import LOADS, PRECISIONS, VARIANTS, stage_file, tokens_per_second
+from loads import LOADS, PRECISIONS, VARIANTS, stage_file
 from run import DEFAULT_TEXT, REPOSITORY, commit, concatenate, machine, positive, words_of
 
 RANKS = 2
@@ -109,7 +110,7 @@ class Benchmark:
                 for number in range(self.options.rounds):
                     names = [name for name in self.turns if number < self.options.peer_rounds or name.startswith(tensor_table.BASE)]
                     for name in names[number % len(names):] + names[:number % len(names)]:
-                        self.turn(name, load_name, load, precision, number)
+                        turns.take(self.record, self.turns[name], name, load_name, load, precision, number, RANKS)
                 self.write()
         self.record["masks"] = masks(self.options.bench_random)
         self.write()
@@ -117,20 +118,6 @@ class Benchmark:
     def write(self):
         self.record["summary"] = tensor_table.summarise(self.record["runs"])
         self.options.out.write_text(text_of(self.record), encoding="utf-8")
-
-    def turn(self, name, load_name, load, precision, number):
-        key = {"contender": name, "load": load_name, "precision": precision, "round": number}
-        try:
-            figures = self.turns[name](load_name, load, precision)
-        except launch.Failure as error:
-            self.record["failures"].append({**key, "error": str(error)})
-            print(f"{load_name}, {precision}, round {number}: {name} did not run:\n{error}", file=sys.stderr)
-            return
-        figures.pop("math", None)
-        figures["tokens_per_s"] = tokens_per_second(figures["step_ms"], load, RANKS)
-        self.record["runs"].append({**key, **figures})
-        print(f"{load_name}, {precision}, round {number}: {name}: {figures['tokens_per_s']:,.0f} tokens/s", file=sys.stderr,
-              flush=True)
 
 
 def masks(program):

@@ -12,12 +12,8 @@ updates this rank's parts, the gradients of what is whole are summed together, t
 bf16 with masters in fp32.
 """
 
-import argparse
 import contextlib
 import dataclasses
-import json
-import os
-import pathlib
 
 import torch
 from torch import distributed as dist
@@ -35,9 +31,8 @@ from torch.nn import functional
 
 import frameworks
 import gpt
-from loads import CLIPPING, IDLE, LOADS, PRECISIONS, VARIANTS, VOCABULARY, tokens_per_second
-from resident import Growth, return_what_is_freed
-from train import timed_steps, versions
+import peer_rank
+from loads import CLIPPING, IDLE, VOCABULARY
 
 PEERS = ("dtensor", "dtensor_sequence", "dtensor_whole", "dtensor_sequence_whole", "megatron", "megatron_whole")
 # The dimension that ranks divide, by the end of a parameter's name, as torch has matrices: [out, in].
@@ -252,40 +247,12 @@ def tensor_step(load, weights, options, micro_steps):
     return step
 
 
-def arguments(words):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--peer", choices=PEERS, required=True)
-    parser.add_argument("--variant", choices=VARIANTS, default="default")
-    parser.add_argument("--load", choices=LOADS, required=True)
-    parser.add_argument("--micro-steps", type=int, required=True)
-    parser.add_argument("--precision", choices=PRECISIONS, default="fp32")
-    parser.add_argument("--initial", type=pathlib.Path, required=True)
-    parser.add_argument("--data", type=pathlib.Path, required=True)
-    parser.add_argument("--out", required=True)
-    parser.add_argument("--steps", type=int, help="measured, after the warm-up")
-    return parser.parse_args(words)
-
-
 def main(words=None):
-    options = arguments(words)
-    load = LOADS[options.load]
-    load = dataclasses.replace(load, steps=options.steps or load.steps, micro_batch=load.micro_batch * options.micro_steps)
-    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    torch.set_num_threads(1)
-    if options.variant == "lean":
-        return_what_is_freed()
-    with frameworks.process_group("torch"):
-        bare = Growth()
-        idle = dataclasses.replace(IDLE, heads=world, channels=8 * world, micro_batch=options.micro_steps)
-        tensor_step(idle, gpt.ConstantWeights(), options, options.micro_steps)(*gpt.Batches(options.data, idle).of_step(0, 0, 1))
-        growth = Growth()
-        step = tensor_step(load, gpt.SavedWeights(options.initial), options, options.micro_steps)
-        step_ms, losses = timed_steps(step, gpt.Batches(options.data, load), load, 0, 1)
-        names = ("torch", "megatron-core") if options.peer.startswith("megatron") else ("torch",)
-        record = {"rank": rank, "world": world, "step_ms": step_ms, "losses": losses,
-                  "tokens_per_s": tokens_per_second(step_ms, load, 1), "bare_bytes": bare.idle, "idle_bytes": growth.idle,
-                  "peak_bytes": growth.peak(), "versions": versions(*names)}
-    pathlib.Path(f"{options.out}.{rank}.json").write_text(json.dumps(record), encoding="utf-8")
+    options = peer_rank.arguments(__doc__, "peer", PEERS, words)
+    world = peer_rank.world_size()
+    idle = dataclasses.replace(IDLE, heads=world, channels=8 * world, micro_batch=options.micro_steps)
+    packages = ("torch", "megatron-core") if options.peer.startswith("megatron") else ("torch",)
+    peer_rank.run(options, tensor_step, idle, options.micro_steps, packages)
 
 
 if __name__ == "__main__":

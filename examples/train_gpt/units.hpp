@@ -15,7 +15,7 @@ namespace gpt {
 
 using zeroth::Param;
 
-inline constexpr zeroth::ParamOptions no_decay{.weight_decay_factor = 0};  ///< Of everything with one dimension.
+inline constexpr zeroth::ParamOptions no_decay{.weight_decay_factor = 0};  ///< For parameters with one dimension.
 
 /// How tensor ranks divide a matrix (Megatron-LM, Shoeybi et al. 2019): the first of a pair by columns, each part with
 /// its biases; the second by rows, and then what each gives is a part of a sum, to which the bias is added once.
@@ -102,7 +102,7 @@ struct BlockParams {
 
  private:
   static constexpr float stddev = 0.02F;
-  /// Of projections onto the residual stream, of which there are two per layer: its variance stays as it is.
+  /// For projections onto the residual stream, two per layer, so that its variance does not grow with depth.
   static float residual_stddev(Shape const& s) { return stddev / std::sqrt(2 * static_cast<float>(s.layers)); }
 };
 

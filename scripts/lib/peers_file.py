@@ -93,16 +93,10 @@ def _of(precision, document, loads, runs):
 
 def _run(record, loads):
     """The fields that figures are made of, each of them checked."""
-    losses, peaks = record.list("losses"), record.list("peak_bytes")
-    for key, values in (("losses", losses), ("peak_bytes", peaks)):
-        if not values or not all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values):
-            record.fail(f"{key} must be a list of one or more numbers")
-    if min(peaks) <= 0:
-        record.fail(f"peak_bytes has {min(peaks)}; a peak is above 0")
     return {"precision": record.one_of("precision", PRECISIONS),
             "load": record.one_of("load", tuple(loads.fields)), "ranks": record.count("ranks", 1),
             "round": record.count("round"), "system": record.text("system"), "variant": record.text("variant"),
-            "tokens_per_s": record.number("tokens_per_s", above=0), "losses": losses, "peak_bytes": peaks}
+            "tokens_per_s": record.number("tokens_per_s", above=0), **record.losses_and_peaks()}
 
 
 def _check_summary(document, runs):

@@ -66,6 +66,16 @@ class Record:
             self._refuse(key, value, "a number of at least 0")
         return value
 
+    def losses_and_peaks(self):
+        """The fields `losses` and `peak_bytes` of a run: lists of one or more numbers, and peaks above 0."""
+        found = {key: self.list(key) for key in ("losses", "peak_bytes")}
+        for key, values in found.items():
+            if not values or not all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values):
+                self.fail(f"{key} must be a list of one or more numbers")
+        if min(found["peak_bytes"]) <= 0:
+            self.fail(f"peak_bytes has {min(found['peak_bytes'])}; a peak is above 0")
+        return found
+
     def count(self, key, least=0):
         value = self._value(key)
         if isinstance(value, bool) or not isinstance(value, int) or value < least:

@@ -45,15 +45,9 @@ def read(folder):
 
 
 def _run(record, loads, bounds):
-    losses, peaks = record.list("losses"), record.list("peak_bytes")
-    for key, values in (("losses", losses), ("peak_bytes", peaks)):
-        if not values or not all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values):
-            record.fail(f"{key} must be a list of one or more numbers")
-    if min(peaks) <= 0:
-        record.fail(f"peak_bytes has {min(peaks)}; a peak is above 0")
     return {"contender": record.text("contender"), "load": record.one_of("load", tuple(loads.fields)),
             "precision": record.one_of("precision", tuple(bounds.fields)), "round": record.count("round"),
-            "tokens_per_s": record.number("tokens_per_s", above=0), "losses": losses, "peak_bytes": peaks}
+            "tokens_per_s": record.number("tokens_per_s", above=0), **record.losses_and_peaks()}
 
 
 def _masks(record):

@@ -24,7 +24,7 @@ std::int64_t most_in_slots(std::int64_t units, std::int64_t largest_unit) {
   return std::min(units, model::largest_count / largest_unit) * largest_unit;
 }
 
-/// Of all communicators that reduce, which take turns.
+/// Staging bytes of the communicators that reduce. They take turns, so this is a maximum.
 std::int64_t staging_bytes(shard::Layout const& layout, shard::PlanRequest const& request, comm::Transport transport) {
   std::int64_t most = 0;
   for (auto const& flat : layout.flats()) {

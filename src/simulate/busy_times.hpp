@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/// When a rank's math, collectives and links are busy: what gets in each other's way.
+/// When a rank's math, collectives and links are busy, and so slow each other down.
 #pragma once
 #include <deque>
 #include <map>
 
 namespace zeroth::simulate {
 
-/// Of one stream: intervals in order and apart from each other.
+/// The busy intervals of one stream, in order and disjoint.
 class BusyTimes {
  public:
   void add(double begin_us, double end_us) { intervals_.push_back({begin_us, end_us}); }

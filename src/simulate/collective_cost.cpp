@@ -13,7 +13,7 @@ using comm::Operation;
 
 struct Topology {
   int world, nodes, ranks_per_node;
-  double bytes_per_s;  ///< Of the slowest link that a ring over all ranks crosses.
+  double bytes_per_s;  ///< Rate of the slowest link that a ring over all ranks crosses.
 };
 
 Topology topology_of(Reach const& reach, Machine const& machine) noexcept {

@@ -10,8 +10,8 @@
 namespace zeroth::simulate {
 
 struct CollectiveCost {
-  double latency_us = 0;        ///< Of start and steps, however little is sent.
-  double transfer_us = 0;       ///< For which the links are busy.
+  double latency_us = 0;        ///< Start and steps, independent of the bytes.
+  double transfer_us = 0;       ///< Time in which the links are busy.
   std::int64_t bytes_sent = 0;  ///< By one rank.
   bool takes_compute = true;    ///< False on copy engines.
   bool on_network = false;      ///< Or within nodes: which links are busy.
@@ -23,7 +23,7 @@ struct CollectiveCost {
 struct Reach {
   int ranks = 1, nodes = 1;
   int ranks_per_node = 1;    ///< At most.
-  double network_share = 1;  ///< Of a node's adapters, where it has least.
+  double network_share = 1;  ///< Smallest share of a node's adapters, over nodes.
 };
 /// Ranks on `seats` of a job of `world`: see Seats.
 [[nodiscard]] Reach reach_of(std::span<int const> seats, int world, Machine const& machine);

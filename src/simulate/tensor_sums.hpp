@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What tensor ranks tell each other between layers, on a clock: see TensorParallel.
+/// The simulated time of what tensor ranks exchange between layers: see TensorParallel.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -11,23 +11,23 @@
 
 namespace zeroth::simulate {
 
-/// The verbs of TensorParallel, by what they do: rows are spread before the first layer of a pair and added up behind
-/// the second, and the other way round in backward.
+/// The verbs of TensorParallel by their effect: rows are spread before the first layer of a pair and summed after the
+/// second; in backward the other way round.
 enum class TensorVerb : std::uint8_t {
   spread,  ///< An all-gather with sequence parallelism; without it nothing.
   add_up,  ///< A reduce-scatter with sequence parallelism, an all-reduce without.
 };
 
-/// Runs on a stream of its own, beside compute until compute waits.
+/// Runs on a separate stream, concurrent with compute until compute waits.
 class TensorSums {
  public:
   /// `device` outlives it. `tensor` has the ranks that divide layers.
   TensorSums(std::unique_ptr<comm::Communicator> tensor, VirtualDevice& device, bool sequence, Dtype dtype);
-  /// Of `elements`, all rows of all tensor ranks. Starts once compute is through with what it has been given.
+  /// Starts `verbs` on `elements`, all rows of all tensor ranks, once compute has done what it was given before.
   void start(std::span<TensorVerb const> verbs, double elements, comm::Label const& label);
   /// Compute goes on once everything that was started is over.
   void wait();
-  /// How long compute has waited here, in all.
+  /// Total time that compute has waited here.
   [[nodiscard]] double waited_us() const noexcept { return waited_us_; }
 
  private:

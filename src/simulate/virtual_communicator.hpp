@@ -29,9 +29,9 @@ namespace zeroth::simulate {
 class VirtualBarrier {
  public:
   explicit VirtualBarrier(int ranks);
-  /// Says a number, and waits for nobody. The number of the meeting. None is said before the last but one is heard.
+  /// Contributes a number without waiting, and returns the meeting. Call hear() for the last but one first.
   std::uint64_t say(std::size_t rank, double number);
-  /// What all have said in a meeting. Waits for all ranks, on the host. Throws PeerError once the job was aborted.
+  /// Returns all numbers of a meeting. Waits for all ranks, on the host. Throws PeerError once the job was aborted.
   [[nodiscard]] std::vector<double> const& hear(std::uint64_t meeting, comm::AbortState const& abort) const;
   /// The latest time of all.
   [[nodiscard]] double meet(std::size_t rank, double time_us, comm::AbortState const& abort);
@@ -39,21 +39,21 @@ class VirtualBarrier {
  private:
   comm::Barrier meeting_;
   std::vector<std::uint64_t> met_;  // by rank
-  // Of even and odd meetings: nobody comes to one before all have read the times of the last but one.
+  // By parity of the meeting: no rank enters one before all have read the numbers of the last but one.
   std::array<std::vector<double>, 2> said_;
 };
 
-/// What rank `rank` of `parent` will ask of its split number `split`, from 0: most ranks do not exist to say so.
+/// The request of rank `rank` of `parent` for its split number `split`, from 0. Most ranks do not exist to make one.
 using ExpectedSplits = std::function<comm::SplitRequest(comm::Group const& parent, std::size_t split, int rank)>;
 
 /// What the communicators of all simulated ranks share.
 class VirtualJob {
  public:
-  /// Of `world` ranks those in `existing` exist, ascending. Communicators of which all do split as these ask; others as
-  /// `splits` says, and without that in order, into one part. `seats` says which ranks are on the same node.
+  /// Only the ranks in `existing`, ascending, of the `world` exist. A communicator of which all ranks exist splits as
+  /// they ask; others as `splits` says or, without it, into one part in order. `seats` determines the nodes of ranks.
   VirtualJob(Machine const& machine, int world, std::vector<int> existing, ExpectedSplits splits = {},
              Seats const& seats = {});
-  /// Of all ranks, for one that exists.
+  /// The communicator of all ranks, for a rank that exists.
   [[nodiscard]] std::unique_ptr<comm::Communicator> communicator(int rank);
   void abort(std::string const& reason) noexcept { abort_.abort(reason); }
   [[nodiscard]] std::int64_t bytes_sent(int rank) const { return ranks_[*index_of(rank)].bytes_sent; }
@@ -65,11 +65,11 @@ class VirtualJob {
     std::int64_t bytes_sent = 0;
     double last_begin_us = 0;  // of a collective on any communicator
   };
-  /// Where a rank is among those that exist.
+  /// The index of a rank among those that exist.
   [[nodiscard]] std::optional<std::size_t> index_of(int rank) const noexcept;
-  /// Of the ranks of a group.
+  /// The reach of a group's ranks.
   [[nodiscard]] Reach reach(comm::Group const& group) const;
-  /// Of those ranks of a group that exist.
+  /// The barrier of those ranks of a group that exist.
   [[nodiscard]] std::shared_ptr<VirtualBarrier> barrier(comm::Group const& group);
 
   Machine const& machine_;

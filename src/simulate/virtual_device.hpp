@@ -104,12 +104,12 @@ class VirtualDevice final : public device::Device {
   [[nodiscard]] std::unique_ptr<device::Memory> allocate(device::Category category, std::int64_t bytes) override;
   [[nodiscard]] std::unique_ptr<device::Memory> allocate_host(std::int64_t bytes) override;  ///< Real.
   [[nodiscard]] static bool is_real(void const* address) noexcept;
-  /// Of what a program outside the engine moves.
+  /// A stand-in address for data that a program outside the engine moves.
   [[nodiscard]] static void* unreal_address() noexcept;
   [[nodiscard]] bool has_host_memory() const noexcept override { return machine_.host_bytes_per_s == 0; }
-  /// Takes time only, of the rank's share of its node's disks. Throws ConfigError where the machine has none.
+  /// Costs time at the rank's share of its node's disks, and stores nothing. Throws ConfigError if there are no disks.
   [[nodiscard]] std::unique_ptr<device::Storage> make_storage(device::StorageOptions const& options) override;
-  /// Likewise, of the rank's link to the host.
+  /// The same at the rate of the rank's link to the host.
   [[nodiscard]] std::unique_ptr<device::Storage> make_host_storage(std::int64_t bytes,
                                                                    std::string_view purpose) override;
   [[nodiscard]] std::unique_ptr<device::Event> make_event() override { return std::make_unique<VirtualEvent>(*this); }
@@ -130,9 +130,9 @@ class VirtualDevice final : public device::Device {
   friend class VirtualStream;
   friend class VirtualEvent;
 
-  /// Of so many bytes that nobody touches.
+  /// The address of as many bytes that are never accessed.
   [[nodiscard]] std::byte* next_address(std::int64_t bytes) noexcept;
-  /// When `us` of compute are done from `begin_us` on, at the speed that the collectives that run leave.
+  /// The end of `us` of compute that begins at `begin_us`, at the speed that running collectives leave to it.
   [[nodiscard]] double end_of_compute(double begin_us, double us) const noexcept;
 
   Machine const& machine_;

@@ -53,6 +53,20 @@ Outcome run_divided(Config const& config, bool sequence,
   });
 }
 
+/// A step of a model of one unit, whose only parameter gets `gradient` in each micro-step.
+void step_with(Engine<float>& engine, Unit unit, Param<1> const& param, std::vector<float> const& gradient) {
+  for (auto work : engine.schedule()) {
+    if (work.phase() == Phase::forward) {
+      static_cast<void>(work.forward(unit));
+      static_cast<void>(work.report_loss(1));
+    } else {
+      auto const p = work.backward(unit);
+      add(p.grad(param), gradient);
+    }
+  }
+  engine.step();
+}
+
 }  // namespace
 
 TEST_CASE("read() and write() are of the whole parameter on every tensor rank, and padding is no part of it") {
@@ -166,16 +180,7 @@ TEST_CASE("a parameter whose gradient is in parts, and is not said to be, is tol
     auto const unit = model.unit("u");
     auto const bias = model.param(unit, "bias", {100}, Constant{0});
     Engine<float> engine{mesh, model, config};
-    for (auto work : engine.schedule()) {
-      if (work.phase() == Phase::forward) {
-        static_cast<void>(work.forward(unit));
-        static_cast<void>(work.report_loss(1));
-      } else {
-        auto const p = work.backward(unit);
-        add(p.grad(bias), std::vector<float>(100, static_cast<float>(1 + mesh.place().tensor)));
-      }
-    }
-    engine.step();
+    step_with(engine, unit, bias, std::vector<float>(100, static_cast<float>(1 + mesh.place().tensor)));
   });
   CHECK_THAT(message_of(outcome[1]), Contains("the gradients of parameter \"bias\" differ between ranks 0 and 1") &&
                                          Contains("ParamOptions::partial"));
@@ -200,16 +205,7 @@ TEST_CASE("a parameter that is said to be partial, and whose gradient each tenso
         std::fill(gradient.begin(), gradient.end(), std::numeric_limits<float>::quiet_NaN());
       }
       for (int step = 0; step < 2; ++step) {
-        for (auto work : engine.schedule()) {
-          if (work.phase() == Phase::forward) {
-            static_cast<void>(work.forward(unit));
-            static_cast<void>(work.report_loss(1));
-          } else {
-            auto const p = work.backward(unit);
-            add(p.grad(bias), gradient);
-          }
-        }
-        engine.step();
+        step_with(engine, unit, bias, gradient);
       }
       engine.finish();
     });

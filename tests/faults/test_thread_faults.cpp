@@ -7,6 +7,7 @@
 #include <fstream>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "faults/fault_run.hpp"
 #include "support/catch.hpp"
@@ -16,6 +17,17 @@ namespace zeroth::testing {
 namespace {
 
 using Catch::Contains;
+
+/// A job of the fault program that runs while the test goes on, so that several wait at the same time.
+struct Run {
+  explicit Run(std::vector<std::string> const& arguments) : child{fault_program(arguments, folder)} {}
+  Folder folder;
+  Child child;
+};
+
+std::vector<std::string> on_three_ranks(std::string const& scenario) {
+  return {scenario, "--ranks", "3", "--grace", "1000"};
+}
 
 /// The job ended by itself, with an error.
 void check_failed(Ending const& ending) {
@@ -148,11 +160,6 @@ TEST_CASE("a rank that is frozen in its own code is missed, named and left behin
 }
 
 TEST_CASE("what befalls one group ends all, with the group's name") {
-  struct Run {
-    explicit Run(std::vector<std::string> const& arguments) : child{fault_program(arguments, folder)} {}
-    Folder folder;
-    Child child;
-  };
   Run fine{{"groups"}};  // the runs wait at the same time
   Run throws{{"throw_in_a_group"}};
   Run freezes{{"freeze_in_a_group", "--grace", "1000"}};
@@ -182,17 +189,10 @@ TEST_CASE("what befalls one group ends all, with the group's name") {
 }
 
 TEST_CASE("what befalls a stage of a pipeline ends all, with the unit and the channel") {
-  struct Run {
-    Run(std::string const& fault, int stage)
-        : child{fault_program({fmt::format("{}_in_stage_{}", fault, stage), "--ranks", "3", "--grace", "1000"},
-                              folder)} {}
-    Folder folder;
-    Child child;
-  };
   std::deque<Run> throwing, freezing;
   for (int stage = 0; stage < 3; ++stage) {  // the runs wait at the same time
-    throwing.emplace_back("throw", stage);
-    freezing.emplace_back("freeze", stage);
+    throwing.emplace_back(on_three_ranks(fmt::format("throw_in_stage_{}", stage)));
+    freezing.emplace_back(on_three_ranks(fmt::format("freeze_in_stage_{}", stage)));
   }
   for (int stage = 0; stage < 3; ++stage) {
     INFO("stage " << stage);
@@ -212,14 +212,8 @@ TEST_CASE("what befalls a stage of a pipeline ends all, with the unit and the ch
 }
 
 TEST_CASE("what befalls a stage before sums of shared parameters are exchanged ends all, with the parameter") {
-  struct Run {
-    explicit Run(std::string const& scenario)
-        : child{fault_program({scenario, "--ranks", "3", "--grace", "1000"}, folder)} {}
-    Folder folder;
-    Child child;
-  };
-  Run throws{"throw_before_ties"};
-  Run freezes{"freeze_before_ties"};  // the runs wait at the same time
+  Run throws{on_three_ranks("throw_before_ties")};
+  Run freezes{on_three_ranks("freeze_before_ties")};
   check_failed(throws.child.wait());
   CHECK(count_of(throws.child.output(), "zeroth: [rank 0/3] the data are gone\n") == 1);
   CHECK_THAT(throws.child.output(), Contains("launch has returned."));
@@ -230,12 +224,6 @@ TEST_CASE("what befalls a stage before sums of shared parameters are exchanged e
 }
 
 TEST_CASE("what befalls a tensor rank before a verb, or a sum of gradients, ends all with its name and the rank") {
-  struct Run {
-    explicit Run(std::string const& scenario)
-        : child{fault_program({scenario, "--ranks", "3", "--grace", "1000"}, folder)} {}
-    Folder folder;
-    Child child;
-  };
   std::map<std::string, std::string> const places{
       {"enter", "all_gather (enter(), 8 fp32)"},
       {"leave", "reduce_scatter (leave(), 8 fp32)"},
@@ -244,8 +232,8 @@ TEST_CASE("what befalls a tensor rank before a verb, or a sum of gradients, ends
       {"parts", "all_reduce (add parts of unit 'block (partial)', 128 fp32)"}};
   std::deque<Run> throwing, freezing;
   for (auto const& [place, words] : places) {  // they wait at the same time
-    throwing.emplace_back("throw_before_" + place);
-    freezing.emplace_back("freeze_before_" + place);
+    throwing.emplace_back(on_three_ranks("throw_before_" + place));
+    freezing.emplace_back(on_three_ranks("freeze_before_" + place));
   }
   auto throws = throwing.begin();
   auto freezes = freezing.begin();

@@ -19,7 +19,7 @@ constexpr std::int64_t primes[] = {2, 3, 7, 13, 53, 211, 1037, 1999};
 
 int ranks_of(Choice const& choice, char const* option) { return std::stoi(std::string{choice[option]}); }
 
-/// Of an option whose plain value is as many as `now`.
+/// The value of an option that is as many as `now` if it is plain.
 int next_of(Choice const& choice, char const* option, int now) {
   return choice.is_plain(option) ? now : ranks_of(choice, option);
 }

@@ -40,7 +40,7 @@ struct DrawnUnit {
 
 struct Drawn {
   std::uint64_t seed = 0;
-  Choice choice;   ///< Of the job until it goes on.
+  Choice choice;   ///< The job's, until it resumes.
   Choice resumed;  ///< From there on, if it goes on at another stage: what decides bits is the same.
   std::vector<DrawnUnit> units;
   int steps = 3;
@@ -49,7 +49,7 @@ struct Drawn {
 
   int stops_at = 1;  ///< The step in which a rank asks to stop.
 
-  [[nodiscard]] int ranks() const;  ///< Of a stage of a pipeline that have the same part of parameters.
+  [[nodiscard]] int ranks() const;  ///< Those of one stage with the same part of parameters.
   [[nodiscard]] bool changes_ranks() const;
   [[nodiscard]] int world() const;  ///< Ranks of all stages.
   [[nodiscard]] int world_that_goes_on() const;
@@ -72,7 +72,7 @@ struct Given {
 [[nodiscard]] int stages_of(Choice const& choice);
 /// Ranks that divide parameters; 1 without any.
 [[nodiscard]] int tensor_of(Choice const& choice);
-/// Of the whole model.
+/// Chunks of the whole model.
 [[nodiscard]] std::size_t chunks_of(Choice const& choice);
 [[nodiscard]] Choice draw_choice(std::uint64_t seed, Given const& given);
 [[nodiscard]] Drawn draw(std::uint64_t seed, Given const& given);

@@ -52,7 +52,7 @@ class Segment {
  private:
   [[nodiscard]] std::unique_ptr<TensorSums> tensor_sums();
   [[nodiscard]] std::size_t stage() const { return mesh_ ? static_cast<std::size_t>(mesh_->place().stage) : 0; }
-  /// Of a pipeline, the plan says of one stage what is on a disk.
+  /// In a pipeline, the plan states the bytes on disk of one stage only.
   [[nodiscard]] bool has_plan_of_disk() const { return plan_.pipeline.empty() || plan_.largest_stage == stage(); }
   /// What the reference leaves out.
   [[nodiscard]] bool moves(char const* option, char const* value) const {

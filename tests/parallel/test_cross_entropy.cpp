@@ -23,7 +23,7 @@ using Catch::Matchers::Contains;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-/// Of [rows, words], with the target of each row.
+/// A problem of [rows, words], with the target of each row.
 struct Logits {
   std::int64_t words = 0;
   std::vector<double> values;

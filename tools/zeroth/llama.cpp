@@ -28,7 +28,7 @@ void add_attention(ModelBuilder& build, std::string const& name, LlamaShape cons
   build.expect_divided_heads(s.heads);
   auto const queries = s.heads * s.head_channels;
   auto const keys = s.key_value_heads * s.head_channels;
-  // Of fewer heads of keys and values than ranks, each has one that others have, too.
+  // If there are fewer heads of keys and values than ranks, several ranks have the same head.
   auto const of_keys = s.key_value_heads % build.tensor_ranks() == 0 ? cut_along(0) : ParamOptions{.partial = true};
   add_first(build, name + ".q_proj", s.channels, queries, s.query_bias);
   add_first(build, name + ".k_proj", s.channels, keys, s.query_bias, of_keys);

@@ -14,7 +14,7 @@
 
 namespace zeroth::tools {
 
-/// Of a parameter that tensor ranks divide.
+/// Options of a parameter that tensor ranks divide.
 [[nodiscard]] inline ParamOptions cut_along(int dim, std::vector<std::int64_t> sections = {}) {
   return {.cut = Cut{.dim = dim, .sections = std::move(sections)}};
 }

@@ -112,7 +112,7 @@ struct PersistenceSettings {
 
 /// Where states are kept while they are not in use.
 enum class OffloadDevice : std::uint8_t { none, cpu, nvme };
-/// Who updates states that a GPU offloads to host memory.
+/// What updates states that a GPU offloads to host memory.
 enum class OffloadUpdate : bool { device, host };
 
 /// Offloading of optimizer states and parameters: offload_optimizer, offload_param, sub_group_size and aio. `cpu` has

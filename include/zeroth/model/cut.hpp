@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How tensor ranks divide a parameter, and which of its elements one of them has.
+/// How tensor ranks divide a parameter, and which of its elements each has.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -13,27 +13,27 @@
 
 namespace zeroth {
 
-/// A rank among those that divide parameters.
+/// One of the ranks that divide parameters.
 struct TensorPart {
   int index = 0;  ///< Counted from 0.
-  int of = 1;     ///< Ranks. 1: nothing is divided.
+  int of = 1;     ///< Number of ranks; 1: nothing is divided.
   friend bool operator==(TensorPart const&, TensorPart const&) = default;
 };
 
-/// Which elements of a parameter a tensor rank has: of every section, along one dimension, the part with its index.
+/// How tensor ranks divide a parameter along one dimension. Each has the part with its index of every section.
 struct Cut {
   int dim = 0;  ///< Counted from the outermost dimension, 0.
-  /// Extents along `dim` that are divided one by one, as queries, keys and values in one matrix are. Their sum is the
+  /// Extents along `dim` that are divided one by one, such as queries, keys and values in one matrix. Their sum is the
   /// parameter's extent. Empty: one section.
   std::vector<std::int64_t> sections{};
-  /// 0: the ranks divide each section evenly. Otherwise a part is rounded up to a multiple of this many: what of it is
-  /// behind the end of the section is padding, which is zero, is not updated, and is in no file.
+  /// 0: the ranks divide each section evenly. Otherwise each part is rounded up to a multiple of this. Elements after
+  /// the end of the section are padding: they are zero, are not updated, and are in no file.
   std::int64_t multiple = 0;
   friend bool operator==(Cut const&, Cut const&) = default;
 };
 
-/// How tensor ranks divide the rows of an embedding, and of a head: their parts together are a multiple of 128 rows,
-/// which products of matrices like, whatever the vocabulary is (Shoeybi et al. 2019, section 3).
+/// The cut of an embedding's or a head's rows. All parts together are a multiple of 128 rows, for fast matrix products
+/// with any vocabulary (Shoeybi et al. 2019, section 3).
 [[nodiscard]] inline Cut cut_of_vocabulary(TensorPart part) {
   constexpr int whole = 128;
   return {.dim = 0, .sections = {}, .multiple = whole / std::gcd(whole, part.of)};
@@ -41,38 +41,38 @@ struct Cut {
 
 namespace model {
 
-/// Of Cut::multiple: far more than a part has, and few enough that no product overflows.
+/// The maximum of Cut::multiple: far more than a part has, and small enough that no product overflows.
 inline constexpr std::int64_t largest_multiple = std::int64_t{1} << 20U;
 
-/// What one of several tensor ranks has of a parameter. Elements are counted in row-major order, those of the part in
+/// The part of a parameter that one tensor rank has. Elements are numbered in row-major order; those of the part in
 /// the part's own shape.
 class ZEROTH_EXPORT CutPart {
  public:
-  /// Of a parameter of shape `whole`, whose name is for messages. Throws ContractError where the dimension is not
-  /// there, the sections are not the extent, or the ranks do not divide one.
+  /// `whole` is the shape of the parameter; its name is for messages. Throws ContractError if there is no such
+  /// dimension, the sections do not add up to the extent, or the ranks do not divide one of them.
   CutPart(std::string const& name, std::span<std::int64_t const> whole, Cut const& cut, TensorPart part);
   /// All of a parameter of `count` elements.
   [[nodiscard]] static CutPart all_of(std::int64_t count) { return {{}, {&count, 1}, {}, {}}; }
   friend bool operator==(CutPart const&, CutPart const&) = default;
 
-  [[nodiscard]] std::vector<std::int64_t> const& shape() const noexcept { return shape_; }  ///< Of the part.
+  [[nodiscard]] std::vector<std::int64_t> const& shape() const noexcept { return shape_; }              ///< The part's.
   [[nodiscard]] std::vector<std::int64_t> const& whole_shape() const noexcept { return whole_shape_; }  ///< As given.
   [[nodiscard]] std::int64_t count() const noexcept { return outer_ * extent_ * inner_; }  ///< Elements of the part.
-  /// Those of all parts: the parameter's.
+  /// Elements of the whole parameter.
   [[nodiscard]] std::int64_t whole_count() const noexcept { return outer_ * whole_extent_ * inner_; }
-  [[nodiscard]] bool has_padding() const noexcept { return has_padding_; }  ///< Some are no element of the parameter.
+  [[nodiscard]] bool has_padding() const noexcept { return has_padding_; }  ///< Whether it has any.
 
-  /// Elements of the part that follow each other in the parameter, too.
+  /// Elements of the part that are consecutive in the parameter, too.
   struct Run {
-    std::int64_t first;     ///< In the part; below 0: other parts have them.
-    std::int64_t in_whole;  ///< The same one in the parameter; below 0: this run is padding.
+    std::int64_t first;     ///< Index in the part; negative: other parts have them.
+    std::int64_t in_whole;  ///< Index in the parameter; negative: padding.
     std::int64_t count;     ///< Elements.
     [[nodiscard]] bool is_padding() const noexcept { return in_whole < 0; }  ///< No element of the parameter.
     [[nodiscard]] bool is_elsewhere() const noexcept { return first < 0; }   ///< No element of this part.
   };
-  /// The run from `element` of the part on. Cost: constant but for the logarithm of the number of sections.
+  /// The run that starts at `element` of the part. Costs the logarithm of the number of sections.
   [[nodiscard]] Run run_from(std::int64_t element) const noexcept;
-  /// The run from `element` of the parameter on; of elements that other parts have it may be one of several. As cheap.
+  /// The run that starts at `element` of the parameter. Elements of other parts may form several runs. Same cost.
   [[nodiscard]] Run run_of_whole(std::int64_t element) const noexcept;
   /// Calls `f(run)` for the runs of elements [first, first + count) of the part, in order.
   template <class F>
@@ -101,8 +101,8 @@ class ZEROTH_EXPORT CutPart {
   bool has_padding_ = false;
 };
 
-/// Both are parts of one parameter, which may be cut in two ways: calls `f(in_a, in_b, count)` for those of elements
-/// [first, first + count) of `a` that `b` has too, in the order of both. `in_a` and `in_b` are where they begin.
+/// Calls `f(in_a, in_b, count)` for each run of elements [first, first + count) of `a` that `b` has too, in order.
+/// `in_a` and `in_b` are its first indices. Both are parts of one parameter, which may be cut in two ways.
 template <class F>
 void each_common_run(CutPart const& a, CutPart const& b, std::int64_t first, std::int64_t count, F const& f) {
   a.each_run(first, count, [&](CutPart::Run const& run) {

@@ -58,11 +58,11 @@ class ZEROTH_EXPORT TensorParallel {
   TensorParallel& operator=(TensorParallel const&) = delete;
   ~TensorParallel();
 
-  [[nodiscard]] int index() const noexcept { return index_; }         ///< Of this rank.
-  [[nodiscard]] int ranks() const noexcept { return ranks_; }         ///< That divide layers.
-  [[nodiscard]] bool sequence() const noexcept { return sequence_; }  ///< As it was given; false with one rank.
+  [[nodiscard]] int index() const noexcept { return index_; }         ///< This rank's.
+  [[nodiscard]] int ranks() const noexcept { return ranks_; }         ///< Number of ranks that divide layers.
+  [[nodiscard]] bool sequence() const noexcept { return sequence_; }  ///< The option; false with one rank.
 
-  /// The rows of `all` that this rank has between pairs of layers. Throws ContractError where ranks do not divide them.
+  /// The rows of `all` that this rank has between pairs of layers. Throws ContractError if ranks do not divide them.
   template <Element T>
   [[nodiscard]] View<T, 2> own(View<T, 2> const& all) const {
     if (!sequence_) {
@@ -72,48 +72,48 @@ class ZEROTH_EXPORT TensorParallel {
     return {all.data() + index_ * rows * all.extent(1), {rows, all.extent(1)}};
   }
 
-  /// Before the first layer of a pair. Throws ContractError as own() does, and where what was started before was not
+  /// Call before the first layer of a pair. Throws ContractError as own() does, and if an earlier function was not
   /// waited for.
   template <Element T>
   [[nodiscard]] Started<T> enter(View<T, 2> const& all) {
     return spread("enter()", all);
   }
-  /// Behind the second one. Throws as enter() does.
+  /// Call after the second layer. Throws as enter() does.
   template <Element T>
   [[nodiscard]] Started<T> leave(View<T, 2> const& all) {
     return sum("leave()", all);
   }
-  /// In backward, with the slopes by what enter() gave. Throws as it does.
+  /// Call in backward with the gradient of enter()'s output. Throws as enter() does.
   template <Element T>
   [[nodiscard]] Started<T> enter_backward(View<T, 2> const& all) {
     return sum("enter_backward()", all);
   }
-  /// In backward, with the slopes by what leave() gave. Throws as it does.
+  /// Call in backward with the gradient of leave()'s output. Throws as enter() does.
   template <Element T>
   [[nodiscard]] Started<T> leave_backward(View<T, 2> const& all) {
     return spread("leave_backward()", all);
   }
 
-  /// Which rows of an embedding, or of a head's matrix, this rank has: those of a parameter with the one-section cut
-  /// along dimension 0 that cut_of_vocabulary() makes. With one rank all. Throws ContractError for a parameter that is
-  /// cut in another way or not at all, and for one of another tensor rank's model.
+  /// The rows of an embedding, or of a head's matrix, that this rank has; all with one rank. The parameter must have
+  /// the cut that cut_of_vocabulary() makes. Throws ContractError if it is cut in another way or not at all, or if it
+  /// is of another tensor rank's model.
   template <std::size_t D>
   [[nodiscard]] VocabularyPart rows(Param<D> const& param) const {
     return rows_from(param.first_row_, param.shape_[0], param.global_shape_[0]);
   }
-  /// The mean over rows of the cross-entropy of softmax(logits) and `targets`, of a vocabulary that ranks divide: the
-  /// same number on all of them. `logits`: this rank's columns of all rows, [rows, vocabulary.padded], in the host's
-  /// memory; what is in padding columns does not count. `targets`: for each row a word of the whole vocabulary, counted
-  /// from 0, the same on all ranks. `tape` gets what backward needs. Waits for one MAX, then for one transaction of two
-  /// sums, each of a number for each row; with one rank for nothing. Sums are in fp32 and fp64, in the order of
-  /// columns, then of ranks. A NaN or +infinity among a row's logits makes its loss NaN. Throws ContractError for
-  /// shapes that do not fit, for targets outside the vocabulary and on a GPU, before any rank is waited for.
+  /// The mean over rows of the cross-entropy of softmax(logits) and `targets`, the same on all ranks. `logits` are this
+  /// rank's columns of all rows, [rows, vocabulary.padded], in host memory; padding columns are ignored. `targets` has
+  /// a word of the whole vocabulary for each row, the same on all ranks. `tape` receives what backward needs. Waits for
+  /// one MAX, then for one transaction of two sums, with one number per row each; with one rank for nothing. Sums are
+  /// in fp32 and fp64, in the order of columns, then of ranks. A NaN or +infinity among a row's logits makes its loss
+  /// NaN. Throws ContractError for shapes that do not match, for targets outside the vocabulary and on a GPU, before it
+  /// waits for another rank.
   template <Element T>
   [[nodiscard]] float cross_entropy(View<T const, 2> const& logits, std::span<std::int64_t const> targets,
                                     VocabularyPart const& vocabulary, CrossEntropyTape& tape);
-  /// slopes = seed * the gradient of that mean by this rank's logits, which are as they were; 0 in padding columns.
-  /// `slopes` may be the memory of `logits` where both have one type. Nothing is waited for. Throws ContractError where
-  /// shapes are not those that `tape` was made for.
+  /// slopes = seed * the gradient of that mean by this rank's logits, which must be unchanged; 0 in padding columns.
+  /// `slopes` may share the memory of `logits` if both have one type. Does not wait. Throws ContractError if shapes are
+  /// not those of `tape`.
   template <Element T, Element S>
   void cross_entropy_backward(View<T const, 2> const& logits, CrossEntropyTape const& tape, float seed,
                               View<S, 2> const& slopes) const;

@@ -57,7 +57,7 @@ struct TokenOrder {
   std::vector<std::int32_t> order, first;
 };
 
-/// Of the words that this rank has.
+/// Handles the words that this rank has.
 template <class T, class Gradient>
 void embed_tokens_backward(Batch const& batch, Matrix<T> const& dx, zeroth::VocabularyPart const& words,
                            TokenOrder& where, Gradient const& gradient) {

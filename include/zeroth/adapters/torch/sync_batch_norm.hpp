@@ -53,7 +53,7 @@ struct SyncNormalise : ::torch::autograd::Function<SyncNormalise> {
     auto const x = input.to(at::kFloat);
     auto const channels = x.size(1);
     auto const count = channels == 0 ? 0 : x.numel() / channels;
-    // Of each rank {elements, their sum, the sum of their squares}: what is added up does not know how they are dealt
+    // Each rank's {elements, their sum, the sum of their squares}: what is added up does not know how they are dealt
     // out.
     auto sums = at::zeros({3, channels}, at::kDouble);
     if (count > 0) {
