@@ -441,7 +441,7 @@ inline constexpr Key keys[] = {
   {.path = "zeroth.timeout_ms", .kind = Kind::integer, .range = {1, 31'536'000'000.0}, .value = 600'000,
    .meaning = "Milliseconds to wait for a rank before the job ends."},
   {.path = "zeroth.check", .kind = Kind::boolean, .value = false,
-   .meaning = "Compare what ranks are about to communicate in every step, not only in the first two; and every 100 steps, waiting, all that they hold unsharded. An engine rejects concurrent calls of two threads."},
+   .meaning = "Compare what ranks are about to communicate in every step, not only in the first two; and every 100 steps, waiting, all that they hold unsharded. On a mesh with tensor ranks, compare gradients as well, in the first two steps and every 100th. An engine rejects concurrent calls of two threads."},
   {.path = "zeroth.single_communicator", .kind = Kind::boolean, .value = false,
    .meaning = "Gathers and reductions take turns on one communicator, instead of having one each. With NCCL this needs less GPU memory, and the two do not overlap."},
   {.path = "zeroth.copy_engine_gather", .kind = Kind::boolean, .value = false,
