@@ -6,3 +6,18 @@ check_linker_flag(CXX -fuse-ld=lld ZEROTH_HAS_LLD)
 if(ZEROTH_HAS_LLD)
   add_link_options($<$<LINK_LANGUAGE:CXX>:-fuse-ld=lld>)
 endif()
+
+# Clang links ThreadSanitizer into each program. Shared, it sees what shared libraries lock, and tests can put a function of
+# their own before one of its: an operator new that counts, a pthread_create that fails. Clang 14 does not start the shared
+# one before other libraries; GCC's libtsan_preinit.o does.
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang" AND CMAKE_CXX_FLAGS MATCHES "fsanitize=thread")
+  foreach(question runtime-dir file-name=libtsan_preinit.o)
+    execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-${question} OUTPUT_VARIABLE answer OUTPUT_STRIP_TRAILING_WHITESPACE
+                    COMMAND_ERROR_IS_FATAL ANY)
+    list(APPEND sanitizer_paths ${answer})
+  endforeach()
+  list(GET sanitizer_paths 0 sanitizer_folder)
+  list(GET sanitizer_paths 1 sanitizer_start)
+  add_link_options(-shared-libsan -Wl,-rpath,${sanitizer_folder}
+                   "$<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:${sanitizer_start}>")
+endif()

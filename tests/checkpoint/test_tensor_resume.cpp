@@ -66,6 +66,9 @@ std::filesystem::path last_of(Folder const& folder) { return folder / fmt::forma
 
 TEST_CASE("what tensor ranks saved goes on at any stage of ZeRO, in a pipeline and without one, with the same bits") {
   auto const types = GENERATE(from_range(std::begin(types_of_grids), std::end(types_of_grids)));
+  if (sanitized && types.keys != fp16_types.keys) {
+    return;
+  }
   for (int const tensor : {2, 4}) {
     DividedOptions options;
     options.sequence = tensor == 2;
@@ -77,7 +80,7 @@ TEST_CASE("what tensor ranks saved goes on at any stage of ZeRO, in a pipeline a
     REQUIRE(base.states.contains("frozen/block1.bias"));
     for (int pipeline = 1; pipeline <= 2; ++pipeline) {
       for (int zero = 0; zero <= 3; ++zero) {
-        static Sample sample{13, 3};
+        static Sample sample{5, 3};
         if (sample.leaves_out()) {
           continue;
         }
@@ -92,8 +95,19 @@ TEST_CASE("what tensor ranks saved goes on at any stage of ZeRO, in a pipeline a
 
 TEST_CASE("states are the same on any mesh: any number of tensor ranks, data ranks and stages") {
   auto const types = GENERATE(fp32_types, bf16_masters_and_moments);
-  Grid const grids[] = {{1, 1, 1, 0}, {1, 2, 1, 3}, {1, 1, 2, 1}, {1, 3, 2, 3}, {2, 2, 2, 2},
-                        {1, 1, 3, 0}, {1, 2, 4, 3}, {3, 1, 4, 1}, {4, 1, 1, 2}};
+  if (sanitized && types.name == fp32_types.name) {
+    return;
+  }
+  auto const grids = sampled<Grid>({{1, 1, 1, 0},
+                                    {1, 2, 1, 3},
+                                    {1, 1, 2, 1},
+                                    {1, 1, 3, 0},
+                                    {1, 3, 2, 3},
+                                    {2, 2, 2, 2},
+                                    {3, 1, 4, 1},
+                                    {1, 2, 4, 3},
+                                    {4, 1, 1, 2}},
+                                   2);
   auto const trained_on = Grid{2, 1, 2, 1};
   Folder const first;
   DividedOptions options;
@@ -111,7 +125,7 @@ TEST_CASE("states are the same on any mesh: any number of tensor ranks, data ran
     CHECK(paddings.second == 0);
     padding += paddings.first;
     for (auto const& then : grids) {
-      static Sample sample{11, 3};
+      static Sample sample{7, 3};
       if (sample.leaves_out()) {
         continue;
       }
@@ -132,7 +146,7 @@ TEST_CASE("a step behind a restore at another number of tensor ranks has the sam
   Folder const folder;
   train_grid(config_of(fp32_types, on), on, saving_grid(folder.path(), saved_behind, saved_behind, options));
   auto const same = gone_on(config_of(fp32_types, on), on, folder, options);
-  for (int const tensor : {1, 4}) {
+  for (int const tensor : sampled<int>({4, 1}, 2)) {
     Grid const then{.pipeline = 1, .data = 1, .tensor = tensor, .zero = 3};
     auto const base = gone_on(config_of(fp32_types, then), then, folder, options);
     REQUIRE(base.bits.size() == same.bits.size());

@@ -92,7 +92,7 @@ TEST_CASE("ranks that communicate by NCCL train as threads on the CPU do") {
   auto const types = GENERATE(from_range(std::begin(all_types), std::end(all_types)));
   for (int stage = 0; stage <= 3; ++stage) {
     for (bool const overlap : {true, false}) {
-      static Sample sample{3};
+      static Sample sample{5, 3};
       if (sample.leaves_out()) {
         continue;
       }
@@ -133,7 +133,7 @@ TEST_CASE(
       INFO(fmt::format("stage {}{}, two levels: {}", stage, keys, two_levels));
       auto const* const more = two_levels ? R"(, "two_level_sums": true, "group_size": 2)" : "";
       for (auto const* const shared : {"", R"(, "single_communicator": true)"}) {
-        static Sample sample{3};
+        static Sample sample{5, 3};
         if (sample.leaves_out()) {
           continue;
         }

@@ -15,6 +15,9 @@ using Catch::Contains;
 TEST_CASE("train_gpt trains in a pipeline what it trains without one") {
   auto const* const more = GENERATE("", R"(, "bf16": {"enabled": true})");
   auto const* const head = GENERATE("--untied-head", "--set zeroth.tied_gradients=apart");
+  if (zeroth::testing::sanitized && (*more == '\0') == std::string_view{head}.starts_with("--untied")) {
+    return;  // each dtype and each head once
+  }
   INFO(more << ' ' << head);
   Place const place;
   auto const numbers = [&](int ranks, int stages, std::string const& options) {
@@ -195,7 +198,8 @@ TEST_CASE("zeroth plan says what a tensor rank of train_gpt is measured to hold"
 #endif
 
 TEST_CASE("train_gpt goes on from a checkpoint of tensor ranks on any mesh") {
-  auto const* const head = GENERATE(false, true) ? "--untied-head" : "--set zeroth.tied_gradients=apart";
+  auto const* const head =
+      !zeroth::testing::sanitized && GENERATE(false, true) ? "--untied-head" : "--set zeroth.tied_gradients=apart";
   Place const place;
   auto const numbers = [&](int tensor, int pipeline, int stage, std::string const& rest) {
     place.write("stage.json", stage_file(stage));

@@ -32,9 +32,7 @@ Config plain(Types const& types, int accumulation, char const* reduce, Movement 
 }
 
 /// Leaves most types out under a sanitizer, which tests code, not bits.
-bool left_out(Types const& types) {
-  return sanitized && types.name != fp32_types.name && types.name != bf16_types.name;
-}
+bool left_out(Types const& types) { return sanitized && types.name != bf16_types.name; }
 
 }  // namespace
 
@@ -158,7 +156,7 @@ TEST_CASE("sums in two levels are those of groups, then of these, each rounded")
 TEST_CASE("groups have the bits of stage 0 by every optimizer") {
   auto const rule = GENERATE(from_range(all_rules()));
   auto const types = GENERATE(fp32_types, bf16_masters_and_moments);
-  if (left_out(types)) {
+  if (sanitized && types.name == fp32_types.name) {
     return;
   }
   auto const config = [&](Movement const& move) {
@@ -176,6 +174,10 @@ TEST_CASE("groups have the bits of stage 0 by every optimizer") {
 TEST_CASE("groups add micro-steps up in fp32 as stage 0 does") {
   auto const types = GENERATE(bf16_summed_in_fp32, fp16_summed_in_fp32, bf16_summed_and_reduced_in_fp32);
   auto const two_levels = GENERATE(false, true);
+  static Sample sample{5, 1};
+  if (sample.leaves_out()) {
+    return;
+  }
   Next next{movements};
   auto const base = trained(4, in_groups(plain(types, 3, "last_micro_step", next()), stages_alone[0], 2, two_levels));
   for (auto const& grouping : groupings) {

@@ -45,6 +45,9 @@ Trained train_on(int data, int tensor, int pipeline, std::string const& text, Di
   return all.front();
 }
 
+/// Leaves most types out under a sanitizer, which tests code, not bits. Those in fp16 have masters and an overflow.
+bool is_left_out(Types const& types) { return sanitized && types.keys != fp16_types.keys; }
+
 DividedOptions options_of(Types const& types, bool sequence) {
   return {.sequence = sequence, .overflow_at_step = types.keys == fp16_types.keys ? 2 : 0};
 }
@@ -81,6 +84,9 @@ std::vector<float> losses_of(Trained const& trained) {
 
 TEST_CASE("with tensor ranks every stage of ZeRO trains the same, and so does every replica") {
   auto const types = GENERATE(from_range(std::begin(types_of_parts), std::end(types_of_parts)));
+  if (is_left_out(types)) {
+    return;
+  }
   for (int const tensor : {1, 2, 4}) {
     for (bool const sequence : {false, true}) {
       auto const options = options_of(types, sequence);
@@ -103,6 +109,9 @@ TEST_CASE("with tensor ranks every stage of ZeRO trains the same, and so does ev
 
 TEST_CASE("gradients that are reduced once, or added up on the rank, are summed over tensor ranks once") {
   auto const types = GENERATE(fp32_types, bf16_types, bf16_summed_in_fp32);
+  if (sanitized && types.name != bf16_summed_in_fp32.name) {
+    return;
+  }
   auto const text = [&](int stage) { return file_of(types, stage, 2, 1, "", "last_micro_step"); };
   auto const base = train_on(2, 2, 1, text(0), {.sequence = true});
   for (int stage = 1; stage <= 3; ++stage) {
@@ -126,7 +135,7 @@ TEST_CASE("groups of data ranks work beside tensor ranks") {
 
 TEST_CASE("a pipeline of stages that tensor ranks divide trains what one stage does") {
   for (bool const sequence : {false, true}) {
-    for (auto const& types : {fp32_types, bf16_masters}) {
+    for (auto const& types : sampled<Types>({bf16_masters, fp32_types}, 2)) {
       auto const base = train_on(2, 2, 1, file_of(types, 0, 2), {.sequence = sequence});
       for (int stage = 0; stage <= 3; ++stage) {
         static Sample sample{3, 1};
@@ -142,6 +151,9 @@ TEST_CASE("a pipeline of stages that tensor ranks divide trains what one stage d
 
 TEST_CASE("stages that tensor ranks divide add up gradients of what they share, as one stage does") {
   auto const types = GENERATE(from_range(std::begin(types_of_parts), std::end(types_of_parts)));
+  if (is_left_out(types)) {
+    return;
+  }
   constexpr auto* const apart = R"(, "tied_gradients": "apart", "check": true)";
   for (bool const sequence : {false, true}) {
     auto options = options_of(types, sequence);
