@@ -26,7 +26,7 @@ from lib.records import ReportError, read_lines  # noqa: E402
 MACHINES = {2: "two_cores.json", 4: "two_cores_shared.json"}
 FITTED_TO = ("L1", 2, 0)
 SHARERS = {2: 1, 4: 2}  # ranks on a core
-# Of bench_step_time's model, whose lines say the rest: how many heads share the channels changes no count of operations.
+# The model of bench_step_time, whose output states the rest. The number of heads does not change the number of operations.
 HEADS, VOCABULARY = 6, 256
 
 

@@ -25,7 +25,7 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 GPUS = {"H100_SXM": "8xH100", "H200_SXM": "8xH200", "A100_SXM_80GB": "8xA100"}
 MEASURED_ON, MEASURED_CHANNELS, MEASURED_TOKENS = "H100_SXM", 1600, 16384
 CHANNELS, TOKENS = (768, 1600, 2560, 4096, 5120, 8192), (2048, 4096, 16384)
-# Of a block, the extents of its matrices in channels: [in, out].
+# The matrices of a block: their extents [in, out], in channels.
 MATRICES = {"c_attn": (1, 3), "c_proj": (1, 1), "c_fc": (1, 4), "mlp.c_proj": (4, 1)}
 
 

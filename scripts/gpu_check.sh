@@ -60,7 +60,7 @@ if [ -z "$parts" ] || [ $# -lt 1 ] || [ $# -gt 2 ]; then
   usage
 fi
 
-# Of those that are to be used: nvidia-smi itself shows all.
+# Asks only about the GPUs that will be used: nvidia-smi by itself shows all.
 ask_gpus() { nvidia-smi ${CUDA_VISIBLE_DEVICES+"--id=$CUDA_VISIBLE_DEVICES"} "--query-gpu=$1" --format=csv,noheader; }
 if ! gpus=$(ask_gpus name,memory.total,driver_version 2>&1) || [ -z "$gpus" ]; then
   echo "error: there is no GPU here (nvidia-smi says: ${gpus:-nothing}). Nothing was built, run or written." >&2

@@ -15,7 +15,7 @@ REDUCE_BUCKET = 2_000_000
 PREFETCH_BUCKET = 4_000_000
 SUB_GROUP = 1 << 20  # of states on a disk: what is updated at a time
 
-# Of each peer: as it comes; as its documentation says; and that with malloc made to give back what is freed.
+# Each peer runs as it comes, as its documentation advises, and so with a malloc that returns freed memory at once.
 VARIANTS = ("default", "tuned", "lean")
 
 

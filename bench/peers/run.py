@@ -104,7 +104,7 @@ def concatenate(source, target):
 
 
 MAKERS = {"GenuineIntel": "Intel", "AuthenticAMD": "AMD"}  # others are called what they call themselves
-# Of the instructions that products are made of, the best that a processor has says what it can do.
+# Products use the best of these instructions that a processor has.
 INSTRUCTIONS = {"amx_bf16": "AMX", "avx512_bf16": "AVX-512 with bf16", "avx512f": "AVX-512", "avx2": "AVX2"}
 
 

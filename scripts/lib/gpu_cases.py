@@ -49,8 +49,8 @@ class Case:
             f"_offload_{self.offload}" if self.offload else "")
 
 
-# Of those with the same name the first that a GPU has memory for. Of 1.5 billion parameters states take 23 GiB, and a
-# token's activations 2.4 MiB: 61 GiB in all for 16 sequences.
+# Among cases of one name, the first that fits the memory of the GPU runs. The states of 1.5 billion parameters take
+# 23 GiB, and a token's activations 2.4 MiB: 61 GiB in all for 16 sequences.
 CASES = [
     Case("124M", 0, 1, 16),
     Case("1.5B", 0, 1, 16, accumulate=4, steps=10, least_gib=66),

@@ -21,7 +21,7 @@ struct Format {
   [[nodiscard]] int bias() const { return (1 << (exponent_bits - 1)) - 1; }
   [[nodiscard]] int infinity_bits() const { return ((1 << exponent_bits) - 1) << mantissa_bits; }
 
-  /// Of bits without sign, infinity at most.
+  /// The value of `bits`, which have no sign and are infinity at most.
   [[nodiscard]] double value(int bits) const {
     int const exponent = bits >> mantissa_bits;
     int const mantissa = bits & ((1 << mantissa_bits) - 1);

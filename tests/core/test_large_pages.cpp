@@ -47,7 +47,7 @@ class Shared {
   std::span<std::byte> mapped_[2];
 };
 
-/// Of /proc/self/smaps_rollup, in bytes.
+/// The line `what` of /proc/self/smaps_rollup, in bytes.
 std::int64_t memory_that_is(std::string const& what) {
   std::ifstream rollup{"/proc/self/smaps_rollup"};
   for (std::string word; rollup >> word;) {

@@ -18,7 +18,7 @@ constexpr std::int64_t pack = 8;     // 16 bytes of 16-bit types
 constexpr std::int64_t packs = 999;  // an odd number: the last tile is not full
 constexpr std::int64_t all = packs * pack;
 
-/// Of the work that `enqueue` enqueues.
+/// The accesses of the work that `enqueue` enqueues.
 Accesses accesses_of(std::function<cudaError_t()> const& enqueue) {
   OnMachine<float> const behind{{0.0F}};
   static_cast<void>(behind.values());  // what was enqueued before has run

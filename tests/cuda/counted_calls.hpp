@@ -20,7 +20,7 @@ using Calls = std::map<std::string, std::int64_t>;
 [[nodiscard]] inline Calls counted_calls() { return fake_cuda::calls(); }
 #endif
 
-/// Of one function.
+/// Number of calls of one function.
 [[nodiscard]] inline std::int64_t counted_calls(std::string const& function) {
   auto const calls = counted_calls();
   auto const found = calls.find(function);

@@ -18,7 +18,7 @@ namespace zeroth::testing {
 
 struct Gpus {
   int count = 1;
-  unsigned delays = 0;  ///< Of work on streams, if the GPUs are made up.
+  unsigned delays = 0;  ///< Seed of delays of work on streams, if the GPUs are simulated; 0: no delays.
 };
 
 #ifdef ZEROTH_ON_GPU

@@ -39,13 +39,13 @@ inline constexpr std::int64_t most_arenas = 8;
   return static_cast<std::int64_t>(total - free);
 }
 
-/// Of one GPU, in bytes.
+/// Memory in use on one GPU, in bytes.
 struct Grown {
-  std::int64_t before = 0;         ///< In use before there was a rank, with the GPU's context, by whomever.
+  std::int64_t before = 0;         ///< Before there was a rank, with the GPU's context and other programs.
   std::int64_t contexts = 0;       ///< Kernels, streams, events and the job's communicators: what a small engine left.
   std::int64_t communicators = 0;  ///< Beside its states, by the small engine while it was there.
   std::int64_t states = 0;         ///< By the large engine, of all ranks, with its communicators.
-  std::int64_t planned_small = 0, planned = 0;  ///< Of all ranks.
+  std::int64_t planned_small = 0, planned = 0;  ///< Planned for all ranks.
 };
 
 struct FourUnits {

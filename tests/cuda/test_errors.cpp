@@ -20,10 +20,10 @@ namespace {
 
 bool contains(std::string const& text, std::string const& part) { return text.find(part) != std::string::npos; }
 
-/// Of zero_optimization.
+/// Keys of zero_optimization.
 constexpr auto const* offloaded =
     R"(, "overlap_comm": true, "sub_group_size": 1, "offload_optimizer": {"device": "cpu"})";
-/// Of zeroth.
+/// Keys of zeroth.
 constexpr auto const* updated_by_host = R"(, "offload_update": "host")";
 
 /// Trains without looking at values. What the ranks threw.

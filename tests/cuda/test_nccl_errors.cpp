@@ -27,9 +27,9 @@ using testing::begin_nccl;
 using testing::left_over;
 using testing::run_nccl_ranks;
 
-/// Of what is meant to take too long; what is not, takes its time.
+/// Options for collectives that are meant to time out. Others keep the default timeout.
 constexpr CommOptions soon{.timeout = milliseconds{800}, .check = false};
-/// Likewise, where ranks meet first.
+/// The same for ranks that must meet before.
 constexpr CommOptions in_a_while{.timeout = milliseconds{2500}, .check = false};
 Label const label{"backward", "block 7"};
 

@@ -29,7 +29,7 @@ TEST_CASE("the memory that the driver reports grows by what was planned with NCC
     auto const run = [](int ranks, auto const& rank_main) { return run_nccl_job(ranks, rank_main); };
     auto const grown = measure_growth(run, 1, stage);
     INFO(tell(grown, "nccl", 1, stage, part));
-    // Of both engines what is beside their states is the same.
+    // What both engines hold beside their states is the same.
     auto const more_planned = grown.planned - grown.planned_small;
     auto const more_in_use = grown.states - grown.communicators - grown.planned_small;
     auto const rounded = most_arenas * std::max(piece, part);

@@ -13,7 +13,7 @@
 
 namespace {
 
-/// Of this thread, but for those of a millisecond, by which ranks take turns with the watch.
+/// The rests of this thread, in ns, without those of a millisecond or more, by which ranks take turns with the watch.
 std::vector<long>& rests_ns() {
   thread_local std::vector<long> mine;
   return mine;

@@ -67,7 +67,7 @@ class Processes : public Children {
     }
     start_rank(last, deed, {}, hurried_ms);
   }
-  /// Of one that the job's end has ended too: why, from itself and in its flight record.
+  /// Checks that a rank that ended with the job says why, in its output and in its flight record.
   void check_told(std::size_t rank, std::string const& why) {
     check_said(rank, why, 1);
     CHECK_THAT(flight_of(rank), Contains(why));

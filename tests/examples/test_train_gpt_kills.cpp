@@ -123,7 +123,7 @@ std::string name_of_checkpoint(int step) {
   return "step_" + std::string(8 - digits.size(), '0') + digits;
 }
 
-/// Of a run that nobody touches.
+/// What a run prints that nothing disturbs, by step.
 std::map<int, std::string> train_undisturbed(Place const& place, std::string const& more) {
   auto const result = run(place.command(model + more + "--report straight --save-final a"));
   INFO(result.output);

@@ -338,9 +338,9 @@ double worst_gradient(std::vector<Values<G>> const& narrow, std::vector<Values<d
   return largest;
 }
 
-/// Of the norm of a gradient. In fp32 some hundred roundings of 6e-8 that mostly cancel. Activations in 16 bits lose
-/// 2^-9 or 2^-11 of themselves at each of some ten roundings per block, which add up like errors that know nothing of
-/// each other, and which weights as large as these make larger.
+/// The tolerated error of a gradient, relative to its norm. In fp32 some hundred roundings of 6e-8 that mostly cancel.
+/// Activations in 16 bits lose 2^-9 or 2^-11 of themselves at each of some ten roundings per block, which add up like
+/// errors that know nothing of each other, and which weights as large as these make larger.
 template <class T>
 double bound = 1e-5;
 template <>

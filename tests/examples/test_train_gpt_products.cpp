@@ -61,7 +61,7 @@ T narrow(double value) {
   }
 }
 
-/// Of its largest element, what may be lost: of sums in fp32, and in rounding them once.
+/// The tolerated error of a product, relative to its largest element: that of sums in fp32, which are rounded once.
 template <class O>
 double rounding = 1e-5;
 template <>

@@ -19,7 +19,7 @@ struct BuiltParam {
 struct BuiltUnit {
   Unit unit;
   std::vector<BuiltParam> read{};     ///< All that it uses.
-  std::vector<BuiltParam> trained{};  ///< Of those, what backward writes gradients of.
+  std::vector<BuiltParam> trained{};  ///< Those whose gradients backward writes.
   std::size_t in_parts = 0;           ///< The first ones of `trained`, whose gradients no two tensor ranks have.
 };
 

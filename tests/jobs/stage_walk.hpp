@@ -23,16 +23,16 @@ class StageWalk {
   /// Throws std::runtime_error where a message is not the one that was to come.
   void train(AnyWork& work, int step, std::vector<Metric> const& metrics);
   void evaluate(AnyEvaluationPass& pass) const;
-  /// Of the units of the chunk.
+  /// The values of the units of the chunk.
   [[nodiscard]] std::vector<Walk::Values> values(AnyEvaluationPass& pass) const;
 
  private:
   struct Use {
     double own, together;                    ///< What the rank sees alone, and what all tensor ranks see.
-    std::vector<std::vector<float>> values;  ///< Of what is trained.
+    std::vector<std::vector<float>> values;  ///< The trained parameters.
   };
   struct Tape {
-    double state = 0;  ///< Of the last unit, once backward has begun.
+    double state = 0;  ///< The last unit's, once backward has begun.
     float seed = 0;
     std::vector<Use> uses;  ///< In the order in which backward goes through them, if it is divided.
   };

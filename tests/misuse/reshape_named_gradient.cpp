@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: passing .* as 'this' argument discards qualifiers|cannot convert .* to '.*&&'|no matching function
-// Of one gradient there is one promise to write it.
+// One gradient has one promise to write it.
 #include "layer.hpp"
 
 float use(zeroth::Backward<float, float> const& p, zeroth::Param<4> const& kernel) {

@@ -25,8 +25,8 @@ std::int64_t product(std::span<std::int64_t const> extents) {
   return std::accumulate(extents.begin(), extents.end(), std::int64_t{1}, [](auto a, auto b) { return a * b; });
 }
 
-/// Of elements of the part that `index` of `of` has, where in the whole they are; below 0: padding. By its own
-/// arithmetic: walks over indices of all dimensions.
+/// Where the elements of tensor rank `part.index` are in the whole; below 0: padding. Uses arithmetic of its own: it
+/// walks over the indices of all dimensions.
 std::vector<std::int64_t> walked(std::span<std::int64_t const> whole, Cut const& cut, TensorPart part) {
   auto const dim = static_cast<std::size_t>(cut.dim);
   auto const sections = cut.sections.empty() ? std::vector{whole[dim]} : cut.sections;

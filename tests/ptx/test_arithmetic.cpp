@@ -18,7 +18,7 @@ std::string hex(float value) {
   return text.str();
 }
 
-/// Of an instruction of fp32 numbers.
+/// The bits that an instruction on fp32 numbers gives.
 std::uint32_t bits_of(std::string const& opcode, std::vector<float> const& operands) {
   std::string text = opcode + " %f1";
   for (float const operand : operands) {

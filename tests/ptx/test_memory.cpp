@@ -74,7 +74,7 @@ TEST_CASE("two threads that write the same bytes of global memory are faults, wh
   std::string const then_another = "bar.sync 0; setp.eq.u32 %p2, %r0, 40; @%p2 st.global.u32 [%rd0+512], 8;";
   CHECK(fault_of(own_block + then_another, one_block).empty());
   CHECK_THAT(fault_of(own_block + then_another, two_blocks), Contains("was also written by thread 40 of block 0"));
-  // Of one word, a half each.
+  // Each thread writes half of one word.
   CHECK(
       fault_of("mul.wide.u32 %rd2, %r0, 2; add.s64 %rd2, %rd0, %rd2; mov.b16 %rs1, 3; st.global.u16 [%rd2+512], %rs1;",
                one_block)

@@ -14,8 +14,8 @@ struct Mistake {
   std::string program, cases;  ///< That find it.
   std::string kernel;          ///< A part of its name.
   std::string pattern, replacement;
-  int which;          ///< Of the places that the pattern matches.
-  std::string found;  ///< A word of what is said of it.
+  int which;          ///< Index among the places that the pattern matches.
+  std::string found;  ///< A word of the message.
 };
 
 std::string const adamw = "zeroth::cuda::Update<zeroth::optim::Adam, zeroth::bf16, zeroth::bf16, float, float>",

@@ -116,7 +116,7 @@ def checkpoints():
             "summary": own_checkpoints.summarise(runs)}
 
 
-# Of each contender: tokens/s and MiB per rank; leaner variants are slower.
+# Each contender's tokens/s and MiB per rank; leaner variants are slower.
 TENSOR = {"zeroth": (2400, 140), "zeroth sequence": (2300, 160), "zeroth over MPI": (2200, 160), "zeroth stage 0": (2700, 280),
           "zeroth stage 0, before": (2600, 280), "dtensor tuned": (1500, 250), "dtensor lean": (1000, 200),
           "dtensor sequence tuned": (1200, 210), "megatron tuned": (1600, 260)}

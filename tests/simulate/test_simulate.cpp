@@ -209,7 +209,7 @@ TEST_CASE("An update by the host takes what the host's rate says, gradients and 
     };
     auto const host = planned(false).host;
     bool const has_master = *more != '\0';
-    // Of an element: an fp32 gradient to the host, and a parameter where that is the master; a parameter back.
+    // Each element moves an fp32 gradient to the host, and its parameter if that is the master; a parameter returns.
     auto const elements = host.read_bytes / (has_master ? 2 : 4);
     CHECK(host.written_bytes == elements * (has_master ? 4 : 8));
     double const links_ms = 1e-3 * static_cast<double>(host.read_bytes + host.written_bytes);

@@ -61,7 +61,7 @@ struct StoreyImpl : nn::Module {
 ZEROTH_TORCH_UNIT(Storey);
 TORCH_MODULE_IMPL(PlainStorey, StoreyImpl);
 
-/// Of holders of ours or of libtorch's, which make the same numbers.
+/// A model of Zeroth's holders or of libtorch's, which compute the same numbers.
 template <class Holder>
 struct TowerImpl : nn::Module {
   nn::Linear entrance{register_module("entrance", nn::Linear{12, 12})};
