@@ -66,7 +66,8 @@ bool NcclLink::uses_copy_engine() const {
 
 ncclComm_t NcclLink::handle() const {
   if (handle_ == nullptr) {
-    throw PeerError{fmt::format("communicator '{}' was ended", name())};
+    auto const reason = failed_();  // the watch ends communicators once the job has failed
+    throw PeerError{fmt::format("{}communicator '{}' was ended", reason ? *reason + "; " : std::string{}, name())};
   }
   return handle_;
 }
