@@ -11,13 +11,14 @@ endif()
 # their own before one of its: an operator new that counts, a pthread_create that fails. Clang 14 does not start the shared
 # one before other libraries; GCC's libtsan_preinit.o does.
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang" AND CMAKE_CXX_FLAGS MATCHES "fsanitize=thread")
-  foreach(question runtime-dir file-name=libtsan_preinit.o)
-    execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-${question} OUTPUT_VARIABLE answer OUTPUT_STRIP_TRAILING_WHITESPACE
-                    COMMAND_ERROR_IS_FATAL ANY)
-    list(APPEND sanitizer_paths ${answer})
-  endforeach()
-  list(GET sanitizer_paths 0 sanitizer_folder)
-  list(GET sanitizer_paths 1 sanitizer_start)
+  execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-runtime-dir OUTPUT_VARIABLE sanitizer_folder
+                  OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+  execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=libtsan_preinit.o OUTPUT_VARIABLE sanitizer_start
+                  OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+  if(NOT EXISTS ${sanitizer_start})
+    message(FATAL_ERROR "Zeroth: ThreadSanitizer with ${CMAKE_CXX_COMPILER} needs GCC's libtsan_preinit.o, and it was not found: "
+                        "install g++, or build this preset with g++")
+  endif()
   add_link_options(-shared-libsan -Wl,-rpath,${sanitizer_folder}
                    "$<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:${sanitizer_start}>")
 endif()

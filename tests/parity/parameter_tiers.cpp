@@ -61,7 +61,7 @@ TEST_CASE("parameters on a disk have the bits of stage 0, and leave no file") {
 TEST_CASE("parameters and states on disks are those of stage 0 in the end, by every optimizer") {
   auto const rule = GENERATE(from_range(all_rules()));
   auto const types = GENERATE(fp32_types, bf16_types, bf16_masters_and_moments);
-  static Sample sample{2};
+  static Sample sample{3, 2};
   if (is_left_out(types) || sample.leaves_out()) {
     return;
   }
