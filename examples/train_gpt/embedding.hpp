@@ -2,6 +2,7 @@
 /// Tokens to vectors, and at the other end vectors to a loss: the two uses of the token embedding.
 #pragma once
 #include <concepts>
+#include <cstdint>
 
 #include <zeroth/parallel/cross_entropy.hpp>
 
@@ -72,7 +73,13 @@ class Embedding {
 template <class Device>
 struct SoftmaxTape {
   Sums<Device> largest, sums, losses;
-  zeroth::CrossEntropyTape of_part;  // in place of these, where tensor ranks divide the vocabulary
+  zeroth::CrossEntropyTape of_part;  // in place of these on CPUs, where tensor ranks divide the vocabulary
+
+  void resize(std::int64_t rows) {
+    for (auto* const each : {&largest, &sums, &losses}) {
+      each->resize(1, rows);
+    }
+  }
 };
 
 /// The last LayerNorm, the product with the token embedding, and the cross-entropy.
@@ -111,12 +118,10 @@ class Head {
     p.device.multiply({.a = operand(tape.normal), .b = transposed(operand(tokens)), .out = result(tape.logits)});
     if constexpr (Device::divides_layers) {
       if (p.device.tensor_ranks() > 1) {
-        return p.device.cross_entropy_of_part(tape.logits, batch, p.device.rows(tokens_), tape.softmax.of_part);
+        return p.device.cross_entropy_of_part(tape.logits, batch, p.device.rows(tokens_), tape.softmax);
       }
     }
-    for (auto* const rows : {&tape.softmax.largest, &tape.softmax.sums, &tape.softmax.losses}) {
-      rows->resize(1, tape.normal.rows());
-    }
+    tape.softmax.resize(tape.normal.rows());
     return p.device.cross_entropy(tape.logits, batch, tape.softmax);
   }
   /// `seed` times the gradient of the mean loss. Uses up the tape.
@@ -160,11 +165,12 @@ class Head {
     }
   }
   template <class Open>
-  [[nodiscard]] static Matrix& dlogits_of(Open const& p, Batch const& batch, Tape& tape, Wide seed) {
+  [[nodiscard]] Matrix& dlogits_of(Open const& p, Batch const& batch, Tape& tape, Wide seed) const {
     Matrix& dlogits = place_of_dlogits(tape);
     if constexpr (Device::divides_layers) {
       if (p.device.tensor_ranks() > 1) {
-        p.device.cross_entropy_backward_of_part(tape.logits, tape.softmax.of_part, seed, dlogits);
+        p.device.cross_entropy_backward_of_part(tape.logits, batch, p.device.rows(tokens_), tape.softmax, seed,
+                                                dlogits);
         return dlogits;
       }
     }

@@ -4,7 +4,7 @@
 ///   Matrix<V>, Batch, tokens(batch)
 ///   expect_heads(shape)    throws ConfigError for heads that it does not support
 ///   keeps_hidden           whether GELU's output is kept for backward, or recomputed
-///   divides_layers         whether tensor ranks can divide a layer's work: then it has leave() and enter_backward()
+///   divides_layers         whether tensor ranks can divide a layer's work: then it is a TensorRanks
 /// and one function for each numeric operation of a layer, multiply(Product) first of all.
 #pragma once
 #include <cstddef>

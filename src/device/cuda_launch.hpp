@@ -15,6 +15,7 @@
 
 #include "device/kernels.hpp"
 #include "zeroth/core/dtype.hpp"
+#include "zeroth/core/reduce.hpp"
 #include "zeroth/optim/step_scalars.hpp"
 #include "zeroth/optim/update.hpp"
 
@@ -39,19 +40,20 @@ cudaError_t advance(cudaStream_t stream, optim::StepRules const& rules, optim::S
 cudaError_t update(cudaStream_t stream, optim::UpdateArgs const& args);
 
 /// The arguments of device::rank_fold, with the pointers by value: a kernel cannot read the caller's arrays.
-struct RankSum {
+struct RankFold {
   static constexpr int most_ranks = 16;
   void* outputs[most_ranks];
   int output_count;
   void const* inputs[most_ranks];
   int input_count;
+  Reduce reduce;  ///< sum; or maximum, of a floating type.
   Dtype dtype;
   std::int64_t first, count;
   float* sums;      ///< If not null, computes device::rank_fold_into() instead, without outputs.
   bool accumulate;  ///< Adds to the existing sums.
 };
 
-cudaError_t rank_sum(cudaStream_t stream, RankSum const& args);
+cudaError_t rank_fold(cudaStream_t stream, RankFold const& args);
 
 /// cudaSuccess if the current GPU can run these kernels, otherwise the error that prevents it. Loads one of them.
 cudaError_t find_kernels();

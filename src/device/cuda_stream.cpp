@@ -12,8 +12,8 @@
 namespace zeroth::device {
 namespace {
 
-cuda::RankSum sum_of(void const* const* inputs, int input_count, Dtype dtype, std::int64_t count) {
-  cuda::RankSum args{};
+cuda::RankFold fold_of(void const* const* inputs, int input_count, Dtype dtype, std::int64_t count) {
+  cuda::RankFold args{};
   std::copy_n(inputs, input_count, args.inputs);
   args.input_count = input_count;
   args.dtype = dtype;
@@ -124,12 +124,12 @@ void CudaStream::follow(Event const& event) {
   wait(event);
 }
 
-void CudaStream::sum(void* const* outputs, int output_count, void const* const* inputs, int input_count, Dtype dtype,
-                     std::int64_t first, std::int64_t count) {
+void CudaStream::fold(Reduce reduce, void* const* outputs, int output_count, void const* const* inputs, int input_count,
+                      Dtype dtype, std::int64_t first, std::int64_t count) {
   if (failed() || count == 0) {
     return;
   }
-  if (input_count == 1) {  // It is the sum. In place there is nothing to do, and it may be all gradients of a model.
+  if (input_count == 1) {  // It is the result. In place there is nothing to do, and it may be all gradients of a model.
     auto const begin = first * bytes_of(dtype);
     std::for_each_n(outputs, output_count, [&](void* output) {
       copy(static_cast<std::byte*>(output) + begin, static_cast<std::byte const*>(inputs[0]) + begin,
@@ -137,11 +137,12 @@ void CudaStream::sum(void* const* outputs, int output_count, void const* const* 
     });
     return;
   }
-  auto args = sum_of(inputs, input_count, dtype, count);
+  auto args = fold_of(inputs, input_count, dtype, count);
+  args.reduce = reduce;
   std::copy_n(outputs, output_count, args.outputs);
   args.output_count = output_count;
   args.first = first;
-  context_.expect(cuda::rank_sum(stream_, args), "rank_sum");
+  context_.expect(cuda::rank_fold(stream_, args), "rank_fold");
 }
 
 void CudaStream::sum_into(float* sums, bool accumulate, void const* const* inputs, int input_count, Dtype dtype,
@@ -149,10 +150,10 @@ void CudaStream::sum_into(float* sums, bool accumulate, void const* const* input
   if (failed() || count == 0) {
     return;
   }
-  auto args = sum_of(inputs, input_count, dtype, count);
+  auto args = fold_of(inputs, input_count, dtype, count);
   args.sums = sums;
   args.accumulate = accumulate;
-  context_.expect(cuda::rank_sum(stream_, args), "rank_sum");
+  context_.expect(cuda::rank_fold(stream_, args), "rank_fold");
 }
 
 void CudaStream::copy(void* destination, void const* source, std::int64_t bytes) {
@@ -163,7 +164,7 @@ void CudaStream::copy(void* destination, void const* source, std::int64_t bytes)
                   "cudaMemcpyAsync");
 }
 
-int CudaStream::most_ranks() const noexcept { return cuda::RankSum::most_ranks; }
+int CudaStream::most_ranks() const noexcept { return cuda::RankFold::most_ranks; }
 
 CudaStream& as_cuda(Stream& stream) {
   auto* const cuda = dynamic_cast<CudaStream*>(&stream);

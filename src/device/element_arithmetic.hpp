@@ -27,7 +27,7 @@ template <class To, class From>
   return from_float<To>(to_float(before) + to_float(value));
 }
 
-// ---- sums over ranks ----
+// ---- sums and maxima over ranks ----
 
 /// The type in which elements of type T are added. Integers are unsigned, so that they wrap around.
 template <class T>
@@ -45,6 +45,17 @@ template <class T>
 template <class T>
 [[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline RankSumOf<T> add_rank(RankSumOf<T> sum, T value) noexcept {
   return static_cast<RankSumOf<T>>(sum + widen_for_sum(value));
+}
+
+/// Whether `b` replaces `a` in a maximum, or else in a minimum. A NaN wins and stays.
+template <bool largest, class T>
+[[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline bool is_beyond(T a, T b) noexcept {
+  bool const beyond = largest ? b > a : b < a;
+  if constexpr (std::is_floating_point_v<T>) {
+    return (beyond || b != b) && a == a;
+  } else {
+    return beyond;
+  }
 }
 
 template <class T>

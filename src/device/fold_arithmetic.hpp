@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Reduce operators on elements.
 #pragma once
-#include <cmath>
 #include <cstdint>
 #include <type_traits>
 #include <utility>
@@ -21,17 +20,6 @@ template <class T>
 struct UnsignedOf<T> {
   using type = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
 };
-
-/// Whether `b` replaces `a`. A NaN wins and stays.
-template <bool largest, class T>
-[[nodiscard, gnu::always_inline]] inline bool is_beyond(T a, T b) noexcept {
-  bool const beyond = largest ? b > a : b < a;
-  if constexpr (std::is_floating_point_v<T>) {
-    return (beyond || std::isnan(b)) && !std::isnan(a);
-  } else {
-    return beyond;
-  }
-}
 
 /// One operator on elements of one type: `begin` takes the first rank's element, `add` each further one, and `end`
 /// computes the result of `ranks` elements.

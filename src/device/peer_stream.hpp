@@ -7,6 +7,7 @@
 
 #include "device/failure.hpp"
 #include "zeroth/core/dtype.hpp"
+#include "zeroth/core/reduce.hpp"
 #include "zeroth/device/device.hpp"
 
 namespace zeroth::device {
@@ -19,9 +20,15 @@ class PeerStream : public Stream {
   /// Like wait(), for an event of another rank. Work in that rank's memory may follow. Throws SystemError if the two
   /// GPUs cannot access each other's memory.
   virtual void follow(Event const& event) = 0;
-  /// device::rank_fold with sum, on this stream. At most `most_ranks` inputs, and as many outputs.
-  virtual void sum(void* const* outputs, int output_count, void const* const* inputs, int input_count, Dtype dtype,
-                   std::int64_t first, std::int64_t count) = 0;
+  /// device::rank_fold on this stream. At most `most_ranks` inputs, and as many outputs. Callers have checked
+  /// folds(reduce, dtype).
+  virtual void fold(Reduce reduce, void* const* outputs, int output_count, void const* const* inputs, int input_count,
+                    Dtype dtype, std::int64_t first, std::int64_t count) = 0;
+  /// Whether fold() has this operator.
+  [[nodiscard]] static bool folds(Reduce reduce, Dtype dtype) noexcept {
+    bool const floating = is_defined(Reduce::average, dtype);
+    return reduce == Reduce::sum || (reduce == Reduce::maximum && floating);
+  }
   /// device::rank_fold_into() on this stream. At most `most_ranks` inputs.
   virtual void sum_into(float* sums, bool accumulate, void const* const* inputs, int input_count, Dtype dtype,
                         std::int64_t count) = 0;

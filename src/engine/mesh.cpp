@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "zeroth/engine/mesh.hpp"
 
+#include <utility>
+
 #include "comm/launch/job_state.hpp"
 #include "engine/planning.hpp"
+#include "zeroth/device/device.hpp"
 
 namespace zeroth {
 
@@ -23,7 +26,23 @@ Mesh::Mesh(Job& job, Config const& config)
   }
   if (parts > 1) {
     model_.emplace(job.split(place_.data, place_.stage * parts + place_.tensor, "model"));
+    share_compute_stream();
   }
+}
+
+/// Verbs of TensorParallel are ordered by the compute stream alone: one that is not the engine's would race with it.
+void Mesh::share_compute_stream() {
+  auto& state = detail::JobState::of(*whole_);
+  if (state.compute_stream) {
+    return;  // the parts have it from the job
+  }
+  auto device = state.make_device();
+  if (device->has_host_memory()) {
+    return;  // compute is the rank's thread
+  }
+  device_ = std::move(device);
+  data_->compute_on(device_->compute().native());
+  tensor_->compute_on(device_->compute().native());
 }
 
 Mesh::~Mesh() = default;

@@ -89,17 +89,13 @@ void expect_tensor_part(Model const& model, Config const& config, Mesh const* me
 }
 
 std::string refused_mesh(Settings const& settings, comm::Transport transport, DeviceKind device) {
-  if (comm::traits_of(transport).on_host && device == DeviceKind::cpu) {
+  auto const stages = settings.pipeline.stages;
+  if (stages == 1 || (comm::traits_of(transport).on_host && device == DeviceKind::cpu)) {
     return {};
   }
-  auto const refused = [&](char const* key, int ranks, char const* what) {
-    return fmt::format("{} is {} on transport {} of device {}: {} for CPUs; allowed here is 1", key, ranks,
-                       comm::name_of(transport), device == DeviceKind::cpu ? "cpu" : "cuda", what);
-  };
-  if (settings.pipeline.stages > 1) {
-    return refused("zeroth.mesh.pipeline", settings.pipeline.stages, "pipelines are");
-  }
-  return settings.tensor_ranks > 1 ? refused("zeroth.mesh.tensor", settings.tensor_ranks, "tensor parallelism is") : "";
+  return fmt::format(
+      "zeroth.mesh.pipeline is {} on transport {} of device {}: pipelines are for CPUs; allowed here is 1", stages,
+      comm::name_of(transport), device == DeviceKind::cpu ? "cpu" : "cuda");
 }
 
 Blueprint make_blueprint(model::Description const& model, model::Description const& whole, Config const& config,

@@ -81,8 +81,9 @@ float TensorParallel::cross_entropy(View<T const, 2> const& logits, std::span<st
                                     VocabularyPart const& vocabulary, CrossEntropyTape& tape) {
   expect_waited("cross_entropy()");
   expect_shapes(logits.shape(), std::ssize(targets), vocabulary);
-  ZEROTH_EXPECTS(!collectives_ || collectives_->compute_stream().native == nullptr,
-                 "cross_entropy() on a GPU: tensor ranks divide vocabularies on CPUs");
+  ZEROTH_EXPECTS(on_host_,
+                 "cross_entropy() on a GPU: it reads logits in host memory; compute the same with kernels and "
+                 "TensorParallel::start()");
   auto const rows = logits.extent(0);
   tape.resize(rows);
   tape.vocabulary_ = vocabulary;
@@ -97,7 +98,7 @@ float TensorParallel::cross_entropy(View<T const, 2> const& logits, std::span<st
     tape.largest_[static_cast<std::size_t>(i)] = parallel::largest_of(row_of(logits, i), vocabulary.count);
   }
   if (collectives_) {
-    start(over_ranks(tape.largest_, Reduce::maximum), "cross_entropy()").wait();
+    start_one(over_ranks(tape.largest_, Reduce::maximum), "cross_entropy()").wait();
   }
   for (std::int64_t i = 0; i < rows; ++i) {
     auto const at = static_cast<std::size_t>(i);
@@ -108,7 +109,7 @@ float TensorParallel::cross_entropy(View<T const, 2> const& logits, std::span<st
   }
   if (collectives_) {
     std::array const sums{over_ranks(tape.sums_, Reduce::sum), over_ranks(tape.losses_, Reduce::sum)};
-    collectives_->start(sums, "cross_entropy()").wait();
+    start(sums, "cross_entropy()").wait();
   }
   for (std::size_t i = 0; i < targets.size(); ++i) {
     tape.losses_[i] += std::log(tape.sums_[i]);

@@ -4,11 +4,15 @@
 #include <fmt/format.h>
 
 #include "zeroth/core/error.hpp"
+#include "zeroth/device/device.hpp"
 
 namespace zeroth {
 
 TensorParallel::TensorParallel(Job& tensor, TensorParallelOptions const& options)
-    : index_{tensor.rank()}, ranks_{tensor.world()}, sequence_{options.sequence && ranks_ > 1} {
+    : index_{tensor.rank()},
+      ranks_{tensor.world()},
+      sequence_{options.sequence && ranks_ > 1},
+      on_host_{tensor.make_device()->has_host_memory()} {
   if (ranks_ > 1) {
     collectives_.emplace(tensor, "tensor-verbs", options.comm);
   }
@@ -29,8 +33,14 @@ void TensorParallel::expect_waited(char const* verb) {
                              verb, forgotten_));
 }
 
-Collectives::Work TensorParallel::start(comm::Collective const& collective, char const* verb) {
+Collectives::Work TensorParallel::start_one(comm::Collective const& collective, char const* verb) {
   return collectives_->start(collective, verb);
+}
+
+Collectives::Work TensorParallel::start(std::span<comm::Collective const> collectives, char const* what) {
+  expect_waited(what);
+  ZEROTH_EXPECTS(ranks_ > 1, fmt::format("start() of \"{}\" with one tensor rank: there is none to send to", what));
+  return collectives_->start(collectives, what);
 }
 
 }  // namespace zeroth

@@ -151,11 +151,13 @@ bool same(T a, T b) {
 
 // ---- the cases ------------------------------------------------------------------------------------------------------
 
-/// Threads on GPUs support only sums.
+/// Threads on GPUs support only sums, and maxima of floating-point numbers.
 bool reduces(Rank& rank, Reduce reduce, Dtype dtype) {
   auto const transport = rank.communicator.transport();
-  bool const sums_only = transport == Transport::local && rank.device.name() != "cpu";
-  return supports(transport, reduce, dtype) && (!sums_only || reduce == Reduce::sum);
+  bool const few = transport == Transport::local && rank.device.name() != "cpu";
+  bool const floating = is_defined(Reduce::average, dtype);
+  return supports(transport, reduce, dtype) &&
+         (!few || reduce == Reduce::sum || (reduce == Reduce::maximum && floating));
 }
 
 template <class T>

@@ -88,7 +88,7 @@ TEST_CASE("moves and sums take aligned arrays in packs") {
           return reduce_epilogue(machine().stream(), args);
         }));
   check(4, accesses_of([&] {
-          RankSum args{};
+          RankFold args{};
           args.inputs[0] = narrow.data();
           args.inputs[1] = other.data();
           args.input_count = 2;
@@ -97,7 +97,7 @@ TEST_CASE("moves and sums take aligned arrays in packs") {
           args.output_count = 2;
           args.dtype = Dtype::bf16;
           args.count = all;
-          return rank_sum(machine().stream(), args);
+          return rank_fold(machine().stream(), args);
         }));
 }
 

@@ -36,10 +36,10 @@ bool equal(std::vector<T> const& a, std::vector<T> const& b) {
 
 enum class Outputs { one, two, in_place };
 
-/// One sum on the machine and on the CPU. `far` is what elements are counted from.
+/// One fold on the machine and on the CPU. `far` is what elements are counted from.
 template <class T>
-void check_rank_sum(Dtype dtype, int ranks, Outputs outputs, std::int64_t shift, std::int64_t first, std::int64_t count,
-                    Numbers numbers, std::int64_t far = 0) {
+void check_rank_fold(Dtype dtype, int ranks, Outputs outputs, std::int64_t shift, std::int64_t first,
+                     std::int64_t count, Numbers numbers, std::int64_t far = 0, Reduce reduce = Reduce::sum) {
   constexpr std::int64_t length = 9001;
   std::vector<std::vector<T>> inputs;
   std::vector<std::unique_ptr<OnMachine<T>>> their_inputs, their_outputs;
@@ -55,7 +55,7 @@ void check_rank_sum(Dtype dtype, int ranks, Outputs outputs, std::int64_t shift,
   }
   auto const& written = outputs == Outputs::in_place ? their_inputs : their_outputs;
 
-  RankSum args{};
+  RankFold args{};
   std::vector<void*> to;
   std::vector<void const*> from;
   for (auto& result : results) {
@@ -68,46 +68,60 @@ void check_rank_sum(Dtype dtype, int ranks, Outputs outputs, std::int64_t shift,
     args.inputs[args.input_count++] = their_inputs[rank]->data_before(far);
     from.push_back(outputs == Outputs::in_place ? results[rank].data() : inputs[rank].data());
   }
+  args.reduce = reduce;
   args.dtype = dtype;
   args.first = far + first;
   args.count = count;
-  CHECK(rank_sum(machine().stream(), args) == cudaSuccess);
-  device::rank_fold(Reduce::sum, to.data(), static_cast<int>(to.size()), from.data(), ranks, dtype, first, count);
+  CHECK(rank_fold(machine().stream(), args) == cudaSuccess);
+  device::rank_fold(reduce, to.data(), static_cast<int>(to.size()), from.data(), ranks, dtype, first, count);
   for (std::size_t k = 0; k < results.size(); ++k) {
     CHECK(equal(written[k]->values(), results[k]));
   }
 }
 
-TEMPLATE_TEST_CASE("rank_sum gives the CPU's bits for every dtype", "", (Type<float, Dtype::fp32>),
+TEMPLATE_TEST_CASE("rank_fold gives the CPU's bits for every dtype", "", (Type<float, Dtype::fp32>),
                    (Type<bf16, Dtype::bf16>), (Type<fp16, Dtype::fp16>), (Type<double, Dtype::fp64>),
                    (Type<std::int32_t, Dtype::int32>), (Type<std::int64_t, Dtype::int64>),
                    (Type<std::uint8_t, Dtype::byte>)) {
   using T = typename TestType::type;
   testing::every_way();
-  for (int const ranks : {1, 2, 3, 4, 7, RankSum::most_ranks}) {
+  for (int const ranks : {1, 2, 3, 4, 7, RankFold::most_ranks}) {
     for (Outputs const outputs : {Outputs::one, Outputs::two, Outputs::in_place}) {
       INFO(ranks << " ranks");
-      check_rank_sum<T>(TestType::dtype, ranks, outputs, 0, 0, 9001, Numbers::ordinary);
-      check_rank_sum<T>(TestType::dtype, ranks, outputs, 0, 17, 5000, Numbers::any);
+      check_rank_fold<T>(TestType::dtype, ranks, outputs, 0, 0, 9001, Numbers::ordinary);
+      check_rank_fold<T>(TestType::dtype, ranks, outputs, 0, 17, 5000, Numbers::any);
     }
   }
   for (std::int64_t const count : {0, 1, 2, 15, 16, 17, 1024, 4096, 8192, 8193}) {
     for (std::int64_t const first : {0, 1, 16}) {
       for (std::int64_t const shift : {0, 1}) {
         INFO(count << " elements from " << first << ", shifted by " << shift);
-        check_rank_sum<T>(TestType::dtype, 3, Outputs::two, shift, first, count, Numbers::any);
+        check_rank_fold<T>(TestType::dtype, 3, Outputs::two, shift, first, count, Numbers::any);
       }
     }
   }
 }
 
+TEMPLATE_TEST_CASE("a maximum over ranks has the CPU's bits for every floating dtype", "", (Type<float, Dtype::fp32>),
+                   (Type<bf16, Dtype::bf16>), (Type<fp16, Dtype::fp16>), (Type<double, Dtype::fp64>)) {
+  using T = typename TestType::type;
+  testing::every_way();
+  for (int const ranks : {2, 3, RankFold::most_ranks}) {
+    for (Outputs const outputs : {Outputs::two, Outputs::in_place}) {
+      INFO(ranks << " ranks");
+      check_rank_fold<T>(TestType::dtype, ranks, outputs, 0, 17, 5000, Numbers::ordinary, 0, Reduce::maximum);
+      check_rank_fold<T>(TestType::dtype, ranks, outputs, 1, 17, 5000, Numbers::any, 0, Reduce::maximum);  // NaNs, too
+    }
+  }
+}
+
 template <class T>
-void check_rank_sum_into(Dtype dtype, int ranks, std::int64_t shift, std::int64_t first, std::int64_t count,
-                         bool accumulate) {
+void check_rank_fold_into(Dtype dtype, int ranks, std::int64_t shift, std::int64_t first, std::int64_t count,
+                          bool accumulate) {
   constexpr std::int64_t length = 9001;
   std::vector<std::vector<T>> inputs;
   std::vector<std::unique_ptr<OnMachine<T>>> their_inputs;
-  RankSum args{};
+  RankFold args{};
   std::vector<void const*> from;
   for (int rank = 0; rank < ranks; ++rank) {
     inputs.push_back(random_values<T>(length, static_cast<std::uint32_t>(rank), Numbers::any));
@@ -124,36 +138,36 @@ void check_rank_sum_into(Dtype dtype, int ranks, std::int64_t shift, std::int64_
   args.count = count;
   args.sums = their_sums.data();
   args.accumulate = accumulate;
-  CHECK(rank_sum(machine().stream(), args) == cudaSuccess);
+  CHECK(rank_fold(machine().stream(), args) == cudaSuccess);
   device::rank_fold_into(sums.data() + first, accumulate, from.data(), ranks, dtype, count);
   CHECK(equal(their_sums.values(), sums));
 }
 
-TEMPLATE_TEST_CASE("rank_sum into sums gives the CPU's bits", "", (Type<float, Dtype::fp32>), (Type<bf16, Dtype::bf16>),
-                   (Type<fp16, Dtype::fp16>)) {
+TEMPLATE_TEST_CASE("rank_fold into sums gives the CPU's bits", "", (Type<float, Dtype::fp32>),
+                   (Type<bf16, Dtype::bf16>), (Type<fp16, Dtype::fp16>)) {
   using T = typename TestType::type;
   testing::every_way();
-  for (int const ranks : {1, 2, 7, RankSum::most_ranks}) {
+  for (int const ranks : {1, 2, 7, RankFold::most_ranks}) {
     for (bool const accumulate : {false, true}) {
-      check_rank_sum_into<T>(TestType::dtype, ranks, 0, 0, 9001, accumulate);
-      check_rank_sum_into<T>(TestType::dtype, ranks, 1, 17, 5000, accumulate);
+      check_rank_fold_into<T>(TestType::dtype, ranks, 0, 0, 9001, accumulate);
+      check_rank_fold_into<T>(TestType::dtype, ranks, 1, 17, 5000, accumulate);
     }
   }
 }
 
-TEST_CASE("rank_sum beyond 2^31 elements") {
+TEST_CASE("rank_fold beyond 2^31 elements") {
   testing::every_way();
   constexpr std::int64_t far = (std::int64_t{1} << 32) + 48;
-  check_rank_sum<bf16>(Dtype::bf16, 2, Outputs::in_place, 0, 3, 5000, Numbers::ordinary, far);
-  check_rank_sum<std::uint8_t>(Dtype::byte, 2, Outputs::one, 5, 3, 5000, Numbers::ordinary, far);
+  check_rank_fold<bf16>(Dtype::bf16, 2, Outputs::in_place, 0, 3, 5000, Numbers::ordinary, far);
+  check_rank_fold<std::uint8_t>(Dtype::byte, 2, Outputs::one, 5, 3, 5000, Numbers::ordinary, far);
 }
 
-TEST_CASE("rank_sum to no output reads and writes nothing") {
+TEST_CASE("rank_fold to no output reads and writes nothing") {
   testing::every_way();
-  RankSum args{};
+  RankFold args{};
   args.input_count = 1;
   args.count = 10;
-  CHECK(rank_sum(machine().stream(), args) == cudaSuccess);
+  CHECK(rank_fold(machine().stream(), args) == cudaSuccess);
   OnMachine<float> const memory{{1.0F}};
   CHECK(memory.values() == std::vector<float>{1.0F});  // and the stream goes on
 }

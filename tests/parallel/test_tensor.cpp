@@ -2,8 +2,10 @@
 /// What tensor ranks tell each other: each verb of backward is the adjoint of the one forward, in whole numbers.
 #include "zeroth/parallel/tensor.hpp"
 
+#include <array>
 #include <cstdint>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -175,6 +177,33 @@ TEST_CASE("work goes on between the start of a verb and its wait, and one rank h
     ZEROTH_EXPECTS(x == before, "nothing changes");
   });
   CHECK(messages_of(outcome) == "");
+}
+
+TEST_CASE("a program's own collectives run among the verbs, and are refused where no other rank is") {
+  auto const outcome = run_job(2, [](Job& job) {
+    TensorParallel tp{job};
+    float value = static_cast<float>(job.rank() + 1);
+    std::array const maximum{comm::Collective{.operation = comm::Operation::all_reduce,
+                                              .input = &value,
+                                              .output = &value,
+                                              .count = 1,
+                                              .dtype = Dtype::fp32,
+                                              .reduce = Reduce::maximum}};
+    tp.start(maximum, "maximum").wait();
+    if (value != 2) {
+      throw std::runtime_error{"not the maximum"};
+    }
+    std::vector<float> rows_of_rank(static_cast<std::size_t>(rows * columns));
+    { auto const forgotten = tp.leave(matrix(rows_of_rank)); }
+    static_cast<void>(tp.start(maximum, "maximum"));
+  });
+  CHECK_THAT(messages_of(outcome), Contains("maximum after leave(), which ended without wait()"));
+  auto const alone = run_job(1, [](Job& job) {
+    TensorParallel tp{job};
+    comm::Collective const barrier{};
+    static_cast<void>(tp.start({&barrier, 1}, "a barrier"));
+  });
+  CHECK_THAT(messages_of(alone), Contains("start() of \"a barrier\" with one tensor rank: there is none to send to"));
 }
 
 TEST_CASE("verbs that are forgotten, or in another order, or of rows that cannot be divided are refused") {

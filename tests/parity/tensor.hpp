@@ -8,8 +8,10 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "pipeline.hpp"
@@ -151,12 +153,19 @@ struct DividedTape {
   float seed = 0;
 };
 
-/// Runs actions of a mesh.
+/// Runs actions of a mesh. The host computes; on a GPU it reads and changes parameters and gradients by `access`, and
+/// verbs work in pinned memory.
 template <class T, class G>
 class DividedRun {
  public:
-  DividedRun(Mesh& mesh, Divided const& model, Engine<T, G>& engine)
-      : mesh_{&mesh}, model_{&model}, engine_{&engine}, tp_{mesh.tensor(), {.sequence = model.sequence}} {}
+  DividedRun(Mesh& mesh, Divided const& model, Engine<T, G>& engine, std::unique_ptr<Access> access = {})
+      : mesh_{&mesh},
+        model_{&model},
+        engine_{&engine},
+        access_{access ? std::move(access) : std::make_unique<Access>()},
+        device_{mesh.tensor().make_device()},
+        sent_{device_->allocate_host(rows() * Divided::channels * std::int64_t{sizeof(float)})},
+        tp_{mesh.tensor(), {.sequence = model.sequence}} {}
 
   void step(float factor) {
     std::vector<DividedTape> tapes(static_cast<std::size_t>(engine_->in_flight()));
@@ -197,6 +206,47 @@ class DividedRun {
     return copied;
   }
 
+  /// Starts a verb, in memory that every device reaches.
+  template <class Verb>
+  [[nodiscard]] auto start(Verb const& verb, Matrix const& all) {
+    View<float, 2> const sent{reinterpret_cast<float*>(sent_->data()), {all.rows, all.columns}};
+    std::copy(all.values.begin(), all.values.end(), sent.data());
+    return verb(sent);
+  }
+  [[nodiscard]] Matrix finish(TensorParallel::Started<float> started) { return read(started.wait()); }
+  [[nodiscard]] Matrix read(View<float, 2> const& view) {
+    auto const* const values = access_->read(view.data(), view.count() * std::int64_t{sizeof(float)});
+    return copy({static_cast<float*>(const_cast<void*>(values)), view.shape()});  // copy() does not write
+  }
+  [[nodiscard]] Matrix enter(Matrix const& all) {
+    return finish(start([&](auto const& sent) { return tp_.enter(sent); }, all));
+  }
+  [[nodiscard]] Matrix leave(Matrix const& all) {
+    return finish(start([&](auto const& sent) { return tp_.leave(sent); }, all));
+  }
+  [[nodiscard]] Matrix leave_backward(Matrix const& all) {
+    return finish(start([&](auto const& sent) { return tp_.leave_backward(sent); }, all));
+  }
+  [[nodiscard]] auto start_enter_backward(Matrix const& all) {
+    return start([&](auto const& sent) { return tp_.enter_backward(sent); }, all);
+  }
+
+  /// A parameter, until the next read.
+  template <std::size_t D>
+  [[nodiscard]] View<T const, D> read(View<T const, D> const& param) {
+    return {static_cast<T const*>(access_->read(param.data(), param.count() * std::int64_t{sizeof(T)})), param.shape()};
+  }
+  template <std::size_t D>
+  void add(Gradient<G, D> const& gradient, std::vector<float> const& more) {
+    auto const bytes = static_cast<std::int64_t>(more.size() * sizeof(G));
+    auto* const values = static_cast<G*>(access_->edit(gradient.data(), bytes));
+    for (std::size_t i = 0; i < more.size(); ++i) {
+      float const before = gradient.beta() == 0 ? 0 : to_float(values[i]);
+      values[i] = from_float<G>(before + more[i]);
+    }
+    access_->commit();
+  }
+
   template <class Pass>
   void forward(Pass& pass, DividedTape& tape, float factor) {
     Matrix all{rows(), Divided::channels};
@@ -229,16 +279,15 @@ class DividedRun {
 
   Matrix block_forward(Divided::Block const& block, Params<T> const& p, DividedTape::OfBlock& tape) {
     auto scaled = tape.x;
-    auto const gain = p[block.gain];
+    auto const gain = read(p[block.gain]);
     for (std::int64_t r = 0; r < scaled.rows; ++r) {
       for (std::int64_t c = 0; c < scaled.columns; ++c) {
         scaled.at(r, c) *= to_float(gain.data()[c]);
       }
     }
-    tape.all = with_own(scaled);
-    static_cast<void>(tp_.enter(tape.all.view()).wait());
-    tape.a = times<T>(tape.all, p[block.first]);
-    auto const first_bias = p[block.first_bias];
+    tape.all = enter(with_own(scaled));
+    tape.a = times<T>(tape.all, read(p[block.first]));
+    auto const first_bias = read(p[block.first_bias]);
     auto const hidden = tape.a.columns / 2;
     tape.h = Matrix{tape.a.rows, hidden};
     for (std::int64_t r = 0; r < tape.a.rows; ++r) {
@@ -249,9 +298,8 @@ class DividedRun {
         tape.h.at(r, c) = tape.a.at(r, c) * std::tanh(tape.a.at(r, hidden + c));
       }
     }
-    auto y = times<T>(tape.h, p[block.second]);
-    auto result = copy(tp_.leave(y.view()).wait());
-    auto const bias = p[block.bias];
+    auto result = leave(times<T>(tape.h, read(p[block.second])));
+    auto const bias = read(p[block.bias]);
     for (std::int64_t r = 0; r < result.rows; ++r) {
       for (std::int64_t c = 0; c < result.columns; ++c) {
         result.at(r, c) = round_to<T>(tape.x.at(r, c) + result.at(r, c) + to_float(bias.data()[c]));
@@ -272,9 +320,8 @@ class DividedRun {
   template <class Pass>
   float head_forward(Pass& pass, Unit unit, Matrix const& x, DividedTape& tape) {
     auto const p = pass.forward(unit);
-    tape.all = with_own(x);
-    static_cast<void>(tp_.enter(tape.all.view()).wait());
-    tape.z = times<T>(tape.all, p[model_->table]);
+    tape.all = enter(with_own(x));
+    tape.z = times<T>(tape.all, read(p[model_->table]));
     double sum = 0;
     for (std::int64_t r = 0; r < rows(); ++r) {
       for (std::int64_t c = 0; c < own_classes(); ++c) {
@@ -316,16 +363,14 @@ class DividedRun {
       }
     }
     add(p.grad(model_->table), transposed_times(tape.all, d));
-    auto back = times_transposed<T>(d, p[model_->table]);
-    return rounded(copy(tp_.enter_backward(back.view()).wait()));
+    return rounded(finish(start_enter_backward(times_transposed<T>(d, read(p[model_->table])))));
   }
 
   template <class Guard>
   Matrix block_backward(Divided::Block const& block, Guard const& p, DividedTape::OfBlock const& tape,
                         Matrix const& slope) {
-    auto all = with_own(slope);
-    static_cast<void>(tp_.leave_backward(all.view()).wait());
-    auto const dh = times_transposed<T>(all, p[block.second]);
+    auto const all = leave_backward(with_own(slope));
+    auto const dh = times_transposed<T>(all, read(p[block.second]));
     Matrix da{tape.a.rows, tape.a.columns};
     auto const hidden = da.columns / 2;
     for (std::int64_t r = 0; r < da.rows; ++r) {
@@ -335,9 +380,10 @@ class DividedRun {
         da.at(r, hidden + c) = dh.at(r, c) * tape.a.at(r, c) * (1 - t * t);
       }
     }
-    auto back = times_transposed<T>(da, p[block.first]);
+    auto const back = times_transposed<T>(da, read(p[block.first]));
     bool const forgets = forgets_a_sum && block.unit.index() == 2;
-    auto started = forgets ? tp_.leave_backward(back.view()) : tp_.enter_backward(back.view());
+    auto started =
+        forgets ? start([&](auto const& sent) { return tp_.leave_backward(sent); }, back) : start_enter_backward(back);
     add(p.grad(block.second), transposed_times(tape.h, all));  // between the start and the wait
     add(p.grad(block.first), transposed_times(tape.all, da));
     add(p.grad(block.first_bias), sums_of_columns(da));
@@ -345,9 +391,9 @@ class DividedRun {
       add(p.grad(block.bias), sums_of_columns(slope));
     }
     auto const result = started.wait();
-    auto own = copy(forgets ? tp_.own(result) : result);
+    auto own = read(forgets ? tp_.own(result) : result);
     auto of_gain = own;
-    auto const gain = p[block.gain];
+    auto const gain = read(p[block.gain]);
     for (std::int64_t r = 0; r < own.rows; ++r) {
       for (std::int64_t c = 0; c < own.columns; ++c) {
         of_gain.at(r, c) *= tape.x.at(r, c);
@@ -368,6 +414,9 @@ class DividedRun {
   Mesh* mesh_;
   Divided const* model_;
   Engine<T, G>* engine_;
+  std::unique_ptr<Access> access_;
+  std::unique_ptr<device::Device> device_;
+  std::unique_ptr<device::Memory> sent_;  // by one verb at a time
   TensorParallel tp_;
 };
 
@@ -379,6 +428,7 @@ struct DividedOptions {
   /// Before the first step: how many were made already, by whoever saved what this restores.
   std::function<int(AnyEngine&)> begin = [](AnyEngine&) { return 0; };
   std::function<void(AnyEngine&, int step)> after_step = [](AnyEngine&, int) {};
+  MakeAccess access = [](device::StreamRef) { return std::make_unique<Access>(); };
 };
 
 /// What a rank trains, and its parameters as all tensor ranks have them together; of those that each has whole, its
@@ -391,7 +441,7 @@ inline Trained train_divided(Job& job, Config const& config, DividedOptions cons
     Mesh mesh{job, config};
     Divided const divided{mesh.tensor_part(), options.sequence, options.tied};
     Engine<T, G> engine{mesh, divided.model, config};
-    DividedRun<T, G> run{mesh, divided, engine};
+    DividedRun<T, G> run{mesh, divided, engine, options.access(engine.compute_stream())};
     bool const last_place = mesh.place().data + 1 == mesh.data().world();
     auto const first = options.begin(engine) + 1;
     for (int step = first; step <= options.steps; ++step) {

@@ -20,7 +20,7 @@ struct Mistake {
 
 std::string const adamw = "zeroth::cuda::Update<zeroth::optim::Adam, zeroth::bf16, zeroth::bf16, float, float>",
                   adamw_cases = "an update gives the CPU's bits for every dtype*";
-std::string const ranks = "zeroth::cuda::AddRanks<zeroth::bf16>", rank_cases = "rank_sum gives*";
+std::string const ranks = "zeroth::cuda::FoldRanks<zeroth::bf16, (zeroth::Reduce)0>", rank_cases = "rank_fold gives*";
 std::string const sums = "zeroth::cuda::MoveAndSum<zeroth::bf16, zeroth::bf16>",
                   sum_cases = "reduce_epilogue in place reads*";
 std::string const collect = "zeroth::cuda::Collect", collect_cases = "collect adds up*";

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cuda/kernels/move.hpp"
-#include "cuda/kernels/rank_sum.hpp"
+#include "cuda/kernels/rank_fold.hpp"
 #include "cuda/kernels/reduce_epilogue.hpp"
 #include "cuda/kernels/step.hpp"
 #include "cuda/kernels/update.hpp"
@@ -110,7 +110,7 @@ cudaError_t update(cudaStream_t stream, optim::UpdateArgs const& args) {
   });
 }
 
-cudaError_t rank_sum(cudaStream_t stream, RankSum const& args) {
+cudaError_t rank_fold(cudaStream_t stream, RankFold const& args) {
   std::vector<testing::Given> given;
   auto const add = [&](void const* data) {
     auto const bytes = bytes_of(args.dtype);
@@ -121,7 +121,7 @@ cudaError_t rank_sum(cudaStream_t stream, RankSum const& args) {
   if (args.sums != nullptr) {
     given.push_back({args.sums + args.first, args.count * std::int64_t{sizeof(float)}});
   }
-  return launch_on(stream, given, [&](auto const& on) { return launch_rank_sum(on, args); });
+  return launch_on(stream, given, [&](auto const& on) { return launch_rank_fold(on, args); });
 }
 
 }  // namespace cuda

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The Device that is a core of the CPU: what the layers do with numbers, done when a call returns.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <vector>
-
-#include <zeroth/parallel/tensor.hpp>
 
 #include "attention.hpp"
 #include "batches.hpp"
@@ -19,12 +18,13 @@
 #include "cpu/matmul.hpp"
 #include "cpu/memory.hpp"
 #include "embedding.hpp"
+#include "tensor_ranks.hpp"
 
 namespace gpt::cpu {
 
 /// T is float, bf16 or fp16; double in tests. Belongs to the thread that made it.
 template <class T>
-class Cpu {
+class Cpu : public TensorRanks<Cpu<T>, T, cpu::Matrix<T>> {
  public:
   using Element = T;
   using Wide = WideOf<T>;
@@ -35,7 +35,8 @@ class Cpu {
   static constexpr bool divides_layers = zeroth::Element<T>;
 
   /// `matmul` and `tensor` outlive it. Null: no layer is divided.
-  explicit Cpu(Matmul& matmul, zeroth::TensorParallel* tensor = nullptr) : matmul_{matmul}, tensor_{tensor} {}
+  explicit Cpu(Matmul& matmul, zeroth::TensorParallel* tensor = nullptr)
+      : TensorRanks<Cpu, T, cpu::Matrix<T>>{tensor}, matmul_{matmul} {}
 
   [[nodiscard]] static std::int64_t tokens(Batch const& batch) { return std::ssize(batch.inputs); }
   static void expect_heads(AttentionHeads const& /*heads*/) {}
@@ -76,26 +77,6 @@ class Cpu {
       auto const more = widened(x.data() + i * x.stride(), x.cols(), of_x);
       store(widened(to, y.cols(), of_y) + more, to, of_y);
     }
-  }
-  /// Where layers are divided: starts to add up over tensor ranks, in place; this rank's rows are right behind the
-  /// wait() of what it gives.
-  [[nodiscard]] auto leave(Matrix<T>& y) { return tensor_->leave(whole(y)); }
-  [[nodiscard]] auto enter_backward(Matrix<T>& dy) { return tensor_->enter_backward(whole(dy)); }
-  [[nodiscard]] int tensor_ranks() const { return tensor_ != nullptr ? tensor_->ranks() : 1; }
-  /// Whether tensor ranks have some of the rows each, between layers.
-  [[nodiscard]] bool divides_rows() const { return tensor_ != nullptr && tensor_->sequence(); }
-  /// The place of `own`'s first row among all rows of the micro-batch.
-  [[nodiscard]] std::int64_t first_own_row(Matrix<T> const& own) const {
-    return divides_rows() ? tensor_->index() * own.rows() : 0;
-  }
-  void own_rows(Matrix<T> const& all, Matrix<T>& own) const {
-    own.resize(all.rows() / tensor_->ranks(), all.cols());
-    std::copy_n(all.data() + first_own_row(own) * all.cols(), own.count(), own.data());
-  }
-  /// Where rows are divided: starts to bring all of them to all ranks.
-  [[nodiscard]] auto enter(Matrix<T> const& own, Matrix<T>& all) { return tensor_->enter(spread(own, all)); }
-  [[nodiscard]] auto leave_backward(Matrix<T> const& own, Matrix<T>& all) {
-    return tensor_->leave_backward(spread(own, all));
   }
 
   /// To a gradient.
@@ -162,11 +143,6 @@ class Cpu {
     attention_.backward(matmul_, heads, qkv, y, log_sums, dy, dqkv);
   }
 
-  /// Which words this rank has.
-  [[nodiscard]] zeroth::VocabularyPart rows(Param<2> const& words) const {
-    auto const all = words.global_shape()[0];
-    return tensor_ != nullptr ? tensor_->rows(words) : zeroth::VocabularyPart{0, all, all, all};
-  }
   template <class View>
   void embed(Batch const& batch, View const& tokens, View const& positions, Matrix<T>& x) const {
     cpu::embed(batch, tokens.data(), positions.data(), positions.extent(0), x);
@@ -179,7 +155,7 @@ class Cpu {
   /// To this rank's rows.
   template <class View>
   void add_positions(View const& positions, Matrix<T>& x) const {
-    cpu::add_positions(positions.data(), positions.extent(0), first_own_row(x), x);
+    cpu::add_positions(positions.data(), positions.extent(0), this->first_own_row(x), x);
   }
   template <class Gradient>
   void embed_backward(Batch const& batch, Matrix<T> const& dx, Gradient const& tokens, Gradient const& positions) {
@@ -213,14 +189,16 @@ class Cpu {
   }
   /// The same where tensor ranks divide the vocabulary.
   [[nodiscard]] float cross_entropy_of_part(Matrix<float>& logits, Batch const& batch,
-                                            zeroth::VocabularyPart const& words, zeroth::CrossEntropyTape& tape) {
+                                            zeroth::VocabularyPart const& words, SoftmaxTape<Cpu>& tape) {
     targets_.assign(batch.targets.begin(), batch.targets.end());
-    return tensor_->cross_entropy<float>(to_read(logits), targets_, words, tape);
+    return this->tensor().template cross_entropy<float>(to_read(logits), targets_, words, tape.of_part);
   }
-  void cross_entropy_backward_of_part(Matrix<float>& logits, zeroth::CrossEntropyTape const& tape, float seed,
+  void cross_entropy_backward_of_part(Matrix<float>& logits, Batch const& /*batch*/,
+                                      zeroth::VocabularyPart const& /*words*/, SoftmaxTape<Cpu> const& tape, float seed,
                                       Matrix<T>& dlogits) const {
-    tensor_->cross_entropy_backward(to_read(logits), tape, seed, whole(dlogits));
+    this->tensor().cross_entropy_backward(to_read(logits), tape.of_part, seed, this->whole(dlogits));
   }
+  void copy_elements(T const* from, std::int64_t count, T* to) const { std::copy_n(from, count, to); }
 
  private:
   /// GELU follows as a pass of its own.
@@ -233,14 +211,6 @@ class Cpu {
     }
     return product;
   }
-  [[nodiscard]] auto spread(Matrix<T> const& own, Matrix<T>& all) const {
-    all.resize(own.rows() * tensor_->ranks(), own.cols());
-    std::copy_n(own.data(), own.count(), all.data() + first_own_row(own) * own.cols());
-    return whole(all);
-  }
-  [[nodiscard]] static auto whole(Matrix<T>& matrix) {
-    return zeroth::View<T, 2>{matrix.data(), {matrix.rows(), matrix.cols()}};
-  }
   [[nodiscard]] static auto to_read(Matrix<float> const& matrix) {
     return zeroth::View<float const, 2>{matrix.data(), {matrix.rows(), matrix.cols()}};
   }
@@ -250,7 +220,6 @@ class Cpu {
   }
 
   Matmul& matmul_;
-  zeroth::TensorParallel* tensor_;
   HeadAttention<T> attention_;
   TokenOrder token_order_;
   std::vector<std::int64_t> targets_;

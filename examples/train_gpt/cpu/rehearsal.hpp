@@ -56,9 +56,9 @@ class Rehearsal {
   [[nodiscard]] float cross_entropy(auto&&...) { return 0; }
   void cross_entropy_backward(auto&&...) {}
   [[nodiscard]] float cross_entropy_of_part(Matrix<float> const& logits, Batch const& batch,
-                                            zeroth::VocabularyPart const& /*words*/, zeroth::CrossEntropyTape& tape) {
+                                            zeroth::VocabularyPart const& /*words*/, SoftmaxTape<Cpu<T>>& tape) {
     cpu_.prepare(batch);
-    tape.reserve(logits.rows());
+    tape.of_part.reserve(logits.rows());
     return 0;
   }
   void cross_entropy_backward_of_part(auto&&...) {}

@@ -4,6 +4,7 @@
 #include "gpu/attention_kernels.hpp"
 #include "gpu/kernels/columns.hpp"
 #include "gpu/kernels/cross_entropy.hpp"
+#include "gpu/kernels/cross_entropy_part.hpp"
 #include "gpu/kernels/dropout.hpp"
 #include "gpu/kernels/embedding.hpp"
 #include "gpu/kernels/gelu.hpp"
@@ -25,6 +26,8 @@
 
 #define GPT_GPU_LAUNCH_MATH(T)            \
   GPT_GPU_LAUNCH(Embed<T>)                \
+  GPT_GPU_LAUNCH(EmbedPart<T>)            \
+  GPT_GPU_LAUNCH(AddRows<T>)              \
   GPT_GPU_LAUNCH(LayerNormForward<T>)     \
   GPT_GPU_LAUNCH(LayerNormAgain<T>)       \
   GPT_GPU_LAUNCH(LayerNormBackward<T>)    \
@@ -47,6 +50,8 @@
   GPT_GPU_LAUNCH_GRADIENT(float, float) \
   GPT_GPU_LAUNCH(FoldChunks<float>)     \
   GPT_GPU_LAUNCH(CrossEntropy)          \
+  GPT_GPU_LAUNCH(LargestOfPart)         \
+  GPT_GPU_LAUNCH(SumsOfPart)            \
   GPT_GPU_LAUNCH(MeanLoss)
 #define GPT_GPU_LAUNCH_16_BITS(T)         \
   GPT_GPU_LAUNCH_TENSOR_ATTENTION(T, 32)  \

@@ -3,6 +3,7 @@
 #pragma once
 #include <cuda_runtime_api.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -15,12 +16,14 @@
 #include "gpu/batch.hpp"
 #include "gpu/kernels/columns.hpp"
 #include "gpu/kernels/cross_entropy.hpp"
+#include "gpu/kernels/cross_entropy_part.hpp"
 #include "gpu/kernels/dropout.hpp"
 #include "gpu/kernels/embedding.hpp"
 #include "gpu/kernels/layer_norm.hpp"
 #include "gpu/launch.hpp"
 #include "gpu/matmul.hpp"
 #include "gpu/memory.hpp"
+#include "tensor_ranks.hpp"
 #include "zeroth/core/error.hpp"
 #include "zeroth/engine/pass.hpp"
 
@@ -34,7 +37,7 @@ template <class M>
 
 /// A stream and the work on it. All calls enqueue work and return. Throws SystemError if a launch fails.
 template <zeroth::Element T>
-class Gpu {
+class Gpu : public TensorRanks<Gpu<T>, T, gpu::Matrix<T>> {
  public:
   using Element = T;
   using Wide = float;
@@ -42,9 +45,11 @@ class Gpu {
   using Matrix = gpu::Matrix<V>;
   using Batch = DeviceBatch;
   static constexpr bool keeps_hidden = true;  ///< Recomputing it would be one more pass over the two widest matrices.
-  static constexpr bool divides_layers = false;
+  static constexpr bool divides_layers = true;
 
-  Gpu(cudaStream_t stream, MatmulOptions const& options) : stream_{stream}, matmul_{stream, options} {}
+  /// `tensor` computes on the same stream, and outlives it. Null: no layer is divided.
+  Gpu(cudaStream_t stream, MatmulOptions const& options, zeroth::TensorParallel* tensor = nullptr)
+      : TensorRanks<Gpu, T, gpu::Matrix<T>>{tensor}, stream_{stream}, matmul_{stream, options} {}
 
   [[nodiscard]] cudaStream_t stream() const noexcept { return stream_; }
   [[nodiscard]] static std::int64_t tokens(Batch const& batch) { return batch.tokens; }
@@ -61,6 +66,19 @@ class Gpu {
   void clear(Matrix<T>& matrix) const {
     expect(cudaMemsetAsync(matrix.data(), 0, static_cast<std::size_t>(matrix.count()) * sizeof(T), stream_),
            "cudaMemsetAsync");
+  }
+  void copy_elements(T const* from, std::int64_t count, T* to) const {
+    expect(cudaMemcpyAsync(to, from, static_cast<std::size_t>(count) * sizeof(T), cudaMemcpyDefault, stream_),
+           "cudaMemcpyAsync of activations");
+  }
+  /// Adds `row` to each of y's.
+  template <class View>
+  void add_to_rows(View const& row, Matrix<T>& y) const {
+    run(AddRows<T>{row.data(), 1, 0, y.rows(), y.cols(), y.data()});
+  }
+  /// y += x
+  void add(Matrix<T> const& x, Matrix<T>& y) const {
+    run(AddRows<T>{x.data(), y.rows(), 0, y.rows(), y.cols(), y.data()});
   }
   /// Adds the sums to a gradient.
   template <class Gradient>
@@ -118,12 +136,23 @@ class Gpu {
   void embed(Batch const& batch, View const& tokens, View const& positions, Matrix<T>& x) const {
     run(Embed<T>{batch.inputs, tokens.data(), positions.data(), x.rows(), x.cols(), positions.extent(0), x.data()});
   }
+  /// Zeros where another rank has the token.
+  template <class View>
+  void embed_part(Batch const& batch, View const& tokens, zeroth::VocabularyPart const& words, Matrix<T>& x) const {
+    run(EmbedPart<T>{batch.inputs, tokens.data(), words.first, words.count, x.rows(), x.cols(), x.data()});
+  }
+  /// To this rank's rows.
+  template <class View>
+  void add_positions(View const& positions, Matrix<T>& x) const {
+    run(AddRows<T>{positions.data(), positions.extent(0), this->first_own_row(x), x.rows(), x.cols(), x.data()});
+  }
+  /// `tokens` is of this rank's `words`, and `dx` of all rows.
   template <class Gradient>
-  void embed_backward(Batch const& batch, Matrix<T> const& dx, Gradient const& tokens,
-                      Gradient const& positions) const {
+  void embed_backward(Batch const& batch, Matrix<T> const& dx, zeroth::VocabularyPart const& words,
+                      Gradient const& tokens, Gradient const& positions) const {
     using G = std::remove_pointer_t<decltype(tokens.data())>;
-    run(EmbedTokensBackward<T, G>{dx.data(), batch.order, batch.first, tokens.shape()[0], dx.cols(), tokens.data(),
-                                  tokens.beta()});
+    run(EmbedTokensBackward<T, G>{dx.data(), batch.order, batch.first + words.first, words.count, dx.cols(),
+                                  tokens.data(), tokens.beta()});
     run(EmbedPositionsBackward<T, G>{dx.data(), dx.rows(), dx.cols(), positions.shape()[0], positions.data(),
                                      positions.beta()});
   }
@@ -140,13 +169,36 @@ class Gpu {
   [[nodiscard]] zeroth::DeviceLoss cross_entropy(Matrix<float> const& logits, Batch const& batch,
                                                  SoftmaxTape<Gpu>& tape) const {
     run(CrossEntropy{rows_of(logits), batch.targets, tape.largest.data(), tape.sums.data(), tape.losses.data()});
-    run(MeanLoss{tape.losses.data(), logits.rows(), batch.loss});
+    run(MeanLoss{tape.losses.data(), nullptr, logits.rows(), batch.loss});
     return {batch.loss};
   }
   /// `dlogits` may share the memory of `logits`.
   void cross_entropy_backward(Matrix<float> const& logits, Batch const& batch, SoftmaxTape<Gpu> const& tape, float each,
                               Matrix<T>& dlogits) const {
-    run(CrossEntropyBackward<T>{rows_of(logits), batch.targets, tape.largest.data(), tape.sums.data(), each,
+    run(CrossEntropyBackward<T>{rows_of(logits), batch.targets, 0, tape.largest.data(), tape.sums.data(), each,
+                                rows_of(dlogits)});
+  }
+  /// The same where tensor ranks divide the vocabulary: they find the largest logits, then add up the rest.
+  [[nodiscard]] zeroth::DeviceLoss cross_entropy_of_part(Matrix<float> const& logits, Batch const& batch,
+                                                         zeroth::VocabularyPart const& words,
+                                                         SoftmaxTape<Gpu>& tape) const {
+    tape.resize(logits.rows());
+    auto const of_words = columns_of(logits, words);
+    run(LargestOfPart{of_words, tape.largest.data()});
+    std::array const largest{over_ranks(tape.largest, zeroth::Reduce::maximum)};
+    this->tensor().start(largest, "cross-entropy's largest logits").wait();
+    run(SumsOfPart{of_words, batch.targets, static_cast<std::int32_t>(words.first), tape.largest.data(),
+                   tape.sums.data(), tape.losses.data()});
+    std::array const sums{over_ranks(tape.sums, zeroth::Reduce::sum), over_ranks(tape.losses, zeroth::Reduce::sum)};
+    this->tensor().start(sums, "cross-entropy's sums").wait();
+    run(MeanLoss{tape.losses.data(), tape.sums.data(), logits.rows(), batch.loss});
+    return {batch.loss};
+  }
+  void cross_entropy_backward_of_part(Matrix<float> const& logits, Batch const& batch,
+                                      zeroth::VocabularyPart const& words, SoftmaxTape<Gpu> const& tape, float seed,
+                                      Matrix<T>& dlogits) const {
+    run(CrossEntropyBackward<T>{columns_of(logits, words), batch.targets, static_cast<std::int32_t>(words.first),
+                                tape.largest.data(), tape.sums.data(), seed / static_cast<float>(logits.rows()),
                                 rows_of(dlogits)});
   }
 
@@ -172,6 +224,20 @@ class Gpu {
   [[nodiscard]] static LayerNormRows<T> norm_rows(Matrix<T> const& x, View const& weight, View const& bias,
                                                   Matrix<T>& y) {
     return {x.data(), weight.data(), bias.data(), x.rows(), x.cols(), y.data()};
+  }
+  /// The logits without those of padding.
+  [[nodiscard]] static StridedRows<float const> columns_of(Matrix<float> const& logits,
+                                                           zeroth::VocabularyPart const& words) {
+    return {logits.data(), logits.rows(), words.count, logits.stride()};
+  }
+  /// In place, over tensor ranks.
+  [[nodiscard]] static zeroth::comm::Collective over_ranks(Matrix<float>& values, zeroth::Reduce reduce) {
+    return {.operation = zeroth::comm::Operation::all_reduce,
+            .input = values.data(),
+            .output = values.data(),
+            .count = values.count(),
+            .dtype = zeroth::Dtype::fp32,
+            .reduce = reduce};
   }
   [[nodiscard]] static Heads kernel_heads(AttentionHeads const& heads, std::int64_t tokens) {
     return {static_cast<int>(tokens / heads.context), static_cast<int>(heads.context), static_cast<int>(heads.count),

@@ -15,11 +15,11 @@ namespace gpt::gpu {
 template <zeroth::Element T, zeroth::GradientOf<T> G>
 class MicroSteps {
  public:
-  /// Runs on the engine's compute stream. `tensor` is null: engines on GPUs reject files that ask for tensor ranks.
+  /// Runs on the engine's compute stream. `tensor` must outlive it. Null: no layer is divided.
   MicroSteps(zeroth::Engine<T, G>& engine, GptParams const& params, Options const& options,
-             MathChoice const& /*choice*/, std::int64_t micro_steps, zeroth::TensorParallel* /*tensor*/ = nullptr)
+             MathChoice const& /*choice*/, std::int64_t micro_steps, zeroth::TensorParallel* tensor = nullptr)
       : gpt_{params, options.recompute ? Recompute::on : Recompute::off, options.dropout},
-        gpu_{zeroth::cuda_stream(engine), {.tf32 = options.tf32}},
+        gpu_{zeroth::cuda_stream(engine), {.tf32 = options.tf32}, tensor},
         // step() returns the report of the previous step: the GPU is less than two steps behind.
         upload_{engine.micro_batch() * params.shape.context, params.shape.vocabulary, 2 * micro_steps},
         workspace_{gpt_.workspace()} {}

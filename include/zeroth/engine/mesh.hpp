@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The ranks of a job as a grid of pipeline stages, data-parallel ranks and tensor-parallel ranks.
 #pragma once
+#include <memory>
 #include <optional>
 
 #include "zeroth/comm/job.hpp"
@@ -31,8 +32,10 @@ class ZEROTH_EXPORT Mesh {
     int tensor;  ///< The part of parameters that it holds.
   };
 
-  /// Divides the ranks as the file's zeroth.mesh says. Collective on `job`, which must outlive the mesh; waits. Throws
-  /// ConfigError if stages times tensor ranks do not divide the number of ranks.
+  /// Divides the ranks as the file's zeroth.mesh says. Collective on `job`, which must outlive the mesh; waits. On GPUs
+  /// with several tensor ranks, all engines and TensorParallels of a mesh compute on one stream: the one given to
+  /// Job::compute_on() before, or else one that the mesh makes. Throws ConfigError if stages times tensor ranks do not
+  /// divide the number of ranks.
   Mesh(Job& job, Config const& config);
   Mesh(Mesh const&) = delete;
   Mesh& operator=(Mesh const&) = delete;
@@ -51,7 +54,10 @@ class ZEROTH_EXPORT Mesh {
 
  private:
   friend class engine::Runtime;
+  void share_compute_stream();
+
   Job* whole_;
+  std::unique_ptr<device::Device> device_;     // of the stream that the mesh makes; otherwise null
   std::optional<Job> data_, tensor_, stages_;  // each varies along one axis
   std::optional<Job> model_;                   // ranks that together hold the model once, if parameters are divided
   Axis pipeline_;

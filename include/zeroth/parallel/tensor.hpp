@@ -45,7 +45,8 @@ struct TensorParallelOptions {
 ///   x += tp.leave(all).wait();
 ///
 /// Every rank calls the same functions in the same order, on the thread that made it. Work is concurrent with compute
-/// until wait(). With one rank nothing is sent. Needs no memory but that of Collectives. Must end before its job.
+/// until wait(). On GPUs compute is the stream of the mesh's engines, matrices are in device memory, and nothing blocks
+/// the host. With one rank nothing is sent. Needs no memory but that of Collectives. Must end before its mesh.
 // clang-format on
 class ZEROTH_EXPORT TensorParallel {
  public:
@@ -107,7 +108,7 @@ class ZEROTH_EXPORT TensorParallel {
   /// one MAX, then for one transaction of two sums, with one number per row each; with one rank for nothing. Sums are
   /// in fp32 and fp64, in the order of columns, then of ranks. A NaN or +infinity among a row's logits makes its loss
   /// NaN. Throws ContractError for shapes that do not match, for targets outside the vocabulary and on a GPU, before it
-  /// waits for another rank.
+  /// waits for another rank. On a GPU, compute the same with kernels and start().
   template <Element T>
   [[nodiscard]] float cross_entropy(View<T const, 2> const& logits, std::span<std::int64_t const> targets,
                                     VocabularyPart const& vocabulary, CrossEntropyTape& tape);
@@ -118,11 +119,15 @@ class ZEROTH_EXPORT TensorParallel {
   void cross_entropy_backward(View<T const, 2> const& logits, CrossEntropyTape const& tape, float seed,
                               View<S, 2> const& slopes) const;
 
+  /// Starts a program's own collectives over the tensor ranks, among the functions above and in their order: see
+  /// Collectives::start(). Throws ContractError as enter() does, and with one rank.
+  [[nodiscard]] Collectives::Work start(std::span<comm::Collective const> collectives, char const* what);
+
  private:
   [[nodiscard]] VocabularyPart rows_from(std::int64_t first, std::int64_t padded, std::int64_t all) const;
   [[nodiscard]] std::int64_t rows_of_rank(std::int64_t rows) const;
   void expect_waited(char const* verb);
-  [[nodiscard]] Collectives::Work start(comm::Collective const& collective, char const* verb);
+  [[nodiscard]] Collectives::Work start_one(comm::Collective const& collective, char const* verb);
 
   template <Element T>
   [[nodiscard]] Started<T> spread(char const* verb, View<T, 2> const& all) {
@@ -132,7 +137,7 @@ class ZEROTH_EXPORT TensorParallel {
       return {*this, verb, all, std::nullopt};
     }
     return {*this, verb, all,
-            start({comm::Operation::all_gather, rows.data(), all.data(), rows.count(), dtype_of<T>}, verb)};
+            start_one({comm::Operation::all_gather, rows.data(), all.data(), rows.count(), dtype_of<T>}, verb)};
   }
   template <Element T>
   [[nodiscard]] Started<T> sum(char const* verb, View<T, 2> const& all) {
@@ -142,11 +147,11 @@ class ZEROTH_EXPORT TensorParallel {
       return {*this, verb, all, std::nullopt};
     }
     auto const operation = sequence_ ? comm::Operation::reduce_scatter : comm::Operation::all_reduce;
-    return {*this, verb, rows, start({operation, all.data(), rows.data(), rows.count(), dtype_of<T>}, verb)};
+    return {*this, verb, rows, start_one({operation, all.data(), rows.data(), rows.count(), dtype_of<T>}, verb)};
   }
 
   int index_, ranks_;
-  bool sequence_;
+  bool sequence_, on_host_;
   std::optional<Collectives> collectives_;  // none with one rank
   char const* forgotten_ = nullptr;         // a verb that ended without wait()
 };

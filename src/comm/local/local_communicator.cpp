@@ -63,9 +63,9 @@ void LocalCommunicator::do_submit(device::Stream& stream, Label const& label, st
                              gpu->most_ranks()));
   for (auto const& each : collectives) {
     ZEROTH_EXPECTS(
-        gpu == nullptr || each.reduce == Reduce::sum,
+        gpu == nullptr || device::PeerStream::folds(each.reduce, each.dtype),
         fmt::format("{} on communicator '{}': 'local' does not reduce {} by {} on streams of a GPU; allowed "
-                    "is sum",
+                    "are sum, and maximum of floating-point numbers",
                     describe(label, each, group_->job_ranks()), name(), name_of(each.dtype), name_of(each.reduce)));
   }
   Transaction& transaction = pool_.take(label, collectives, options_.timeout);

@@ -101,6 +101,8 @@ TEST_CASE("embeddings take packs, and leave alone what does not occur") {
   Zeros const table{vocabulary * columns}, positions{context * columns}, x{rows * columns};
   check_packs(Embed<bf16>{inputs.data(), table.data(), positions.data(), rows, columns, context, x.data()},
               rows * packs * 3);
+  check_packs(EmbedPart<bf16>{inputs.data(), table.data(), 1, 1, rows, columns, x.data()}, (rows + 5) * packs);
+  check_packs(AddRows<bf16>{positions.data(), context, 3, rows, columns, x.data()}, rows * packs * 3);
   auto const backward = [&](float beta) {
     return EmbedTokensBackward<bf16, bf16>{x.data(), places.data(), first.data(), vocabulary,
                                            columns,  table.data(),  beta};

@@ -4,7 +4,9 @@
 /// Tolerances: probabilities in fp32 come from sums of at most some thousand positive terms, in parts of some tens, so
 /// 1e-5 of the largest value leaves rounding a decimal digit. One that is stored in 16 bits is rounded once more, by at
 /// most 2^-9 (bf16) or 2^-11 (fp16) of itself.
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <vector>
 
@@ -97,16 +99,15 @@ Outcome<T> outcome_of(Problem const& problem, float each, Place const& place, Pl
   OnMachine<float> const mean{garbage<float>(1)};
   auto const given = logits.template rows<float const>();
   run(CrossEntropy{given, targets.data(), largest.data(), sums.data(), losses.data()});
-  run(MeanLoss{losses.data(), rows, mean.data()});
-  run(CrossEntropyBackward<T>{given, targets.data(), largest.data(), sums.data(), each, dlogits.rows()});
+  run(MeanLoss{losses.data(), nullptr, rows, mean.data()});
+  run(CrossEntropyBackward<T>{given, targets.data(), 0, largest.data(), sums.data(), each, dlogits.rows()});
   CHECK(zeroth::testing::same_bits(logits.values(), problem.logits));
   return {losses.values(), mean.values(), dlogits.values()};
 }
 
+/// Against softmax in double.
 template <class T>
-void check_outcome(Problem const& problem, Place const& place, Place const& place_of_gradient) {
-  CAPTURE(problem.vocabulary, place.stride, place.shift, place_of_gradient.stride, place_of_gradient.shift);
-  float const each = 8.0F / static_cast<float>(problem.rows());
+void check_softmax(Problem const& problem, Outcome<T> const& outcome, float each) {
   DoubleMatrix expected = matrix(problem.logits, problem.vocabulary);
   DoubleMatrix losses{1, problem.rows()};
   for (std::int64_t i = 0; i < problem.rows(); ++i) {
@@ -117,10 +118,110 @@ void check_outcome(Problem const& problem, Place const& place, Place const& plac
     expected.row(i) = (expected.row(i).array() - log_sum).exp().matrix();
     expected(i, target) -= 1;
   }
-  auto const outcome = outcome_of<T>(problem, each, place, place_of_gradient);
   CHECK(error_of(outcome.losses, losses) < tolerance<float>);
   CHECK(static_cast<double>(outcome.mean.at(0)) == Approx(losses.mean()).epsilon(1e-6).margin(1e-9));
   CHECK(error_of(outcome.dlogits, expected * static_cast<double>(each)) < tolerance<T>);
+}
+
+template <class T>
+void check_outcome(Problem const& problem, Place const& place, Place const& place_of_gradient) {
+  CAPTURE(problem.vocabulary, place.stride, place.shift, place_of_gradient.stride, place_of_gradient.shift);
+  float const each = 8.0F / static_cast<float>(problem.rows());
+  check_softmax(problem, outcome_of<T>(problem, each, place, place_of_gradient), each);
+}
+
+/// Columns of the whole problem that a rank has, and then padding.
+struct Part {
+  std::int64_t first, count, padded;
+};
+std::vector<Part> parts_of(std::int64_t vocabulary, std::int64_t ranks) {
+  auto const padded = round_up((vocabulary + ranks - 1) / ranks, 8);
+  std::vector<Part> parts;
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    auto const first = std::min(rank * padded, vocabulary);
+    parts.push_back({first, std::min(padded, vocabulary - first), padded});
+  }
+  return parts;
+}
+
+/// A rank's columns, with NaN in the padding.
+std::vector<float> logits_of(Problem const& problem, Part const& part) {
+  auto logits = garbage<float>(problem.rows() * part.padded);
+  for (std::int64_t i = 0; i < problem.rows(); ++i) {
+    std::copy_n(problem.logits.begin() + i * problem.vocabulary + part.first, part.count,
+                logits.begin() + i * part.padded);
+  }
+  return logits;
+}
+
+/// `values` of all ranks, element by element.
+template <class Combine>
+std::vector<float> combined(std::vector<std::vector<float>> const& values, Combine const& combine) {
+  auto result = values.front();
+  for (std::size_t rank = 1; rank < values.size(); ++rank) {
+    std::ranges::transform(result, values[rank], result.begin(), combine);
+  }
+  return result;
+}
+
+/// The kernels for parts of the vocabulary, whose gradients are joined; the host reduces over ranks.
+template <class T>
+Outcome<T> outcome_of_parts(Problem const& problem, float each, std::int64_t ranks) {
+  auto const rows = problem.rows();
+  OnMachine<std::int32_t> const targets{problem.targets};
+  auto const parts = parts_of(problem.vocabulary, ranks);
+  auto const with_logits = [&](Part const& part, auto const& function) {
+    RowsOnMachine<float> const logits{logits_of(problem, part), part.padded, {part.padded}};
+    auto given = logits.template rows<float const>();
+    given.width = part.count;
+    function(given);
+  };
+  std::vector<std::vector<float>> of_ranks, of_losses;
+  for (auto const& part : parts) {
+    with_logits(part, [&](auto const& logits) {
+      OnMachine<float> const largest{garbage<float>(rows)};
+      run(LargestOfPart{logits, largest.data()});
+      of_ranks.push_back(largest.values());
+    });
+  }
+  OnMachine<float> const largest{combined(of_ranks, [](float a, float b) { return std::fmax(a, b); })};
+  of_ranks.clear();
+  for (auto const& part : parts) {
+    with_logits(part, [&](auto const& logits) {
+      OnMachine<float> const sums{garbage<float>(rows)}, losses{garbage<float>(rows)};
+      run(SumsOfPart{logits, targets.data(), static_cast<std::int32_t>(part.first), largest.data(), sums.data(),
+                     losses.data()});
+      of_ranks.push_back(sums.values());
+      of_losses.push_back(losses.values());
+    });
+  }
+  OnMachine<float> const sums{combined(of_ranks, std::plus{})}, losses{combined(of_losses, std::plus{})};
+  OnMachine<float> const mean{garbage<float>(1)};
+  run(MeanLoss{losses.data(), sums.data(), rows, mean.data()});
+  Outcome<T> outcome{losses.values(), mean.values(), std::vector<T>(problem.logits.size())};
+  auto const logarithms = sums.values();
+  std::ranges::transform(outcome.losses, logarithms, outcome.losses.begin(),
+                         [](float loss, float sum) { return loss + std::log(sum); });
+  for (auto const& part : parts) {
+    with_logits(part, [&](auto const& logits) {
+      RowsOnMachine<T> const dlogits{garbage<T>(rows * part.padded), part.padded, {round_up(part.padded, 64)}};
+      run(CrossEntropyBackward<T>{logits, targets.data(), static_cast<std::int32_t>(part.first), largest.data(),
+                                  sums.data(), each, dlogits.rows()});
+      auto const slopes = dlogits.values();
+      for (std::int64_t i = 0; i < rows; ++i) {
+        auto const row = slopes.begin() + i * part.padded;
+        std::copy_n(row, part.count, outcome.dlogits.begin() + i * problem.vocabulary + part.first);
+        CHECK(std::all_of(row + part.count, row + part.padded, [](T value) { return wide(value) == 0; }));
+      }
+    });
+  }
+  return outcome;
+}
+
+template <class T>
+void check_parts(Problem const& problem, std::int64_t ranks) {
+  CAPTURE(problem.vocabulary, ranks);
+  check_softmax(problem, outcome_of_parts<T>(problem, 2, ranks), 2);
 }
 
 }  // namespace
@@ -129,7 +230,7 @@ TEST_CASE("the mean of equal losses is that loss, however many there are") {
   every_way();
   std::vector<float> const equal(1 << 16, 1.1F);  // whose sums in fp32 are rounded
   OnMachine<float> const losses{equal}, mean{garbage<float>(1)};
-  run(MeanLoss{losses.data(), std::ssize(equal), mean.data()});
+  run(MeanLoss{losses.data(), nullptr, std::ssize(equal), mean.data()});
   CHECK(mean.values().at(0) == 1.1F);
 }
 
@@ -143,6 +244,30 @@ TEMPLATE_TEST_CASE("cross-entropy and its gradient are softmax's", "", float, ze
   check_outcome<TestType>(problem, {vocabulary}, {vocabulary});
   check_outcome<TestType>(problem, {round_up(vocabulary, 8), 1}, {round_up(vocabulary, 8)});
   check_outcome<TestType>(problem, {round_up(vocabulary, 8), 3}, {round_up(vocabulary, 8), 3});
+}
+
+TEMPLATE_TEST_CASE("tensor ranks that divide the vocabulary compute its softmax", "", float, zeroth::bf16,
+                   zeroth::fp16) {
+  every_way();
+  std::int64_t const ranks = GENERATE(1, 2, 3, 4);
+  check_parts<TestType>(random_problem(19, 1031), ranks);
+  check_parts<TestType>(random_problem(33, 17), ranks);  // the last of four has padding alone
+  check_parts<TestType>(random_problem(5, 2), ranks);
+}
+
+TEST_CASE("a tensor rank may have no finite logit of a row, and a NaN of one rank is the row's loss") {
+  every_way();
+  auto problem = random_problem(3, 64);
+  std::fill_n(problem.logits.begin(), 32, -std::numeric_limits<float>::infinity());  // row 0 of the first of two
+  problem.targets = {40, 3, 63};
+  problem.logits[64 + 50] = std::numeric_limits<float>::quiet_NaN();
+  auto const outcome = outcome_of_parts<float>(problem, 1, 2);
+  CHECK(std::isfinite(outcome.losses.at(0)));
+  CHECK(std::isnan(outcome.losses.at(1)));
+  CHECK(std::isfinite(outcome.losses.at(2)));
+  CHECK(outcome.dlogits.at(0) == 0);
+  CHECK(std::isnan(outcome.dlogits.at(64)));
+  CHECK(std::isfinite(outcome.dlogits.at(128)));
 }
 
 TEMPLATE_TEST_CASE("logits may be far from zero and from each other", "", float, zeroth::bf16) {

@@ -254,12 +254,51 @@ TEMPLATE_TEST_CASE("the embeddings and their gradients are the CPU's", "", float
   check_embeddings<TestType>(264, 1, 0);  // more than a tile of columns, more of one token than its threads add at once
 }
 
+/// Words of a tensor rank, and what is added to rows behind them.
+template <class T>
+void check_parts_of_embedding(std::int64_t channels, std::int64_t shift) {
+  INFO(channels << " channels, shift " << shift);
+  std::int64_t const context = 9, rows = 2 * context, first_word = 7, words = 5, first_row = 13;
+  std::vector<std::int32_t> tokens;
+  for (std::int32_t i = 0; i < rows; ++i) {
+    tokens.push_back(i);  // those below 7 and above 11 are other ranks'
+  }
+  auto const table = random_values<T>(words * channels, 1);
+  auto const positions = random_values<T>(context * channels, 2);
+  OnMachine<std::int32_t> const inputs{tokens};
+  OnMachine<T> const their_table{table, shift}, their_positions{positions, shift};
+  OnMachine<T> const x{garbage<T>(rows * channels), shift};
+  run(EmbedPart<T>{inputs.data(), their_table.data(), first_word, words, rows, channels, x.data()});
+  DoubleMatrix expected = DoubleMatrix::Zero(rows, channels);
+  expected.middleRows(first_word, words) = matrix(table, channels);
+  CHECK(error_of(x.values(), expected) == 0);
+  run(AddRows<T>{their_positions.data(), context, first_row, rows, channels, x.data()});
+  auto const of_positions = matrix(positions, channels);
+  for (std::int64_t i = 0; i < rows; ++i) {
+    expected.row(i) += of_positions.row((first_row + i) % context);
+  }
+  CHECK(error_of(x.values(), expected) < tolerance<T>);
+  run(AddRows<T>{their_table.data(), 1, 0, rows, channels, x.data()});
+  expected.rowwise() += matrix(table, channels).row(0);
+  CHECK(error_of(x.values(), expected) < 2 * tolerance<T>);
+}
+
+TEMPLATE_TEST_CASE("a tensor rank embeds its words, and adds rows to rows", "", float, zeroth::bf16, zeroth::fp16) {
+  every_way();
+  for (std::int64_t const shift : {0, 3}) {
+    check_parts_of_embedding<TestType>(40, shift);
+    check_parts_of_embedding<TestType>(35, shift);
+    check_parts_of_embedding<TestType>(1100, shift);  // more than a block's threads take at once
+  }
+}
+
 /// Of sequences that have so many elements.
 template <class T>
-void check_dropout(std::int64_t sequences, std::int64_t per_sequence, std::int64_t shift) {
-  INFO(sequences << " sequences of " << per_sequence << " elements, shift " << shift);
-  auto const count = sequences * per_sequence;
-  Dropped const dropped{{.seed = 3, .step = 5, .sample = (std::int64_t{1} << 32U) - 2, .use = 7}, per_sequence, 0.25F};
+void check_dropout(std::int64_t sequences, std::int64_t per_sequence, std::int64_t shift, std::int64_t offset = 0) {
+  INFO(sequences << " sequences of " << per_sequence << " elements, shift " << shift << ", from element " << offset);
+  auto const count = sequences * per_sequence - offset;
+  zeroth::Random const random{.seed = 3, .step = 5, .sample = (std::int64_t{1} << 32U) - 2, .use = 7};
+  Dropped const dropped{random, per_sequence, 0.25F, offset};
   auto const x = random_values<T>(count, 1);
   auto const residual = random_values<T>(count, 2);
   auto expected = on_host(matrix(x, count)), sum = on_host(matrix(x, count)), onto = on_host(matrix(residual, count));
@@ -287,6 +326,8 @@ TEMPLATE_TEST_CASE("dropout leaves out what the CPU's does", "", float, zeroth::
     check_dropout<TestType>(4, 96, shift);
     check_dropout<TestType>(3, 37, shift);
     check_dropout<TestType>(4, 1030, shift);
+    check_dropout<TestType>(4, 1030, shift, 1030 + 17);  // a tensor rank's rows
+    check_dropout<TestType>(4, 96, shift, 100);
   }
 }
 

@@ -19,11 +19,20 @@ namespace {
 
 using namespace testing;
 
-Left on_gpu(Run const& run, Folder const& folder = {}) {
-  zeroth::testing::begin_on({});
+Left on_gpu(Run const& run, Folder const& folder = {}, zeroth::testing::Gpus const& gpus = {}) {
+  zeroth::testing::begin_on(gpus);
   auto left = train_in(folder, run, as_threads([](int) { return zeroth::device::make_cuda_device(0); }), train_on_gpu);
   REQUIRE(zeroth::testing::left_on_gpus() == "");
   return left;
+}
+
+/// What a step reports.
+std::vector<json> numbers(Left const& left) {
+  std::vector<json> all;
+  for (auto const& step : left.steps) {
+    all.push_back({step["step"], step["loss"], step["grad_norm"], step["lr"], step["loss_scale"], step["skipped"]});
+  }
+  return all;
 }
 
 std::string const bf16_keys = R"(, "bf16": {"enabled": true})";
@@ -49,24 +58,50 @@ TEST_CASE("20 steps on a GPU have the losses of the CPU in fp32") {
   CHECK(gpu.weights.size() == cpu.weights.size());
 }
 
+// Tensor ranks sum products of parts, in another order than one rank: rounding.
+TEST_CASE("tensor ranks on GPUs have the losses of one rank on the CPU") {
+  auto const tensor = GENERATE(1, 2);
+  auto const divides_rows = GENERATE(false, true);
+  auto const untied_head = GENERATE(false, true);
+  if (tensor == 1 && divides_rows) {
+    return;
+  }
+  CAPTURE(tensor, divides_rows, untied_head);
+  Run run{.steps = 6, .dropout = 0.1F, .untied_head = untied_head};
+  auto const cpu = on_cpu(run);
+  run.ranks = tensor;
+  run.tensor = tensor;
+  run.divides_rows = divides_rows;
+  auto const gpu = on_gpu(run);
+  CHECK(gpu.steps.size() == 6);
+  CHECK(worst_loss(cpu, gpu) < 1e-5);
+  CHECK(gpu.weights.size() == cpu.weights.size());
+}
+
+TEST_CASE("every stage gives the same bits with tensor ranks on GPUs, kept or recomputed, late or not") {
+  auto const keys = GENERATE(as<std::string>{}, "", bf16_keys, fp16_keys);
+  bool const divides_rows = GENERATE(false, true);
+  if (zeroth::testing::sanitized && (keys != fp16_keys || !divides_rows)) {
+    return;
+  }
+  CAPTURE(keys, divides_rows);
+  Run run{.ranks = 4, .stage = 2, .steps = 3, .precision = keys, .dropout = 0.1F, .tensor = 2};
+  run.divides_rows = divides_rows;
+  auto const base = on_gpu(run);
+  CHECK(base.steps.size() == 3);
+  run.stage = 3;
+  run.recompute = true;
+  auto const recomputed = on_gpu(run, {}, {.delays = 3});
+  CHECK(numbers(recomputed) == numbers(base));
+  CHECK(recomputed.weights == base.weights);
+}
+
 TEST_CASE("a GPU drops what the CPU drops") {
   auto const cpu = on_cpu({.steps = 6, .dropout = 0.2F});
   auto const gpu = on_gpu({.steps = 6, .dropout = 0.2F});
   CHECK(worst_loss(cpu, gpu) < 1e-5);
   CHECK(worst_loss(on_cpu({.steps = 6}), gpu) > 1e-3);
 }
-
-namespace {
-
-std::vector<json> numbers(Left const& left) {
-  std::vector<json> all;
-  for (auto const& step : left.steps) {
-    all.push_back({step["step"], step["loss"], step["grad_norm"], step["lr"], step["loss_scale"], step["skipped"]});
-  }
-  return all;
-}
-
-}  // namespace
 
 TEST_CASE("a run on a GPU goes on bit for bit from what another one has saved while it trained") {
   auto const keys = GENERATE(as<std::string>{}, "", bf16_keys, fp16_keys);

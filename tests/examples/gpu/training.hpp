@@ -27,6 +27,9 @@ struct Run {
   std::string precision = {};  ///< More keys, each with a comma before it.
   bool recompute = false;
   float dropout = 0;
+  int tensor = 1;  ///< Tensor ranks.
+  bool divides_rows = false, untied_head = false;
+  bool everywhere = false;  ///< Gradients are reduced after each micro-step at every stage.
   bool traces = false;
   std::int64_t save_every = 0;  ///< Into `saved` of the folder, from which it also goes on; 0: no checkpoints.
 };
@@ -35,8 +38,11 @@ inline zeroth::Config config_of(Run const& run) {
   return zeroth::Config::from_json(fmt::format(R"({{
     "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2, "gradient_clipping": 1.0,
     "optimizer": {{"type": "AdamW", "params": {{"lr": 3e-3, "weight_decay": 0.1}}}},
-    "zero_optimization": {{"stage": {}}}, "zeroth": {{"timeout_ms": 120000}} {} }})",
-                                               run.stage, run.precision));
+    "zero_optimization": {{"stage": {}}},
+    "zeroth": {{"timeout_ms": 120000, "mesh": {{"tensor": {}}}, "sequence_parallel": {} {}}} {} }})",
+                                               run.stage, run.tensor, run.divides_rows,
+                                               run.everywhere ? R"(, "reduce_gradients": "every_micro_step")" : "",
+                                               run.precision));
 }
 
 inline Shape const shape{.layers = 2, .heads = 2, .channels = 16, .context = 12};
@@ -79,7 +85,9 @@ inline Left train_in(Folder const& folder, Run const& run, RunJob const& run_job
   Corpus const corpus{options.data};
   Batches const batches{corpus, shape.context, options.order, options.seed};
   auto const config = config_of(run);
-  Task const task{options, config, shape, batches};
+  auto shape_of_run = shape;
+  shape_of_run.untied_head = run.untied_head;
+  Task const task{options, config, shape_of_run, batches};
   auto const outcome = run_job(run.ranks, [&](zeroth::Job& job) { train_on(job, task); });
   REQUIRE(zeroth::testing::messages_of(outcome) == "");
   Left left;

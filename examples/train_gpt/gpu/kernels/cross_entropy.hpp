@@ -30,6 +30,27 @@ struct Largest {
   ZEROTH_DEVICE float operator()(float a, float b) const { return std::fmax(a, b); }
 };
 
+template <int warps, class Combine>
+[[nodiscard]] ZEROTH_DEVICE float over_warps(float const (&values)[warps], Combine const& combine) {
+  float result = values[0];
+  for (int warp = 1; warp < warps; ++warp) {
+    result = combine(result, values[warp]);
+  }
+  return result;
+}
+
+/// Puts each warp's result into `of_warps`. The next phase may read them.
+template <int warps, class Block, class Combine>
+ZEROTH_DEVICE void fold_warps(Block& block, PerThread<float, Block>& values, float (&of_warps)[warps],
+                              Combine const& combine) {
+  block.fold_warps(values, combine);
+  block.phase([&](int thread) {
+    if (thread % warp_threads == 0) {
+      of_warps[thread / warp_threads] = values[thread];
+    }
+  });
+}
+
 /// A block has a row. Each thread keeps the largest of the logits that it has read, and the sum of their exponentials
 /// relative to it, which it rescales when a larger logit comes. The order is always the same.
 struct CrossEntropy {
@@ -72,22 +93,12 @@ struct CrossEntropy {
         folded[thread] = seen;
         sum[thread] = total;
       });
-      block.fold_warps(folded, Largest{});
-      block.phase([&](int thread) {
-        if (thread % warp_threads == 0) {
-          shared.largest[thread / warp_threads] = folded[thread];
-        }
-      });
+      fold_warps(block, folded, shared.largest, Largest{});
       block.phase([&](int thread) {
         // A thread without logits has minus infinity, so it contributes 0.
         sum[thread] *= std::exp(largest_seen[thread] - over_warps(shared.largest, Largest{}));
       });
-      block.fold_warps(sum, Plus{});
-      block.phase([&](int thread) {
-        if (thread % warp_threads == 0) {
-          shared.sum[thread / warp_threads] = sum[thread];
-        }
-      });
+      fold_warps(block, sum, shared.sum, Plus{});
       block.phase([&](int thread) {
         if (thread == 0) {
           float const most = over_warps(shared.largest, Largest{});
@@ -115,24 +126,16 @@ struct CrossEntropy {
       sum += std::exp(some.at[k] - seen);
     }
   }
-  template <class Combine>
-  ZEROTH_DEVICE static float over_warps(float const (&values)[warps], Combine const& combine) {
-    float result = values[0];
-    for (int warp = 1; warp < warps; ++warp) {
-      result = combine(result, values[warp]);
-    }
-    return result;
-  }
 };
 
-/// Runs in one block, in fp64.
+/// The mean of losses, to which the logarithms of `sums` are added unless it is null. Runs in one block, in fp64.
 struct MeanLoss {
   static constexpr int threads = 256;
   struct Shared {
     double sum[threads];
   };
 
-  float const* losses;
+  float const *losses, *sums;
   std::int64_t rows;
   float* mean;
 
@@ -143,7 +146,8 @@ struct MeanLoss {
     block.phase([&](int thread) {
       double sum = 0;
       for (std::int64_t i = thread; i < rows; i += threads) {
-        sum += static_cast<double>(losses[i]);
+        float const loss = sums == nullptr ? losses[i] : losses[i] + std::log(sums[i]);
+        sum += static_cast<double>(loss);
       }
       shared.sum[thread] = sum;
     });
@@ -162,7 +166,8 @@ struct MeanLoss {
   }
 };
 
-/// dlogits = (softmax - one at the target) * each
+/// dlogits = (softmax - one at the target) * each. Columns of `dlogits` behind those of `logits` are padding, and get
+/// 0.
 template <Element T>
 struct CrossEntropyBackward {
   static constexpr int threads = 256;
@@ -172,15 +177,17 @@ struct CrossEntropyBackward {
 
   StridedRows<float const> logits;
   std::int32_t const* targets;
+  std::int32_t first_word;      // of the first column
   float const *largest, *sums;  // [rows]
   float each;
   StridedRows<T> dlogits;
   zeroth::cuda::PackGrid<pack> grid;
 
-  CrossEntropyBackward(StridedRows<float const> const& of, std::int32_t const* at, float const* with_largest,
-                       float const* with_sums, float times, StridedRows<T> const& to)
+  CrossEntropyBackward(StridedRows<float const> const& of, std::int32_t const* at, std::int32_t first,
+                       float const* with_largest, float const* with_sums, float times, StridedRows<T> const& to)
       : logits{of},
         targets{at},
+        first_word{first},
         largest{with_largest},
         sums{with_sums},
         each{times},
@@ -194,7 +201,7 @@ struct CrossEntropyBackward {
       for (std::int64_t row = block.index(); row < logits.count; row += block.count()) {
         float const most = largest[row];
         float const scale = 1 / sums[row];
-        std::int64_t const target = targets[row];
+        std::int64_t const target = targets[row] - first_word;
         zeroth::cuda::each_pack<threads>(grid, {0, logits.width}, thread, [&](std::int64_t first, auto lanes) {
           auto const in = zeroth::cuda::load<lanes()>(logits[row] + first);
           Pack<float, lanes()> out;
@@ -204,6 +211,9 @@ struct CrossEntropyBackward {
           }
           zeroth::cuda::store(dlogits[row] + first, from_floats<T>(out));
         });
+        for (std::int64_t padding = logits.width + thread; padding < dlogits.width; padding += threads) {
+          dlogits[row][padding] = T{};
+        }
       }
     });
   }

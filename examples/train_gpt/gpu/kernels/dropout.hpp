@@ -25,7 +25,7 @@ struct DropOut {
   struct Shared {};
 
   zeroth::Random random;
-  std::int64_t per_sequence;
+  std::int64_t per_sequence, offset;  ///< offset: of the first element in the micro-batch.
   std::uint32_t smallest_kept;
   float scale;
   T const *x, *residual;  ///< residual: null if there is none.
@@ -36,6 +36,7 @@ struct DropOut {
   DropOut(Dropped const& dropped, T const* from, T const* onto, T* to, std::int64_t elements)
       : random{dropped.random},
         per_sequence{dropped.per_sequence},
+        offset{dropped.first},
         smallest_kept{zeroth::Random::smallest_kept(dropped.rate)},
         scale{dropped.scale()},
         x{from},
@@ -81,8 +82,8 @@ struct DropOut {
 
   [[nodiscard]] ZEROTH_DEVICE PlaceInSequence at(std::int64_t index) const {
     auto of_sequence = random;
-    of_sequence.sample += index / per_sequence;
-    return {of_sequence, index % per_sequence};
+    of_sequence.sample += (offset + index) / per_sequence;
+    return {of_sequence, (offset + index) % per_sequence};
   }
 
   /// Random words for the elements from `first` on. One call of Philox yields four words, if the elements start at a

@@ -42,6 +42,74 @@ struct Embed {
   }
 };
 
+/// x[i] = tokens[inputs[i] - first_word], or 0 if the table has no such row.
+template <Element T>
+struct EmbedPart {
+  static constexpr int threads = 128;
+  static constexpr int pack = pack_count<T>;
+  struct Shared {};
+
+  std::int32_t const* inputs;
+  T const* tokens;
+  std::int64_t first_word, words;
+  std::int64_t rows, channels;
+  T* x;
+
+  [[nodiscard]] std::int64_t work() const { return rows; }
+
+  template <class Block>
+  ZEROTH_DEVICE void operator()(Block& block, Shared& /*shared*/) const {
+    auto const copy = [&](auto const& access) {
+      block.alone([&](int thread) {
+        for (std::int64_t i = block.index(); i < rows; i += block.count()) {
+          std::int64_t const row = inputs[i] - first_word;
+          bool const here = row >= 0 && row < words;
+          for (std::int64_t c = thread * pack; c < channels; c += threads * pack) {
+            access.write(x + i * channels, c, here ? access.read(tokens + row * channels, c) : Pack<T, pack>{});
+          }
+        }
+      });
+    };
+    with_row_packs<pack>(channels, copy, tokens, x);
+  }
+};
+
+/// y[i] += rows_to_add[(first + i) % period], rounded once: positions, a bias, or another matrix.
+template <Element T>
+struct AddRows {
+  static constexpr int threads = 128;
+  static constexpr int pack = pack_count<T>;
+  struct Shared {};
+
+  T const* rows_to_add;
+  std::int64_t period, first;
+  std::int64_t rows, channels;
+  T* y;
+
+  [[nodiscard]] std::int64_t work() const { return rows; }
+
+  template <class Block>
+  ZEROTH_DEVICE void operator()(Block& block, Shared& /*shared*/) const {
+    auto const add = [&](auto const& access) {
+      block.alone([&](int thread) {
+        for (std::int64_t i = block.index(); i < rows; i += block.count()) {
+          T const* const addend = rows_to_add + (first + i) % period * channels;
+          for (std::int64_t c = thread * pack; c < channels; c += threads * pack) {
+            auto const a = access.read(y + i * channels, c);
+            auto const b = access.read(addend, c);
+            Pack<float, pack> sum;
+            for (int k = 0; k < pack; ++k) {
+              sum.at[k] = float_of(a.at[k]) + float_of(b.at[k]);
+            }
+            access.write(y + i * channels, c, from_floats<T>(sum));
+          }
+        }
+      });
+    };
+    with_row_packs<pack>(channels, add, rows_to_add, y);
+  }
+};
+
 /// The gradient of token t is the sum of rows order[first[t]] ... order[first[t + 1] - 1], so that each address has one
 /// writer.
 template <Element T, Element G>

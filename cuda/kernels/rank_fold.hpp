@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The sum over ranks, in rank order, to all outputs.
+/// The sum over ranks, or the maximum, in rank order, to all outputs.
 #pragma once
 #include <array>
+#include <type_traits>
 
 #include "core/dispatch.hpp"
 #include "cuda/packs.hpp"
@@ -10,7 +11,7 @@
 
 namespace zeroth::cuda {
 
-/// Calls `add(first, count)` of a body for the packs and single elements of a sum over ranks.
+/// Calls `add(first, count)` of a body for the packs and single elements of a fold over ranks.
 template <class Body, class T>
 struct EachOfRanks {
   static constexpr int threads = 256;
@@ -18,7 +19,7 @@ struct EachOfRanks {
   static constexpr int tile_count = threads * pack * 2;
   struct Shared {};
 
-  RankSum args;
+  RankFold args;
   PackGrid<pack> grid;
 
   template <class Block>
@@ -37,29 +38,41 @@ struct EachOfRanks {
   }
 };
 
-template <class T>
-struct AddRanks : EachOfRanks<AddRanks<T>, T> {
+template <class T, Reduce which>
+struct FoldRanks : EachOfRanks<FoldRanks<T, which>, T> {
+  using Wide = device::RankSumOf<T>;
+
   /// Reads all inputs before it writes: an output may be one of them.
   template <int count>
   ZEROTH_DEVICE void add(std::int64_t first, Count<count> /*count*/) const {
-    RankSum const& given = this->args;
-    device::RankSumOf<T> sum[count];
+    RankFold const& given = this->args;
+    Wide folded[count];
     auto const begin = load<count>(static_cast<T const*>(given.inputs[0]) + first);
     for (int k = 0; k < count; ++k) {
-      sum[k] = device::widen_for_sum(begin.at[k]);
+      folded[k] = device::widen_for_sum(begin.at[k]);
     }
     for (int rank = 1; rank < given.input_count; ++rank) {
       auto const input = load<count>(static_cast<T const*>(given.inputs[rank]) + first);
       for (int k = 0; k < count; ++k) {
-        sum[k] = device::add_rank(sum[k], input.at[k]);
+        folded[k] = with(folded[k], input.at[k]);
       }
     }
     Pack<T, count> result;
     for (int k = 0; k < count; ++k) {
-      result.at[k] = device::round_sum<T>(sum[k]);
+      result.at[k] = device::round_sum<T>(folded[k]);
     }
     for (int output = 0; output < given.output_count; ++output) {
       store(static_cast<T*>(given.outputs[output]) + first, result);
+    }
+  }
+
+ private:
+  [[nodiscard]] ZEROTH_DEVICE static Wide with(Wide so_far, T value) {
+    if constexpr (which == Reduce::sum) {
+      return device::add_rank(so_far, value);
+    } else {
+      auto const wide = device::widen_for_sum(value);
+      return device::is_beyond<true>(so_far, wide) ? wide : so_far;
     }
   }
 };
@@ -69,7 +82,7 @@ template <class T>
 struct AddRanksInto : EachOfRanks<AddRanksInto<T>, T> {
   template <int count>
   ZEROTH_DEVICE void add(std::int64_t first, Count<count> /*count*/) const {
-    RankSum const& given = this->args;
+    RankFold const& given = this->args;
     Pack<float, count> sum;
     if (given.accumulate) {
       sum = load<count>(given.sums + first);
@@ -86,8 +99,8 @@ struct AddRanksInto : EachOfRanks<AddRanksInto<T>, T> {
 };
 
 template <class Launch>
-[[nodiscard]] cudaError_t launch_rank_sum_into(Launch const& launch, RankSum const& args) {
-  std::array<Array, 1 + RankSum::most_ranks> arrays{};
+[[nodiscard]] cudaError_t launch_rank_fold_into(Launch const& launch, RankFold const& args) {
+  std::array<Array, 1 + RankFold::most_ranks> arrays{};
   arrays[0] = {args.sums, sizeof(float)};
   for (int k = 0; k < args.input_count; ++k) {
     arrays[static_cast<std::size_t>(k) + 1] = {args.inputs[k], bytes_of(args.dtype)};
@@ -102,17 +115,17 @@ template <class Launch>
 }
 
 template <class Launch>
-[[nodiscard]] cudaError_t launch_rank_sum(Launch const& launch, RankSum const& args) {
+[[nodiscard]] cudaError_t launch_rank_fold(Launch const& launch, RankFold const& args) {
   if (args.count == 0) {
     return cudaSuccess;
   }
   if (args.sums != nullptr) {
-    return launch_rank_sum_into(launch, args);
+    return launch_rank_fold_into(launch, args);
   }
   if (args.output_count == 0) {
     return cudaSuccess;
   }
-  std::array<Array, 2 * RankSum::most_ranks> arrays{};
+  std::array<Array, 2 * RankFold::most_ranks> arrays{};
   std::size_t array_count = 0;
   for (int k = 0; k < args.output_count; ++k) {
     arrays[array_count++] = {args.outputs[k], bytes_of(args.dtype)};
@@ -122,8 +135,18 @@ template <class Launch>
   }
   cudaError_t result = cudaSuccess;
   device::with_summand(args.dtype, [&]<class T>(std::type_identity<T>) {
-    AddRanks<T> const body{{args, pack_grid<AddRanks<T>::pack>(std::span{arrays}.first(array_count))}};
-    result = launch(body, body.tiles());
+    auto const fold = [&]<Reduce which>(std::integral_constant<Reduce, which>) {
+      using Body = FoldRanks<T, which>;
+      Body const body{{args, pack_grid<Body::pack>(std::span{arrays}.first(array_count))}};
+      result = launch(body, body.tiles());
+    };
+    if constexpr (std::is_integral_v<T>) {
+      fold(std::integral_constant<Reduce, Reduce::sum>{});
+    } else if (args.reduce == Reduce::maximum) {
+      fold(std::integral_constant<Reduce, Reduce::maximum>{});
+    } else {
+      fold(std::integral_constant<Reduce, Reduce::sum>{});
+    }
   });
   return result;
 }
