@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "zeroth/engine/mesh.hpp"
 
-#include <utility>
-
 #include "comm/launch/job_state.hpp"
 #include "engine/planning.hpp"
 #include "zeroth/device/device.hpp"
@@ -36,13 +34,14 @@ void Mesh::share_compute_stream() {
   if (state.compute_stream) {
     return;  // the parts have it from the job
   }
-  auto device = state.make_device();
-  if (device->has_host_memory()) {
+  device_ = state.make_device();
+  auto const stream = device_->compute().native();
+  if (stream.native == nullptr) {
+    device_.reset();
     return;  // compute is the rank's thread
   }
-  device_ = std::move(device);
-  data_->compute_on(device_->compute().native());
-  tensor_->compute_on(device_->compute().native());
+  data_->compute_on(stream);
+  tensor_->compute_on(stream);
 }
 
 Mesh::~Mesh() = default;

@@ -221,6 +221,28 @@ TEST_CASE("steps in the steady state allocate nothing, and micro-steps wait for 
   CHECK(Counting::in_micro_steps()["launch"] > 500);
 }
 
+TEST_CASE("tensor ranks allocate nothing in the steady state") {
+  bool const divides_rows = GENERATE(false, true);
+  CAPTURE(divides_rows);
+  auto const calls_of = [&](int steps) {
+    fake_cuda::reset();
+    Folder const folder;
+    Run run{.ranks = 2, .steps = steps, .precision = bf16_keys, .tensor = 2};
+    run.divides_rows = divides_rows;
+    auto const left =
+        train_in(folder, run, as_threads([](int) { return zeroth::device::make_cuda_device(0); }), train_on_gpu);
+    CHECK(left.steps.size() == static_cast<std::size_t>(steps));
+    return fake_cuda::calls();
+  };
+  auto few = calls_of(4);
+  auto more = calls_of(8);
+  CHECK(more["launch"] > few["launch"]);
+  for (char const* const function : {"cudaMalloc", "cudaHostAlloc", "cudaEventCreateWithFlags"}) {
+    INFO(function);
+    CHECK(more[function] == few[function]);
+  }
+}
+
 TEST_CASE("ranks with a GPU each train as those that share one") {
   Run const run{.ranks = 2, .stage = 3, .steps = 3, .precision = bf16_keys};
   auto const base = on_gpu(run);
