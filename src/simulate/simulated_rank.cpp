@@ -40,16 +40,13 @@ int uses(Model const& model, std::size_t unit) {
 }
 
 SimulatedRank::SimulatedRank(Task const& task, VirtualJob& job, int rank, double slowdown)
-    : task_{task}, slowdown_{slowdown}, job_{job}, rank_{rank} {
+    : task_{task},
+      slowdown_{slowdown},
+      job_{job},
+      rank_{rank},
+      device_{std::make_unique<VirtualDevice>(task_.machine)} {
   state_.communicator = job.communicator(rank);
-  state_.make_device = [this]() -> std::unique_ptr<device::Device> {
-    if (device_ != nullptr) {
-      return shared_device(*device_);
-    }
-    auto device = std::make_unique<VirtualDevice>(task_.machine);
-    device_ = device.get();
-    return device;
-  };
+  state_.make_device = [this] { return shared_device(*device_); };
 }
 
 void SimulatedRank::run(Timeline* timeline, RankResult& result) {
@@ -58,7 +55,7 @@ void SimulatedRank::run(Timeline* timeline, RankResult& result) {
   AnyEngine engine{mesh, task_.model, task_.config};
   in_pipeline_ = mesh.pipeline().size > 1;
   samples_ = engine.micro_batch();
-  std::optional<TensorSums> sums;  // ends before the engine, which has the device
+  std::optional<TensorSums> sums;
   if (mesh.tensor_part().of > 1) {
     sums_ = &sums.emplace(mesh.tensor().communicator().split(0, mesh.tensor_part().index, "tensor-verbs"), *device_,
                           task_.config.sequence_parallel(), task_.config.compute_dtype());

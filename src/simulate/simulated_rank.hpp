@@ -84,7 +84,7 @@ class SimulatedRank {
   VirtualJob& job_;
   int rank_;
   detail::JobState state_;
-  VirtualDevice* device_ = nullptr;
+  std::unique_ptr<VirtualDevice> device_;  // of all that its job makes
   bool in_pipeline_ = false;
   std::int64_t samples_ = 0;    // of a micro-step
   TensorSums* sums_ = nullptr;  // null: there is one tensor rank

@@ -264,6 +264,13 @@ class SharedDevice final : public device::Device {
     return device_.allocate_host(bytes);
   }
   [[nodiscard]] bool has_host_memory() const noexcept override { return device_.has_host_memory(); }
+  [[nodiscard]] std::unique_ptr<device::Storage> make_storage(device::StorageOptions const& options) override {
+    return device_.make_storage(options);
+  }
+  [[nodiscard]] std::unique_ptr<device::Storage> make_host_storage(std::int64_t bytes,
+                                                                   std::string_view purpose) override {
+    return device_.make_host_storage(bytes, purpose);
+  }
   [[nodiscard]] std::unique_ptr<device::Event> make_event() override { return device_.make_event(); }
   [[nodiscard]] std::unique_ptr<device::Stream> make_stream(char const* name, device::Overlap overlap) override {
     return device_.make_stream(name, overlap);
