@@ -124,6 +124,11 @@ TEST_CASE("comparisons know what is unordered") {
       CHECK(holds(comparison + "u", a, 2) == expected);
     }
   }
+  for (float const b : {2.0F, nan}) {
+    CHECK(holds("num", 1, b) == !std::isnan(b));
+    CHECK(holds("num", b, 1) == !std::isnan(b));
+    CHECK(holds("nan", 1, b) == std::isnan(b));
+  }
 }
 
 TEST_CASE("conversions round to nearest even") {

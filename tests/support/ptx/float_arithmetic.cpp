@@ -92,6 +92,10 @@ template <class T>
 bool greater_or_equal(T a, T b) {
   return a >= b;
 }
+template <class T>
+bool numbers(T a, T b) {
+  return !std::isnan(a) && !std::isnan(b);
+}
 template <auto opposite>
 struct Not;
 template <class T, bool (*opposite)(T, T)>
@@ -122,6 +126,8 @@ void add_type(Forms& forms, std::string const& type) {
   add_form<less_or_equal<T>>(forms, "setp.le." + type);
   add_form<greater<T>>(forms, "setp.gt." + type);
   add_form<greater_or_equal<T>>(forms, "setp.ge." + type);
+  add_form<numbers<T>>(forms, "setp.num." + type);
+  add_form<Not<numbers<T>>::of>(forms, "setp.nan." + type);
   add_form<Not<different<T>>::of>(forms, "setp.equ." + type);
   add_form<Not<equal<T>>::of>(forms, "setp.neu." + type);
   add_form<Not<greater_or_equal<T>>::of>(forms, "setp.ltu." + type);
