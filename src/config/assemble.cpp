@@ -151,6 +151,11 @@ optim::LossScaleRules loss_scale(Values const& values) {
           .consecutive_hysteresis = values.get<"fp16.consecutive_hysteresis">()};
 }
 
+Codec codec_named(std::string_view name) {
+  constexpr std::array all{Codec::none, Codec::exact, Codec::int8, Codec::int4};
+  return *std::ranges::find_if(all, [&](Codec codec) { return name_of(codec) == name; });
+}
+
 GroupSettings groups(Values const& values) {
   auto const world = values.job().world;
   auto const& said = values.entries[index_of<"zeroth.group_size">].value;
@@ -289,6 +294,7 @@ Settings assemble(Values const& values, optim::CustomRule const* own) {
   settings.reduce_gradients = values.get<"zeroth.reduce_gradients">() == "every_micro_step"
                                   ? ReduceGradients::every_micro_step
                                   : ReduceGradients::last_micro_step;
+  settings.reduce_codec = codec_named(values.get<"zeroth.reduce_codec">());
   settings.reduce_gradients_given =
       values.says<"zeroth.reduce_gradients">() || values.get<"zeroth.same_bits_at_any_ranks">();
   settings.sums_micro_steps = settings.reduce_gradients == ReduceGradients::last_micro_step &&

@@ -131,6 +131,10 @@ Value reduce_gradients(Values const& values) {
   return once ? "last_micro_step" : "every_micro_step";
 }
 
+Value reduce_codec(Values const& values) {
+  return Value{values.get<"zero_optimization.zero_quantized_gradients">() ? "int4" : "none"};
+}
+
 Value tied_gradients(Values const& values) { return values.get<"zeroth.mesh.pipeline">() > 1 ? "apart" : "together"; }
 
 Value skip_nonfinite(Values const& values) {

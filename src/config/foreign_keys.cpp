@@ -127,7 +127,6 @@ constexpr ForeignKey table[] = {
     {"zero_optimization.round_robin_gradients", Form::boolean, no_effect, "false", "it orders copies to the host; the sums are the same"},
     {"zero_optimization.zero_quantized_weights", Form::boolean, refused, "false", "parameters travel in the compute dtype"},
     {"zero_optimization.zero_quantized_nontrainable_weights", Form::boolean, refused, "false", "parameters are kept in the compute dtype"},
-    {"zero_optimization.zero_quantized_gradients", Form::boolean, refused, "false", "gradients travel in communication_data_type"},
     {"zero_optimization.zeropp_loco_param", Form::object, removed, "", ""},
     {"zero_optimization.mics_hierarchical_params_gather", Form::boolean, removed, "false", ""},
     {"zero_optimization.memory_efficient_linear override_module_apply", Form::boolean, no_effect, "true", "it is about PyTorch modules"},

@@ -84,6 +84,7 @@ Value fp16_where_bf16_decides(Values const& values);
 Value bf16_where_fp16_decides(Values const& values);
 Value rate_of_the_optimizer(Values const& values);
 Value reduce_gradients(Values const& values);
+Value reduce_codec(Values const& values);
 Value tied_gradients(Values const& values);
 Value gradient_slots(Values const& values);
 Value group_size(Values const& values);
@@ -118,6 +119,7 @@ inline constexpr Name pipeline_partition_names[] = {
     {"parameters", "parameters"}, {"units", "units"}, {"flops", "flops"}};
 inline constexpr Name reduce_gradients_names[] = {{"every_micro_step", "every_micro_step"},
                                                   {"last_micro_step", "last_micro_step"}};
+inline constexpr Name reduce_codec_names[] = {{"none", "none"}, {"exact", "exact"}, {"int8", "int8"}, {"int4", "int4"}};
 inline constexpr Name tied_gradients_names[] = {{"together", "together"}, {"apart", "apart"}};
 inline constexpr Name offload_names[] = {{"none", "none"}, {"cpu", "cpu"}, {"nvme", "nvme"}};
 inline constexpr Name offload_update_names[] = {{"device", "device"}, {"host", "host"}};
@@ -392,6 +394,11 @@ inline constexpr Key keys[] = {
    .derive = derive::reduce_gradients,
    .why = "last_micro_step at stages 0 and 1, every_micro_step at stages 2 and 3 and with zeroth.same_bits_at_any_ranks",
    .meaning = "When gradients leave a rank: after every micro-step, or once, after they were accumulated on the rank. This changes roundings: with several micro-steps set it, and every stage trains the same bits."},
+  {.path = "zeroth.reduce_codec", .kind = Kind::name, .names = reduce_codec_names,
+   .derive = derive::reduce_codec, .why = "int4 with zero_optimization.zero_quantized_gradients, else none",
+   .meaning = "How gradients are encoded while ranks reduce them; see docs/codecs.md. `none`: the transport adds them up. `exact`: they travel as they are, and each rank adds up what it receives in rank order, which gives NCCL the bits of other transports. `int8`, `int4`: a scale for each block of 128 elements and an integer for each element. Every stage trains the same bits."},
+  {.path = "zero_optimization.zero_quantized_gradients", .kind = Kind::boolean, .value = false,
+   .meaning = "DeepSpeed's name of `zeroth.reduce_codec` `int4`, here at every stage and with or without groups."},
   {.path = "zeroth.tied_gradients", .kind = Kind::name, .names = tied_gradients_names,
    .derive = derive::tied_gradients, .why = "apart with zeroth.mesh.pipeline above 1, else together",
    .meaning = "How gradients are summed for a parameter that several units use. `together`: in one buffer, in the order in which they occur. `apart`: each unit's by themselves over micro-steps and ranks, and then these sums in unit order. `apart` gives the same bits in a pipeline of any number of stages, and without one. Chunks of a pipeline have no common buffer."},

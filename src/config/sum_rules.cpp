@@ -96,6 +96,21 @@ std::string accumulate_dtype_is_used(Values const& values) {
              : fmt::format(R"("{}", but "{}" is reduced; allowed: "fp32"{})", dtype, reduce, other);
 }
 
+std::string codec_is_said_once(Values const& values) {
+  auto const codec = values.get<"zeroth.reduce_codec">();
+  if (values.get<"zero_optimization.zero_quantized_gradients">() && codec != "int4") {
+    return fmt::format(
+        R"("{}", but zero_optimization.zero_quantized_gradients is true, which is "int4"; give one of them)", codec);
+  }
+  bool const encodes = codec == "int8" || codec == "int4";
+  return encodes && values.says<"communication_data_type">()
+             ? fmt::format(
+                   R"("{}", but communication_data_type is "{}", and gradients travel as {}; give one of them, or )"
+                   R"("exact")",
+                   codec, values.get<"communication_data_type">(), codec)
+             : "";
+}
+
 std::string same_bits_are_kept(Values const& values) {
   if (!values.get<"zeroth.same_bits_at_any_ranks">()) {
     return {};

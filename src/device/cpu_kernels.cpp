@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "device/codec_loops.hpp"
 #include "device/element_arithmetic.hpp"
 #include "device/element_loops.hpp"
 #include "device/kernel_arguments.hpp"
@@ -30,6 +31,16 @@ void CpuKernels::convert(Stream& stream, void* destination, Dtype destination_dt
 void CpuKernels::reduce_epilogue(Stream& stream, ReduceEpilogue const& args) {
   expect_reduce_epilogue(args);
   as_cpu(stream).post([=] { device::reduce_epilogue(args); });
+}
+
+void CpuKernels::encode(Stream& stream, Encode const& args) {
+  expect_encode(args);
+  as_cpu(stream).post([=] { device::encode(args); });
+}
+
+void CpuKernels::fold_received(Stream& stream, FoldReceived const& args) {
+  expect_fold_received(args);
+  as_cpu(stream).post([=] { device::fold_received(args); });
 }
 
 void CpuKernels::collect(Stream& stream, std::span<float const> block_sums, optim::ExactSum* sum) {

@@ -46,6 +46,16 @@ void CudaKernels::reduce_epilogue(Stream& stream, ReduceEpilogue const& args) {
   enqueue(stream, "reduce_epilogue", [&](cudaStream_t on) { return cuda::reduce_epilogue(on, args); });
 }
 
+void CudaKernels::encode(Stream& stream, Encode const& args) {
+  expect_encode(args);
+  enqueue(stream, "encode", [&](cudaStream_t on) { return cuda::encode(on, args); });
+}
+
+void CudaKernels::fold_received(Stream& stream, FoldReceived const& args) {
+  expect_fold_received(args);
+  enqueue(stream, "fold_received", [&](cudaStream_t on) { return cuda::fold_received(on, args); });
+}
+
 void CudaKernels::collect(Stream& stream, std::span<float const> block_sums, optim::ExactSum* sum) {
   enqueue(stream, "collect",
           [&](cudaStream_t on) { return cuda::collect(on, block_sums.data(), std::ssize(block_sums), sum); });

@@ -28,6 +28,10 @@ cudaError_t convert(cudaStream_t stream, void* destination, Dtype destination_dt
 
 cudaError_t reduce_epilogue(cudaStream_t stream, device::ReduceEpilogue const& args);
 
+/// See Kernels::encode() and fold_received().
+cudaError_t encode(cudaStream_t stream, device::Encode const& args);
+cudaError_t fold_received(cudaStream_t stream, device::FoldReceived const& args);
+
 /// Stores the exact sum of `block_sums` in `*sum`.
 cudaError_t collect(cudaStream_t stream, float const* block_sums, std::int64_t block_count, optim::ExactSum* sum);
 

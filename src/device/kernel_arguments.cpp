@@ -17,6 +17,12 @@ void expect_count(char const* call, char const* what, std::int64_t count) {
   ZEROTH_EXPECTS(count >= 0, fmt::format("{}: {} is {}, must not be negative", call, what, count));
 }
 
+void expect_blocks(char const* call, std::int64_t count) {
+  expect_count(call, "count", count);
+  ZEROTH_EXPECTS(count % codec_block_count == 0,
+                 fmt::format("{}: count is {}, must be a multiple of {}", call, count, codec_block_count));
+}
+
 }  // namespace
 
 void expect_bytes(char const* call, std::int64_t bytes) { expect_count(call, "bytes", bytes); }
@@ -35,6 +41,19 @@ void expect_reduce_epilogue(ReduceEpilogue const& args) {
                      (args.sums_begin >= 0 && args.sums_count >= 0 && args.sums_begin + args.sums_count <= args.count),
                  fmt::format("reduce_epilogue: sums of [{}, {}) + {} are outside of the {} elements", args.sums_begin,
                              args.sums_begin, args.sums_count, args.count));
+}
+
+void expect_encode(Encode const& args) {
+  expect_blocks("encode", args.count);
+  expect_element("encode", args.dtype);
+  ZEROTH_EXPECTS(!keeps_elements(args.codec), fmt::format("encode: codec {} encodes nothing", name_of(args.codec)));
+}
+
+void expect_fold_received(FoldReceived const& args) {
+  expect_blocks("fold_received", args.count);
+  expect_element("fold_received", args.dtype);
+  ZEROTH_EXPECTS(args.ranks > 0 && args.codec != Codec::none,
+                 fmt::format("fold_received: codec {} of {} ranks", name_of(args.codec), args.ranks));
 }
 
 void expect_update(HostUpdate const& update) {

@@ -2,10 +2,12 @@
 /// The arithmetic that the runtime enqueues on a stream. Every kernel computes the same bits on every device and
 /// instruction set: element-wise IEEE operations without contraction, and sums in a fixed order.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
 #include "device/host_update.hpp"
+#include "zeroth/core/codec.hpp"
 #include "zeroth/core/dtype.hpp"
 #include "zeroth/device/device.hpp"
 #include "zeroth/optim/step_scalars.hpp"
@@ -36,6 +38,28 @@ struct ReduceEpilogue {
   std::int64_t sums_count = 0;            ///< The number of elements that are squared and summed.
 };
 
+/// Encodes blocks: int8 or int4.
+struct Encode {
+  Codec codec = Codec::int8;
+  void const* source = nullptr;      ///< [count]
+  Dtype dtype = Dtype::fp32;         ///< A floating type of at most 32 bits.
+  std::int64_t count = 0;            ///< A multiple of codec_block_count.
+  std::byte* destination = nullptr;  ///< [encoded_bytes()]
+};
+
+/// Decodes what ranks have sent, and adds it up in their order: `output[i] = (rank 0 + rank 1) + ...` in fp32, rounded
+/// once; or, with `sums`, the same unrounded there, with `accumulate` from its values on. For any codec but `none`.
+struct FoldReceived {
+  Codec codec = Codec::exact;
+  std::byte const* received = nullptr;  ///< [ranks, encoded_bytes()]
+  int ranks = 0;                        ///< At least 1.
+  Dtype dtype = Dtype::fp32;            ///< Of `output`, and of what `exact` has received.
+  std::int64_t count = 0;               ///< A multiple of codec_block_count.
+  void* output = nullptr;               ///< [count]; or null, with `sums`
+  float* sums = nullptr;                ///< [count]; or null
+  bool accumulate = false;
+};
+
 /// The runtime's kernels on a device. Every call returns once its work is enqueued on `stream`, which belongs to the
 /// same device. Pointers are to memory of the device or of its allocate_host(), and stay valid until the stream has
 /// passed. One thread enqueues.
@@ -53,6 +77,8 @@ class Kernels {
                        Dtype source_dtype, std::int64_t count) = 0;
   /// See ReduceEpilogue.
   virtual void reduce_epilogue(Stream& stream, ReduceEpilogue const& args) = 0;
+  virtual void encode(Stream& stream, Encode const& args) = 0;
+  virtual void fold_received(Stream& stream, FoldReceived const& args) = 0;
   /// Stores the exact sum of the block sums, which are not negative, in `*sum`.
   virtual void collect(Stream& stream, std::span<float const> block_sums, optim::ExactSum* sum) = 0;
   /// Adds `term.weight` times the mean loss, read when the stream reaches this point, to `contribution->loss`.

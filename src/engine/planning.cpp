@@ -31,8 +31,10 @@ std::int64_t staging_bytes(shard::Layout const& layout, shard::PlanRequest const
     auto const& precision = request.settings.precision;
     auto const hops = shard::routes_of(flat, request, 0).sum.hops;
     for (auto const& hop : hops) {
-      most = std::max(
-          most, comm::staging_bytes(transport, request.places.size(hop.axes), precision.reduce, hop.from.count()));
+      if (request.settings.reduce_codec == Codec::none) {
+        most = std::max(
+            most, comm::staging_bytes(transport, request.places.size(hop.axes), precision.reduce, hop.from.count()));
+      }
     }
     if (flat.tensor_kind == shard::TensorKind::partial) {
       most = std::max(most,
@@ -40,6 +42,11 @@ std::int64_t staging_bytes(shard::Layout const& layout, shard::PlanRequest const
     }
   }
   return most;
+}
+
+/// Whether sums over ranks have the ranks' order: a codec adds up itself.
+bool reduces_in_order(Settings const& settings, comm::Transport transport) noexcept {
+  return comm::traits_of(transport).reduces_in_order || settings.reduce_codec != Codec::none;
 }
 
 std::int64_t largest_unit(shard::Layout const& layout) noexcept {
@@ -130,7 +137,7 @@ Blueprint make_blueprint(model::Description const& model, model::Description con
   request.sums_by_groups = stage::sums_by_groups(settings);
   request.several_reductions =
       settings.batch.accumulation > 1 && settings.reduce_gradients == ReduceGradients::every_micro_step;
-  request.folds_into_sums = comm::traits_of(options.transport).reduces_in_order && !request.sums_by_groups &&
+  request.folds_into_sums = reduces_in_order(request.settings, options.transport) && !request.sums_by_groups &&
                             !request.settings.sums_micro_steps && settings.precision.accumulate == Dtype::fp32;
   request.parameter_slots = limits.parameter_slots;
   request.gradient_slots = limits.gradient_slots;
@@ -195,9 +202,9 @@ std::string two_level_note(Settings const& settings) {
 }
 
 std::string refused_same_bits(Settings const& settings, comm::Transport transport) {
-  return settings.same_bits_at_any_ranks && !comm::traits_of(transport).reduces_in_order
+  return settings.same_bits_at_any_ranks && !reduces_in_order(settings, transport)
              ? "zeroth.same_bits_at_any_ranks is true: NCCL adds ranks up in an order of its own; set it to false, or "
-               "train over local, mpi or tcp"
+               "zeroth.reduce_codec to \"exact\", or train over local, mpi or tcp"
              : "";
 }
 

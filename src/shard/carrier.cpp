@@ -2,6 +2,7 @@
 #include "shard/carrier.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace zeroth::shard {
 
@@ -16,7 +17,12 @@ void Carrier::run(Names const& names, FlatId unit, std::span<Trip const> trips) 
     return;
   }
   auto const& first = *trips.front().route;
+  bool const encodes = memory_->request().settings.reduce_codec != Codec::none;
   for (std::size_t h = 0; h < first.hops.size(); ++h) {
+    if (encodes && first.hops[h].operation == Operation::reduce_scatter) {
+      run_encoded(names, unit, trips, h);
+      continue;
+    }
     transaction_.clear();
     for (auto const& trip : trips) {
       auto const& hop = trip.route->hops[h];
@@ -31,6 +37,51 @@ void Carrier::run(Names const& names, FlatId unit, std::span<Trip const> trips) 
     }
     submit(first.lane, first.hops[h].axes, names, unit, transaction_);
   }
+}
+
+/// The ranks' pieces lie one after another in what is sent, and so they arrive.
+void Carrier::run_encoded(Names const& names, FlatId unit, std::span<Trip const> trips, std::size_t h) {
+  auto const codec = memory_->request().settings.reduce_codec;
+  auto const& first = *trips.front().route;
+  auto& stream = memory_->stream(first.lane);
+  auto& kernels = memory_->kernels();
+  int const ranks = memory_->ranks(first.lane).over(first.hops[h].axes)->world();
+  auto* free = memory_->codec_scratch();
+  transaction_.clear();
+  for (auto const& trip : trips) {
+    auto const& hop = trip.route->hops[h];
+    auto const dtype = trip.from.dtype;
+    auto const* input = (h == 0 ? trip.from : trip.to).at(hop.from);
+    if (!keeps_elements(codec)) {
+      kernels.encode(stream, {codec, input, dtype, hop.from.count(), free});
+      input = std::exchange(free, free + encoded_bytes(codec, dtype, hop.from.count()));
+    }
+    auto const piece_bytes = encoded_bytes(codec, dtype, hop.to.count());
+    transaction_.push_back({.operation = Operation::all_to_all,
+                            .input = input,
+                            .output = std::exchange(free, free + ranks * piece_bytes),
+                            .count = keeps_elements(codec) ? hop.to.count() : piece_bytes,
+                            .dtype = keeps_elements(codec) ? dtype : Dtype::byte});
+  }
+  submit(first.lane, first.hops[h].axes, names, unit, transaction_);
+  for (std::size_t i = 0; i < trips.size(); ++i) {
+    auto const& trip = trips[i];
+    auto const& to = trip.route->hops[h].to;
+    kernels.fold_received(stream, {.codec = codec,
+                                   .received = static_cast<std::byte const*>(transaction_[i].output),
+                                   .ranks = ranks,
+                                   .dtype = trip.from.dtype,
+                                   .count = to.count(),
+                                   .output = trip.sums == nullptr ? trip.to.at(to) : nullptr,
+                                   .sums = trip.sums,
+                                   .accumulate = trip.accumulate});
+  }
+}
+
+std::int64_t Carrier::scratch_bytes(PlanRequest const& request) noexcept {
+  auto const codec = request.settings.reduce_codec;
+  auto const bytes = encoded_bytes(codec, request.settings.precision.reduce, request.largest_bucket_count);
+  return codec == Codec::none ? 0 : keeps_elements(codec) ? bytes : 2 * bytes;
 }
 
 void Carrier::submit(Lane lane, Axes axes, Names const& names, FlatId unit,

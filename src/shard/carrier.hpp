@@ -42,6 +42,9 @@ class Carrier {
   /// Enqueues `trips` as one transaction per hop. All have the same hops. They belong to `unit`, or to several flat
   /// units that begin with it.
   void run(Names const& names, FlatId unit, std::span<Trip const> trips);
+  /// Bytes that a plan reserves for what a transaction of reductions sends and receives encoded
+  /// (Memory::codec_scratch()); 0 without a codec.
+  [[nodiscard]] static std::int64_t scratch_bytes(PlanRequest const& request) noexcept;
   /// Enqueues one transaction over `axes`.
   void submit(Lane lane, Axes axes, Names const& names, FlatId unit, std::span<comm::Collective const> transaction);
   /// Enqueues one transaction over the tensor ranks, on the reduce stream.
@@ -52,6 +55,9 @@ class Carrier {
  private:
   void submit(comm::Communicator& communicator, device::Stream& stream, bool across_groups, Names const& names,
               FlatId unit, std::span<comm::Collective const> transaction);
+
+  /// Runs hop `h`, a reduction, by a codec: encodes, sends each rank what it reduces, and adds up what comes.
+  void run_encoded(Names const& names, FlatId unit, std::span<Trip const> trips, std::size_t h);
 
   Memory* memory_;
   std::vector<comm::Collective> transaction_;

@@ -197,6 +197,8 @@ std::vector<optim::Segment> Memory::segments_of(FlatId flat, Range elements) con
 
 std::byte* Memory::tied() const noexcept { return plan_.tied < 0 ? nullptr : scratch_->data() + plan_.tied; }
 
+std::byte* Memory::codec_scratch() const noexcept { return plan_.codec < 0 ? nullptr : scratch_->data() + plan_.codec; }
+
 std::byte* Memory::conversion() const noexcept {
   return plan_.conversion < 0 ? nullptr : scratch_->data() + plan_.conversion;
 }

@@ -99,6 +99,9 @@ class Memory {
   [[nodiscard]] std::byte* tied() const noexcept;
   /// Bucket buffer in the reduction dtype; null if nothing is converted.
   [[nodiscard]] std::byte* conversion() const noexcept;
+  /// Memory for a transaction of reductions by a codec: what this rank sends, unless that is the gradients themselves,
+  /// and what it receives. Null without a codec.
+  [[nodiscard]] std::byte* codec_scratch() const noexcept;
   /// Scratch for data that travels in place of parameters; null if the parameters themselves travel.
   [[nodiscard]] std::byte* gather_scratch() const noexcept;
   /// Sums of squares of this rank's slices, for all flat units that count on this rank.

@@ -267,6 +267,9 @@ void plan_scratch(Layout const& layout, PlanRequest const& request, MemoryPlan& 
   if (auto const bytes = Reducer::scratch_bytes(request); bytes > 0) {
     plan.conversion = scratch.take(bytes);
   }
+  if (auto const bytes = Carrier::scratch_bytes(request); bytes > 0) {
+    plan.codec = scratch.take(bytes);
+  }
   if (auto const bytes = Gatherer::scratch_bytes(request); bytes > 0) {
     plan.gather = scratch.take(bytes);
   }

@@ -102,6 +102,7 @@ struct MemoryPlan {
   std::int64_t counted_block_sums = 0;               ///< The first ones of these: those that count on this rank.
   std::int64_t scalars = 0;                          ///< See StepMemory.
   std::int64_t conversion = -1;                      ///< A bucket in the reduction dtype; -1: not needed.
+  std::int64_t codec = -1;                           ///< See Carrier::scratch_bytes(); -1: not needed.
   std::int64_t gather = -1;                          ///< See Gatherer::scratch_bytes(); -1: not needed.
   std::int64_t tied = -1;                            ///< See TiedSums::scratch_bytes(); -1: not needed.
   std::int64_t comm_staging = 0, comm_staging_bytes = 0;

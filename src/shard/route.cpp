@@ -39,7 +39,8 @@ Routes routes_of(FlatUnit const& flat, PlanRequest const& request, int place) {
   auto const parameters = placement_of_parameters(flat, request.placements);
   bool const by_groups = request.sums_by_groups;
   // If the optimizer holds everything, one all-reduce yields everything, unless the sum has to be sliced.
-  bool const sums_whole = optimizer == Placement::whole && !by_groups && !folds(request);
+  bool const sums_whole =
+      optimizer == Placement::whole && !by_groups && !folds(request) && request.settings.reduce_codec == Codec::none;
   auto const scattered = [&](Placement by_way_of) {
     return hops_along(gradients, {Placement::whole, by_way_of, Placement::shard}, Operation::reduce_scatter, places,
                       place);

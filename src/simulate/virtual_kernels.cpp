@@ -51,6 +51,16 @@ void VirtualKernels::reduce_epilogue(device::Stream& stream, device::ReduceEpilo
   move(stream, (in_place ? 0 : copied) + added + squared);
 }
 
+void VirtualKernels::encode(device::Stream& stream, device::Encode const& args) {
+  move(stream, args.count * bytes_of(args.dtype) + encoded_bytes(args.codec, args.dtype, args.count));
+}
+
+void VirtualKernels::fold_received(device::Stream& stream, device::FoldReceived const& args) {
+  auto const sent = args.ranks * encoded_bytes(args.codec, args.dtype, args.count);
+  auto const sum = args.count * (args.sums != nullptr ? bytes_of(Dtype::fp32) : bytes_of(args.dtype));
+  move(stream, sent + (args.accumulate ? 2 : 1) * sum);
+}
+
 void VirtualKernels::collect(device::Stream& stream, std::span<float const> block_sums, optim::ExactSum* sum) {
   *sum = {};
   move(stream, static_cast<std::int64_t>(block_sums.size_bytes()));

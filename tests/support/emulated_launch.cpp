@@ -5,6 +5,7 @@
 #include <typeinfo>
 #include <vector>
 
+#include "cuda/kernels/codec.hpp"
 #include "cuda/kernels/move.hpp"
 #include "cuda/kernels/rank_fold.hpp"
 #include "cuda/kernels/reduce_epilogue.hpp"
@@ -74,6 +75,21 @@ cudaError_t reduce_epilogue(cudaStream_t stream, device::ReduceEpilogue const& a
                     {args.destination, args.count * bytes_of(args.destination_dtype)},
                     {args.block_sums, device::sum_blocks(args.sums_count) * std::int64_t{sizeof(float)}}},
                    [&](auto const& on) { return launch_reduce_epilogue(on, args); });
+}
+
+cudaError_t encode(cudaStream_t stream, device::Encode const& args) {
+  return launch_on(stream,
+                   {{args.source, args.count * bytes_of(args.dtype)},
+                    {args.destination, encoded_bytes(args.codec, args.dtype, args.count)}},
+                   [&](auto const& on) { return launch_encode(on, args); });
+}
+
+cudaError_t fold_received(cudaStream_t stream, device::FoldReceived const& args) {
+  return launch_on(stream,
+                   {{args.received, args.ranks * encoded_bytes(args.codec, args.dtype, args.count)},
+                    {args.output, args.count * bytes_of(args.dtype)},
+                    {args.sums, args.count * std::int64_t{sizeof(float)}}},
+                   [&](auto const& on) { return launch_fold_received(on, args); });
 }
 
 cudaError_t collect(cudaStream_t stream, float const* block_sums, std::int64_t block_count, optim::ExactSum* sum) {

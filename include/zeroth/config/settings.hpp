@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "zeroth/core/codec.hpp"
 #include "zeroth/core/dtype.hpp"
 #include "zeroth/core/export.hpp"
 #include "zeroth/optim/step_scalars.hpp"
@@ -184,6 +185,7 @@ struct Settings {
   /// Accumulate 16-bit gradients that are reduced once per step locally in fp32, apart from what backward writes.
   /// Otherwise backward adds to what it wrote before.
   bool sums_micro_steps = false;
+  Codec reduce_codec = Codec::none;     ///< How gradients are encoded while they travel.
   std::int64_t replay_every = 0;        ///< Steps; 0: no micro-step runs twice.
   bool same_bits_at_any_ranks = false;  ///< Requested: an engine throws if it cannot keep it.
 
