@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "command_line.hpp"
+#include "device/codec_loops.hpp"
 #include "device/element_loops.hpp"
 #include "device/rank_fold.hpp"
 #include "paired.hpp"
@@ -48,6 +49,11 @@ class Bench {
     squares(Dtype::fp32);
     squares(Dtype::bf16);
     norm();
+    for (Codec const codec : {Codec::exact, Codec::int8, Codec::int4}) {
+      for (Dtype const dtype : {Dtype::fp32, Dtype::bf16}) {
+        encode_and_fold(codec, dtype);
+      }
+    }
   }
 
  private:
@@ -120,6 +126,22 @@ class Bench {
       device::reduce_epilogue(args);
       static_cast<void>(device::total_of(block_sums_.data(), device::sum_blocks(args.count)));
     });
+  }
+
+  /// A rank's work for a reduction by a codec between two ranks, without the network: encodes its elements, and adds up
+  /// two pieces of half as many.
+  void encode_and_fold(Codec codec, Dtype dtype) {
+    auto const count = bytes_ / bytes_of(dtype) / (2 * codec_block_count) * (2 * codec_block_count);
+    auto const sent = encoded_bytes(codec, dtype, count);
+    auto const encoded = keeps_elements(codec) ? 0 : count * bytes_of(dtype) + sent;
+    report("encode and fold " + std::string{name_of(codec)} + " of " + std::string{name_of(dtype)},
+           encoded + sent + count / 2 * bytes_of(dtype), [&] {
+             if (!keeps_elements(codec)) {
+               device::encode({codec, at(0), dtype, count, at(1)});
+             }
+             device::fold_received(
+                 {.codec = codec, .received = at(1), .ranks = 2, .dtype = dtype, .count = count / 2, .output = at(2)});
+           });
   }
 
   std::int64_t bytes_;

@@ -3,8 +3,6 @@
 #pragma once
 #include <cuda_runtime_api.h>
 
-#include <cmath>
-
 #include "core/dispatch.hpp"
 #include "cuda/packs.hpp"
 #include "device/codec_arithmetic.hpp"
@@ -15,7 +13,10 @@ namespace zeroth::cuda {
 /// The division of encoded blocks among the warps of a thread block.
 struct CodecBlocks {
   static constexpr int threads = 256, warps = threads / warp_threads;
-  static constexpr int per_thread = static_cast<int>(codec_block_count) / warp_threads;
+  static constexpr int half_count = static_cast<int>(codec_block_count) / 2;
+  /// A thread has two elements of each half of a block: in `int4` halves share bytes.
+  static constexpr int per_half = half_count / warp_threads;
+  using Values = Pack<float, 2 * per_half>;
 
   std::int64_t blocks;
 
@@ -23,14 +24,35 @@ struct CodecBlocks {
   [[nodiscard]] ZEROTH_DEVICE std::int64_t block_of(std::int64_t tile, int thread) const {
     return tile * warps + thread / warp_threads;
   }
-  /// The first of a thread's elements in its block.
-  [[nodiscard]] static ZEROTH_DEVICE int first_of(int thread) { return thread % warp_threads * per_thread; }
+  /// The first of a thread's elements in each half of its block.
+  [[nodiscard]] static ZEROTH_DEVICE int first_of(int thread) { return thread % warp_threads * per_half; }
+  template <class T>
+  [[nodiscard]] static ZEROTH_DEVICE Values read(T const* block, int thread) {
+    Values values;
+    for (int half = 0; half < 2; ++half) {
+      auto const in = load<per_half>(block + half * half_count + first_of(thread));
+      for (int k = 0; k < per_half; ++k) {
+        values.at[half * per_half + k] = to_float(in.at[k]);
+      }
+    }
+    return values;
+  }
+  template <class T>
+  static ZEROTH_DEVICE void write(T* block, int thread, Values const& values) {
+    for (int half = 0; half < 2; ++half) {
+      Pack<T, per_half> out;
+      for (int k = 0; k < per_half; ++k) {
+        out.at[k] = from_float<T>(values.at[half * per_half + k]);
+      }
+      store(block + half * half_count + first_of(thread), out);
+    }
+  }
 };
 
 template <Codec codec, class T>
 struct EncodeBlocks : CodecBlocks {
   struct Shared {
-    float scale[warps];
+    std::uint32_t largest[warps];
   };
 
   T const* source;
@@ -38,63 +60,60 @@ struct EncodeBlocks : CodecBlocks {
 
   template <class Block>
   ZEROTH_DEVICE void operator()(Block& block, Shared& shared) const {
-    PerThread<Pack<float, per_thread>, Block> values;
-    PerThread<float, Block> largest;
-    PerThread<float, Block> poison;
+    PerThread<Values, Block> values;
+    PerThread<std::uint32_t, Block> largest;
     for (std::int64_t tile = block.index(); tile < tiles(); tile += block.count()) {
       block.alone([&](int thread) {
-        auto const at = block_of(tile, thread);
-        largest[thread] = poison[thread] = 0;
-        if (at >= blocks) {
-          return;
-        }
-        auto const in = load<per_thread>(source + at * codec_block_count + first_of(thread));
-        for (int k = 0; k < per_thread; ++k) {
-          float const value = to_float(in.at[k]);
-          values[thread].at[k] = value;
-          largest[thread] = std::fmax(largest[thread], std::fabs(value));
-          poison[thread] += value * 0;
+        largest[thread] = 0;
+        if (auto const at = block_of(tile, thread); at < blocks) {
+          values[thread] = read(source + at * codec_block_count, thread);
+          for (float const value : values[thread].at) {
+            auto const bits = device::magnitude_bits(value);
+            largest[thread] = bits > largest[thread] ? bits : largest[thread];
+          }
         }
       });
-      block.fold_warps(largest, [](float a, float b) { return std::fmax(a, b); });
-      block.fold_warps(poison, [](float a, float b) { return a + b; });
+      block.fold_warps(largest, [](std::uint32_t a, std::uint32_t b) { return a > b ? a : b; });
       block.phase([&](int thread) {
         if (thread % warp_threads == 0) {
-          shared.scale[thread / warp_threads] = device::scale_of(codec, largest[thread], poison[thread]);
+          shared.largest[thread / warp_threads] = largest[thread];
         }
       });
       block.phase([&](int thread) {
         if (auto const at = block_of(tile, thread); at < blocks) {
-          write(at, thread, values[thread], shared.scale[thread / warp_threads]);
+          write(at, thread, values[thread], device::scale_of(codec, shared.largest[thread / warp_threads]));
         }
       });
     }
   }
 
  private:
-  ZEROTH_DEVICE void write(std::int64_t at, int thread, Pack<float, per_thread> const& values, float scale) const {
+  ZEROTH_DEVICE void write(std::int64_t at, int thread, Values const& values, device::BlockScale const& of) const {
     auto* const to = destination + at * encoded_block_bytes(codec);
-    float const inverse = device::inverse_of(scale);
-    std::int32_t codes[per_thread];
-    for (int k = 0; k < per_thread; ++k) {
-      codes[k] = device::encode_element(values.at[k], inverse, device::largest_code(codec));
+    std::int32_t codes[2][per_half];
+    for (int half = 0; half < 2; ++half) {
+      for (int k = 0; k < per_half; ++k) {
+        codes[half][k] = device::encode_element(values.at[half * per_half + k], of.inverse, of.limit);
+      }
     }
     if (thread % warp_threads == 0) {
-      *reinterpret_cast<float*>(to) = scale;
+      *reinterpret_cast<float*>(to) = of.scale;
     }
-    auto* const bytes = reinterpret_cast<std::uint8_t*>(to + sizeof scale);
+    auto* const bytes = reinterpret_cast<std::uint8_t*>(to + sizeof of.scale) + first_of(thread);
     if constexpr (codec == Codec::int8) {
-      Pack<std::uint8_t, per_thread> out;
-      for (int k = 0; k < per_thread; ++k) {
-        out.at[k] = static_cast<std::uint8_t>(codes[k]);
+      for (int half = 0; half < 2; ++half) {
+        Pack<std::uint8_t, per_half> out;
+        for (int k = 0; k < per_half; ++k) {
+          out.at[k] = static_cast<std::uint8_t>(codes[half][k]);
+        }
+        store(bytes + half * half_count, out);
       }
-      store(bytes + first_of(thread), out);
     } else {
-      Pack<std::uint8_t, per_thread / 2> out;
-      for (int k = 0; k < per_thread / 2; ++k) {
-        out.at[k] = device::pair_of_codes(codes[2 * k], codes[2 * k + 1]);
+      Pack<std::uint8_t, per_half> out;
+      for (int k = 0; k < per_half; ++k) {
+        out.at[k] = device::pair_of_codes(codes[0][k], codes[1][k]);
       }
-      store(bytes + first_of(thread) / 2, out);
+      store(bytes, out);
     }
   }
 };
@@ -115,60 +134,48 @@ struct FoldBlocks : CodecBlocks {
     block.alone([&](int thread) {
       for (std::int64_t tile = block.index(); tile < tiles(); tile += block.count()) {
         if (auto const at = block_of(tile, thread); at < blocks) {
-          fold(at, first_of(thread));
+          fold(at, thread);
         }
       }
     });
   }
 
  private:
-  ZEROTH_DEVICE void fold(std::int64_t at, int first) const {
-    auto const element = at * codec_block_count + first;
-    int rank = accumulate ? 0 : 1;
-    auto sum = accumulate ? load<per_thread>(sums + element) : decoded(received, at, first);
-    for (; rank < ranks; ++rank) {
-      auto const more = decoded(received + rank * piece_bytes, at, first);
-      for (int k = 0; k < per_thread; ++k) {
+  ZEROTH_DEVICE void fold(std::int64_t at, int thread) const {
+    auto const element = at * codec_block_count;
+    auto sum = accumulate ? read(sums + element, thread) : decoded(received, at, thread);
+    for (int rank = accumulate ? 0 : 1; rank < ranks; ++rank) {
+      auto const more = decoded(received + rank * piece_bytes, at, thread);
+      for (int k = 0; k < 2 * per_half; ++k) {
         sum.at[k] += more.at[k];
       }
     }
     if (sums != nullptr) {
-      store(sums + element, sum);
-      return;
+      write(sums + element, thread, sum);
+    } else {
+      write(output + element, thread, sum);
     }
-    Pack<T, per_thread> out;
-    for (int k = 0; k < per_thread; ++k) {
-      out.at[k] = from_float<T>(sum.at[k]);
-    }
-    store(output + element, out);
   }
 
-  [[nodiscard]] static ZEROTH_DEVICE Pack<float, per_thread> decoded(std::byte const* piece, std::int64_t at,
-                                                                     int first) {
-    Pack<float, per_thread> values;
+  [[nodiscard]] static ZEROTH_DEVICE Values decoded(std::byte const* piece, std::int64_t at, int thread) {
     if constexpr (codec == Codec::exact) {
-      auto const in = load<per_thread>(reinterpret_cast<T const*>(piece) + at * codec_block_count + first);
-      for (int k = 0; k < per_thread; ++k) {
-        values.at[k] = to_float(in.at[k]);
-      }
+      return read(reinterpret_cast<T const*>(piece) + at * codec_block_count, thread);
     } else {
       auto const* const from = piece + at * encoded_block_bytes(codec);
       float const scale = *reinterpret_cast<float const*>(from);
-      auto const* const bytes = reinterpret_cast<std::uint8_t const*>(from + sizeof scale);
-      if constexpr (codec == Codec::int8) {
-        auto const codes = load<per_thread>(bytes + first);
-        for (int k = 0; k < per_thread; ++k) {
-          values.at[k] = device::decode_element(static_cast<std::int8_t>(codes.at[k]), scale);
-        }
-      } else {
-        auto const pairs = load<per_thread / 2>(bytes + first / 2);
-        for (int k = 0; k < per_thread / 2; ++k) {
-          values.at[2 * k] = device::decode_element(device::first_code(pairs.at[k]), scale);
-          values.at[2 * k + 1] = device::decode_element(device::second_code(pairs.at[k]), scale);
-        }
+      auto const* const bytes = reinterpret_cast<std::uint8_t const*>(from + sizeof scale) + first_of(thread);
+      Values values;
+      auto const first = load<per_half>(bytes);
+      auto const second = codec == Codec::int8 ? load<per_half>(bytes + half_count) : first;
+      for (int k = 0; k < per_half; ++k) {
+        bool const whole = codec == Codec::int8;
+        values.at[k] = device::decode_element(
+            whole ? static_cast<std::int8_t>(first.at[k]) : device::first_code(first.at[k]), scale);
+        values.at[per_half + k] = device::decode_element(
+            whole ? static_cast<std::int8_t>(second.at[k]) : device::second_code(second.at[k]), scale);
       }
+      return values;
     }
-    return values;
   }
 };
 

@@ -13,30 +13,39 @@ namespace zeroth::device {
 /// The largest integer of a codec.
 [[nodiscard]] constexpr float largest_code(Codec codec) noexcept { return codec == Codec::int8 ? 127.0F : 7.0F; }
 
-/// The scale of a block. `largest` is its largest magnitude, and `poison` the sum of 0 times each element: 0, or NaN if
-/// an element is not finite, and then the block decodes to NaN. Below the normal numbers the block decodes to zeros.
-[[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline float scale_of(Codec codec, float largest,
-                                                                           float poison) noexcept {
-  float const scale = largest / largest_code(codec);
-  return poison != poison ? std::numeric_limits<float>::quiet_NaN() : scale < 0x1p-126F ? 0.0F : scale;
+/// The bits of a magnitude, which are in the order of magnitudes; those of infinities and NaNs are the largest.
+[[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline std::uint32_t magnitude_bits(float value) noexcept {
+  return std::bit_cast<std::uint32_t>(value) & 0x7fffffffU;
 }
 
-/// The factor that encode_element() multiplies by; 0 for blocks that decode to zeros or NaN.
-[[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline float inverse_of(float scale) noexcept {
-  return scale > 0 ? 1 / scale : 0.0F;
+/// How the elements of a block are encoded.
+struct BlockScale {
+  float scale;    ///< NaN if an element is not finite: the block decodes to NaN. 0 below the normal numbers: to zeros.
+  float inverse;  ///< 1 / scale; 0 if the integers are 0.
+  float limit;    ///< The largest integer; 0 if the integers are 0.
+};
+
+/// `largest` are the largest magnitude_bits() of the block.
+[[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline BlockScale scale_of(Codec codec,
+                                                                                std::uint32_t largest) noexcept {
+  if (largest >= 0x7f800000U) {
+    return {std::numeric_limits<float>::quiet_NaN(), 0, 0};
+  }
+  float const scale = std::bit_cast<float>(largest) / largest_code(codec);
+  return scale < 0x1p-126F ? BlockScale{0, 0, 0} : BlockScale{scale, 1 / scale, largest_code(codec)};
 }
 
-/// The nearest integer, ties to even. With inverse 0 it is 0.
+/// The nearest integer, ties to even.
 [[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline std::int32_t encode_element(float value, float inverse,
-                                                                                        float largest) noexcept {
+                                                                                        float limit) noexcept {
   constexpr float to_integer = 0x1.8p23F;  // sums with it have no bits behind the point
-  float scaled = inverse == 0 ? 0.0F : value * inverse;
-  scaled = scaled > largest ? largest : scaled;
-  scaled = scaled < -largest ? -largest : scaled;
+  float scaled = value * inverse;
+  scaled = scaled < limit ? scaled : limit;  // NaN becomes the limit
+  scaled = scaled > -limit ? scaled : -limit;
   return std::bit_cast<std::int32_t>(scaled + to_integer) - std::bit_cast<std::int32_t>(to_integer);
 }
 
-/// Two integers of `int4`, the first in the lower half.
+/// Two integers of `int4`, the first in the lower bits: those of elements i and i + 64 of a block share byte i.
 [[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline std::uint8_t pair_of_codes(std::int32_t first,
                                                                                        std::int32_t second) noexcept {
   return static_cast<std::uint8_t>((first & 15) | ((second & 15) << 4));

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/codec_loops.hpp"
 
-#include <cmath>
 #include <cstring>
 
 #include "core/dispatch.hpp"
@@ -12,9 +11,6 @@ namespace zeroth::device {
 namespace {
 
 constexpr std::int64_t block_count = codec_block_count;
-/// Maxima are independent in as many lanes, so that compilers vectorise them. A maximum has no order.
-constexpr std::int64_t lanes = 16;
-static_assert(block_count % lanes == 0);
 
 template <Codec codec, class T>
 struct EncodeBlocks {
@@ -32,33 +28,28 @@ struct EncodeBlocks {
 
   ZEROTH_INLINE static void encode_block(T const* source, std::byte* destination) {
     float values[block_count];
-    float largest[lanes] = {};
-    float poison[lanes] = {};
-    for (std::int64_t i = 0; i < block_count; i += lanes) {
-      for (std::int64_t lane = 0; lane < lanes; ++lane) {
-        float const value = to_float(source[i + lane]);
-        float const magnitude = std::fabs(value);
-        values[i + lane] = value;
-        largest[lane] = magnitude > largest[lane] ? magnitude : largest[lane];
-        poison[lane] += value * 0;
-      }
+    std::uint32_t largest = 0;
+    for (std::int64_t i = 0; i < block_count; ++i) {
+      values[i] = to_float(source[i]);
     }
-    for (std::int64_t lane = 1; lane < lanes; ++lane) {
-      largest[0] = largest[lane] > largest[0] ? largest[lane] : largest[0];
-      poison[0] += poison[lane];
+    for (std::int64_t i = 0; i < block_count; ++i) {
+      auto const bits = magnitude_bits(values[i]);
+      largest = bits > largest ? bits : largest;
     }
-    float const scale = scale_of(codec, largest[0], poison[0]);
-    float const inverse = inverse_of(scale);
+    auto const [scale, inverse, limit] = scale_of(codec, largest);
     std::memcpy(destination, &scale, sizeof scale);
-    auto* const codes = reinterpret_cast<std::uint8_t*>(destination) + sizeof scale;
+    std::int32_t codes[block_count];
+    for (std::int64_t i = 0; i < block_count; ++i) {
+      codes[i] = encode_element(values[i], inverse, limit);
+    }
+    auto* const bytes = reinterpret_cast<std::uint8_t*>(destination) + sizeof scale;
     if constexpr (codec == Codec::int8) {
       for (std::int64_t i = 0; i < block_count; ++i) {
-        codes[i] = static_cast<std::uint8_t>(encode_element(values[i], inverse, largest_code(codec)));
+        bytes[i] = static_cast<std::uint8_t>(codes[i]);
       }
     } else {
       for (std::int64_t i = 0; i < block_count / 2; ++i) {
-        codes[i] = pair_of_codes(encode_element(values[2 * i], inverse, largest_code(codec)),
-                                 encode_element(values[2 * i + 1], inverse, largest_code(codec)));
+        bytes[i] = pair_of_codes(codes[i], codes[i + block_count / 2]);
       }
     }
   }
@@ -111,8 +102,10 @@ struct FoldBlocks {
         }
       } else {
         for (std::int64_t i = 0; i < block_count / 2; ++i) {
-          use(2 * i, decode_element(first_code(codes[i]), scale));
-          use(2 * i + 1, decode_element(second_code(codes[i]), scale));
+          use(i, decode_element(first_code(codes[i]), scale));
+        }
+        for (std::int64_t i = 0; i < block_count / 2; ++i) {
+          use(i + block_count / 2, decode_element(second_code(codes[i]), scale));
         }
       }
     }

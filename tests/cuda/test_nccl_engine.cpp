@@ -110,7 +110,33 @@ TEST_CASE("the same bits on any number of ranks are refused over NCCL") {
       2, [&](Job& job) { static_cast<void>(train_synthetic(job, config, {})); }, 2);
   CHECK_THAT(messages_of(outcome),
              Catch::Contains("zeroth.same_bits_at_any_ranks is true: NCCL adds ranks up in an "
-                             "order of its own; set it to false, or train over local, mpi or tcp"));
+                             "order of its own; set it to false, or zeroth.reduce_codec to \"exact\", or "
+                             "train over local, mpi or tcp"));
+}
+
+TEST_CASE("with a codec ranks that communicate by NCCL train as threads on the CPU do, and NCCL adds up nothing") {
+  auto const types = GENERATE(from_range(std::begin(all_types), std::end(all_types)));
+  for (auto const* const codec : {"exact", "int8", "int4"}) {
+    for (int stage = 0; stage <= 3; ++stage) {
+      static Sample sample{5, 3};
+      if (sample.leaves_out()) {
+        continue;
+      }
+      INFO(fmt::format("{}, {}, stage {}", codec, types.name, stage));
+      auto const text = file(types, stage, stage % 2 == 0, fmt::format(R"(, "reduce_codec": "{}")", codec));
+      auto const trained = bits_of(train_by_nccl(3, text, {.delays = 5}));
+      CHECK(fake_nccl::calls()["ncclReduceScatter"] == 0);
+      REQUIRE(trained == bits_of(train_on_cpu(3, text)));
+      if (codec == std::string{"exact"}) {
+        REQUIRE(trained == bits_of(train_on_cpu(3, file(types, stage, true))));
+      }
+    }
+  }
+}
+
+TEST_CASE("with the exact codec any number of ranks over NCCL trains the same bits") {
+  auto const text = file(fp32_types, 2, true, R"(, "same_bits_at_any_ranks": true, "reduce_codec": "exact")");
+  CHECK(bits_of(train_by_nccl(2, text)) == bits_of(train_on_cpu(2, text)));
 }
 
 TEST_CASE("backward on a new thread for each micro-step changes nothing over NCCL") {

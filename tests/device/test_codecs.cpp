@@ -51,8 +51,8 @@ Decoded decoded(Codec codec, std::byte const* block) {
   Decoded result{};
   std::memcpy(&result.scale, block, sizeof result.scale);
   for (std::size_t i = 0; i < block_count; ++i) {
-    auto const byte = static_cast<int>(block[4 + (codec == Codec::int8 ? i : i / 2)]);
-    int const code = codec == Codec::int8 ? byte : byte >> (i % 2 * 4) & 15;
+    auto const byte = static_cast<int>(block[4 + (codec == Codec::int8 ? i : i % 64)]);
+    int const code = codec == Codec::int8 ? byte : byte >> (i / 64 * 4) & 15;
     int const limit = codec == Codec::int8 ? 128 : 8;
     result.codes.push_back(code < limit ? code : code - 2 * limit);
   }

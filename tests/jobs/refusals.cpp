@@ -56,6 +56,8 @@ constexpr Refusal refusals[] = {
     {"bf16.enabled", R"({"bf16": {"enabled": true}, "fp16": {"enabled": true}})", always},
     {"bf16.bf16_optimizer_states", R"({"bf16": {"bf16_optimizer_states": true}})",
      [](Choice const& c) { return !computes_in(c, "bf16 masters"); }},
+    {"zeroth.reduce_codec", R"({"zeroth": {"reduce_codec": "int8"}})",
+     [](Choice const& c) { return c.is("types", "fp32 reduced in bf16") || c.is("types", "bf16 reduced in fp32"); }},
     {"communication_data_type", R"({"communication_data_type": "fp32"})",
      [](Choice const& c) { return computes_in(c, "bf16 masters"); }},
     {"zeroth.gradient_dtype", R"({"zeroth": {"gradient_dtype": "fp16"}})",

@@ -56,8 +56,20 @@ std::vector<Rule> rules_of_tensor_ranks() {
   return rules;
 }
 
+/// Types that do not say in which dtype gradients travel, which codecs of integers decide.
+std::vector<std::string_view> types_without_reduction() {
+  std::vector<std::string_view> all;
+  for (auto const& value : options()[option_named("types")].values) {
+    if (value.changes.find("communication_data_type") == std::string::npos) {
+      all.push_back(value.name);
+    }
+  }
+  return all;
+}
+
 std::vector<Rule> all_rules() {
   std::vector<Rule> rules{
+      {"zeroth.reduce_codec", {R"("int8")", R"("int4")"}, "types", types_without_reduction()},
       {"groups", {"zero_hpz_partition_size"}, "zero_optimization.stage", {"3"}},
       {"groups", {"mics_shard_size"}, "zero_optimization.stage", {"1", "2", "3"}},
       {"groups", {"group_size"}, "zeroth.two_level_sums", {"true"}},

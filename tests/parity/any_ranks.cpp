@@ -25,9 +25,9 @@ TrainOptions options_of(Types const& types) {
   return options;
 }
 
-Config file_of(Types const& types, int stage, int world) {
-  return Config::from_json(
-      file(types, stage, batch / world, "every_micro_step", movements[stage], R"(, "same_bits_at_any_ranks": true)"));
+Config file_of(Types const& types, int stage, int world, std::string const& more = "") {
+  return Config::from_json(file(types, stage, batch / world, "every_micro_step", movements[stage],
+                                R"(, "same_bits_at_any_ranks": true)" + more));
 }
 
 constexpr Types any_ranks_types[] = {fp32_types,
@@ -48,6 +48,20 @@ TEST_CASE("the same batch trains the same on any number of ranks, at every stage
       }
       INFO(fmt::format("{}, {} ranks, stage {}", types.name, world, stage));
       REQUIRE(ended(world, file_of(types, stage, world), options_of(types)) == base);
+    }
+  }
+}
+
+TEST_CASE("the same batch trains the same on any number of ranks by every codec") {
+  for (auto const* const codec : {"exact", "int8", "int4"}) {
+    auto const more = fmt::format(R"(, "reduce_codec": "{}")", codec);
+    auto const base = ended(1, file_of(bf16_types, 0, 1, more), options_of(bf16_types));
+    for (int const world : {2, 3, 6}) {
+      static Sample sample{3, 2};
+      if (!sample.leaves_out()) {
+        INFO(fmt::format("{}, {} ranks", codec, world));
+        REQUIRE(ended(world, file_of(bf16_types, world % 4, world, more), options_of(bf16_types)) == base);
+      }
     }
   }
 }

@@ -52,6 +52,23 @@ Trained const& train_on_threads(int world, int rank, std::string const& text) {
   return results[static_cast<std::size_t>(rank)];
 }
 
+TEST_CASE("processes train by every codec what threads do, and by the exact one what threads do without") {
+  for (int stage = 0; stage <= 3; ++stage) {
+    auto const* const codec = std::array{"exact", "int8", "int4", "exact"}.at(static_cast<std::size_t>(stage));
+    INFO(codec << " at stage " << stage);
+    auto const text = [&](char const* with) {
+      return file(bf16_types, stage, 2, "every_micro_step", movements[stage],
+                  fmt::format(R"(, "reduce_codec": "{}")", with));
+    };
+    auto const [rank, world, trained] = train_as_processes(Config::from_json(text(codec)));
+    REQUIRE(bits_of(trained) == bits_of(train_on_threads(world, rank, text(codec))));
+    REQUIRE(trained.planned == trained.peak);
+    if (codec == std::string{"exact"}) {
+      REQUIRE(bits_of(trained) == bits_of(train_on_threads(world, rank, text("none"))));
+    }
+  }
+}
+
 TEST_CASE("processes in a pipeline train what threads without one do, at every stage of ZeRO") {
   for (int stage = 0; stage <= 3; ++stage) {
     INFO("stage " << stage);

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Codecs' kernels against the CPU's loops.
+#include <cstddef>
+#include <vector>
+
+#include "device/codec_loops.hpp"
+#include "device/cuda_launch.hpp"
+#include "machine.hpp"
+
+namespace zeroth::cuda {
+namespace {
+
+using testing::machine;
+using testing::Numbers;
+using testing::OnMachine;
+
+std::vector<std::byte> garbage_of(std::int64_t bytes) {
+  return std::vector<std::byte>(static_cast<std::size_t>(bytes), std::byte{0x5a});
+}
+
+template <class T>
+std::vector<std::byte> encoded_on_host(Codec codec, std::vector<T> const& values) {
+  auto result = garbage_of(encoded_bytes(codec, dtype_of<T>, std::ssize(values)));
+  device::encode({codec, values.data(), dtype_of<T>, std::ssize(values), result.data()});
+  return result;
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("blocks are encoded with the CPU's bits", "", float, bf16, fp16) {
+  testing::every_way();
+  auto const codec = GENERATE(Codec::int8, Codec::int4);
+  for (std::int64_t const blocks : {0, 1, 7, 8, 9, 70}) {
+    for (auto const numbers : {Numbers::ordinary, Numbers::any}) {
+      INFO(blocks << " blocks");
+      auto const values = testing::random_values<TestType>(blocks * codec_block_count, 3, numbers);
+      OnMachine<TestType> const source{values};
+      OnMachine<std::byte> const destination{garbage_of(encoded_bytes(codec, dtype_of<TestType>, std::ssize(values)))};
+      CHECK(encode(machine().stream(),
+                   {codec, source.data(), dtype_of<TestType>, std::ssize(values), destination.data()}) == cudaSuccess);
+      CHECK(destination.values() == encoded_on_host(codec, values));
+    }
+  }
+}
+
+TEMPLATE_TEST_CASE("what ranks have sent is added up with the CPU's bits", "", float, bf16, fp16) {
+  testing::every_way();
+  auto const codec = GENERATE(Codec::exact, Codec::int8, Codec::int4);
+  auto const ranks = GENERATE(1, 2, 5);
+  std::int64_t const count = 9 * codec_block_count;
+  std::vector<std::byte> received;
+  for (int rank = 0; rank < ranks; ++rank) {
+    auto const values = testing::random_values<TestType>(count, static_cast<std::uint32_t>(rank), Numbers::ordinary);
+    auto const* const bytes = reinterpret_cast<std::byte const*>(values.data());
+    auto const piece = codec == Codec::exact ? std::vector<std::byte>(bytes, bytes + values.size() * sizeof(TestType))
+                                             : encoded_on_host(codec, values);
+    received.insert(received.end(), piece.begin(), piece.end());
+  }
+  OnMachine<std::byte> const theirs{received};
+  auto output = std::vector<TestType>(static_cast<std::size_t>(count));
+  OnMachine<TestType> const their_output{output};
+  device::FoldReceived args{.codec = codec,
+                            .received = theirs.data(),
+                            .ranks = ranks,
+                            .dtype = dtype_of<TestType>,
+                            .count = count,
+                            .output = their_output.data()};
+  CHECK(fold_received(machine().stream(), args) == cudaSuccess);
+  args.received = received.data();
+  args.output = output.data();
+  device::fold_received(args);
+  CHECK(testing::first_difference(their_output.values(), output) == -1);
+  for (bool const accumulate : {false, true}) {
+    auto sums = testing::random_values<float>(count, 99, Numbers::ordinary);
+    OnMachine<float> const their_sums{sums};
+    args.output = nullptr;
+    args.accumulate = accumulate;
+    args.received = theirs.data();
+    args.sums = their_sums.data();
+    CHECK(fold_received(machine().stream(), args) == cudaSuccess);
+    args.received = received.data();
+    args.sums = sums.data();
+    device::fold_received(args);
+    CHECK(testing::first_difference(their_sums.values(), sums) == -1);
+  }
+}
+
+}  // namespace zeroth::cuda
