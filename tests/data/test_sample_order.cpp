@@ -154,11 +154,11 @@ TEST_CASE("two orders are equal if they give the same samples") {
 TEST_CASE("no samples and positions before the first are refused") {
   for (std::int64_t const size : {std::int64_t{0}, std::int64_t{-1}, std::numeric_limits<std::int64_t>::min()}) {
     CHECK_THAT(thrown<ContractError>([size] { return SampleOrder{size}; }),
-               Contains("SampleOrder: a data set of " + std::to_string(size) + " samples; allowed are 1 and more"));
+               Contains("SampleOrder: the data set has " + std::to_string(size) + " samples; allowed: 1 or more"));
   }
   for (bool const shuffled : {false, true}) {
     SampleOrder const order{10, {.seed = 0, .shuffled = shuffled}};
-    auto const refused = Contains("SampleOrder: position -1; allowed are 0 and above");
+    auto const refused = Contains("SampleOrder: the position is -1; allowed: 0 or more");
     CHECK_THAT(thrown<ContractError>([&] { return order[-1]; }), refused);
     CHECK_THAT(thrown<ContractError>([&] { return order.epoch(-1); }), refused);
   }

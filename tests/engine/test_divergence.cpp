@@ -251,9 +251,10 @@ TEST_CASE("a backward guard that holds up the only bucket is named where slots a
           }
         },
         SmallFile{.zeroth = R"(, "gradient_slots": 2)"});
-    CHECK_THAT(messages_of(outcome),
-               Contains("no gradient slot for unit \"block0\": all are taken, and those of unit \"block2\" cannot be "
-                        "reduced before its backward guard ends; end it first, or raise zeroth.gradient_slots"));
+    CHECK_THAT(
+        messages_of(outcome),
+        Contains("no gradient slot for unit \"block0\": all are taken, and those of unit \"block2\" cannot be reduced "
+                 "before its backward guard ends; end that guard first, or raise zeroth.gradient_slots"));
   }
 }
 
@@ -390,8 +391,8 @@ TEST_CASE("an overflow at the smallest loss scale ends training on all ranks, in
     for (auto const& error : outcome) {
       CHECK_FALSE(holds<PeerError>(error));
       CHECK(holds<Error>(error));
-      CHECK_THAT(message_of(error), Contains("step 2: a gradient was not finite, and the loss scale is at its smallest "
-                                             "value, 2 (fp16.min_loss_scale): training cannot go on"));
+      CHECK_THAT(message_of(error), Contains("step 2: a gradient is not finite, and the loss scale is already at its "
+                                             "smallest value, 2 (fp16.min_loss_scale): training cannot continue"));
     }
     for (auto const& seen : reports) {
       REQUIRE(seen.size() == 1);
@@ -459,7 +460,7 @@ TEST_CASE("ranks whose transactions differ, though their calls do not, are told 
     return messages_of(outcome);
   };
   CHECK_THAT(told(4, [](int rank, auto const& add) { add(rank == 2 ? 0 : 1, 128); }),
-             Contains("ranks went apart before the end of step 7 though they made the same calls: as transaction 5 on "
+             Contains("ranks diverged before the end of step 7 although they made the same calls: as transaction 5 on "
                       "communicator 'world', rank 0 did all_gather of 128 elements (gather of unit \"block1\"), rank 2 "
                       "did all_gather of 128 elements (gather of unit \"block0\")"));
   CHECK_THAT(told(4, [](int rank, auto const& add) { add(1, rank == 2 ? 256 : 128); }),
@@ -495,7 +496,7 @@ TEST_CASE("a guard around another unit's backward turn is refused where a gather
     if (keys.ends_with("true")) {
       CHECK(messages_of(outcome) == "");
     } else {
-      CHECK_THAT(messages_of(outcome), Contains("a gather and a reduction of gradients would begin in an order that") &&
+      CHECK_THAT(messages_of(outcome), Contains("a gather and a reduction of gradients take turns here") &&
                                            Contains("backward of unit \"block1\""));
     }
   }

@@ -120,7 +120,7 @@ TEST_CASE("no pass begins of an evaluation that another one has ended") {
     });
     return Seen{};
   });
-  CHECK_THAT(message, Contains("an evaluation pass begins after 2 of 3: a later evaluation() has ended this one"));
+  CHECK_THAT(message, Contains("an evaluation pass begins after 2 of 3: a newer evaluation() has replaced this one"));
 }
 
 TEST_CASE("ranks that part after more calls than the engine keeps are still told so") {

@@ -162,7 +162,7 @@ TEST_CASE("a disk that is full, and a folder that is none, are said at the start
     REQUIRE(outcome[1]);
     CHECK_THAT(
         messages_of(outcome),
-        Contains("zero_optimization.offload_optimizer.nvme_path: no file can be made in /dev/null: Not a directory"));
+        Contains("zero_optimization.offload_optimizer.nvme_path: cannot create a file in /dev/null: Not a directory"));
     CHECK_THROWS_AS(std::rethrow_exception(outcome[1]), ConfigError);
   }
   CHECK(folder.contents().empty());
@@ -409,19 +409,21 @@ TEST_CASE("what there is not enough of is said before anything is allocated") {
   ranks[1].capacity.memory_of_machine -= 1;
   CHECK_THAT(
       shortage(ranks, false, OffloadDevice::none),
-      Contains("100.0 MiB of memory for each of 2 ranks on the machine of rank 1, and 200.0 MiB are left there") &&
-          Contains("offload_optimizer with device \"nvme\" takes 60.0 MiB of each rank's to a disk"));
+      Contains("100.0 MiB of memory for each of 2 ranks on rank 1's machine, but 200.0 MiB are available there") &&
+          Contains("offload_optimizer with device \"nvme\" moves 60.0 MiB of each rank's to a disk"));
   // A process limit applies to each rank, or to all of them if they are threads.
   std::vector<RankCapacity> const limited{{1, {unlimited, mib(150), unlimited}}, {1, {unlimited, mib(150), unlimited}}};
   CHECK(shortage(limited, false, OffloadDevice::none).empty());
-  CHECK_THAT(shortage(limited, true, OffloadDevice::none), Contains("by the limits of the process of all (ulimit -v"));
+  CHECK_THAT(shortage(limited, true, OffloadDevice::none),
+             Contains("within the limits of the process of all ranks (ulimit -v"));
   std::vector<RankCapacity> exact{{1, {unlimited, mib(200), unlimited}}, {1, {unlimited, mib(200), unlimited}}};
   CHECK(shortage(exact, true, OffloadDevice::none).empty());
   exact[1].capacity.memory_of_process -= 1;
-  CHECK_THAT(shortage(exact, true, OffloadDevice::none), Contains("by the limits of the process of all (ulimit -v"));
+  CHECK_THAT(shortage(exact, true, OffloadDevice::none),
+             Contains("within the limits of the process of all ranks (ulimit -v"));
   // Disk space is per machine.
   std::vector<RankCapacity> const full{{1, {unlimited, unlimited, mib(399)}}, {1, {unlimited, unlimited, mib(399)}}};
-  CHECK_THAT(shortage(full, false, OffloadDevice::nvme), Contains("200.0 MiB on the disk of /nvme") &&
+  CHECK_THAT(shortage(full, false, OffloadDevice::nvme), Contains("200.0 MiB of disk in /nvme") &&
                                                              Contains("for each of 2 ranks") &&
                                                              Contains("399.0 MiB are free"));
   CHECK(shortage(full, false, OffloadDevice::none).empty());
@@ -430,7 +432,7 @@ TEST_CASE("what there is not enough of is said before anything is allocated") {
   CHECK(shortage(tight, false, OffloadDevice::none, 8 << 20).empty());
   CHECK_THAT(shortage(tight, false, OffloadDevice::none, 12 << 20),
              Contains("112.0 MiB of memory, 12.0 MiB of it for saves (zeroth.checkpoint.buffer_bytes), for each of 1 "
-                      "rank on the machine of rank 0, and 111.0 MiB are left there"));
+                      "rank on rank 0's machine, but 111.0 MiB are available there"));
 }
 
 TEST_CASE("ranks of all stages of a pipeline that share a machine count, each with what its stage holds") {
@@ -447,19 +449,19 @@ TEST_CASE("ranks of all stages of a pipeline that share a machine count, each wi
   CHECK(engine::shortage(plan, settings, ranks, false).empty());
   ranks[3].capacity.memory_of_machine -= 1;
   CHECK_THAT(engine::shortage(plan, settings, ranks, false),
-             Contains("the plans of 2 ranks on the machine of rank 3, of several stages of a pipeline, ask for 250.0 "
-                      "MiB of memory together, and 250.0 MiB are left there"));
+             Contains("the plans of 2 ranks on rank 3's machine, of several pipeline stages, need 250.0 MiB of memory "
+                      "together, but 250.0 MiB are available there"));
   ranks[3].capacity = {mib(250), mib(499), unlimited, unlimited};
   CHECK(engine::shortage(plan, settings, ranks, false).empty());
   CHECK_THAT(engine::shortage(plan, settings, ranks, true),
-             Contains("and 499.0 MiB are left by the limits of the process of all"));
+             Contains("but 499.0 MiB are available within the limits of the process of all ranks"));
   std::vector disks{rank(1, unlimited, 0), rank(1, unlimited, 0)};
   disks[0].needs.disk = mib(10);
   disks[1].needs.disk = mib(30);
   disks[0].capacity.disk = disks[1].capacity.disk = mib(40);
   CHECK(engine::shortage(plan, settings, disks, false).empty());
   disks[1].capacity.disk -= 1;
-  CHECK_THAT(engine::shortage(plan, settings, disks, false), Contains("ask for 40.0 MiB on the disk of"));
+  CHECK_THAT(engine::shortage(plan, settings, disks, false), Contains("need 40.0 MiB of disk in"));
   for (auto const& each : ranks) {
     CHECK(engine::RankCapacity::of(each.numbers()).numbers() == each.numbers());
   }
@@ -478,9 +480,9 @@ TEST_CASE("beside a GPU the host's memory has to hold what is offloaded, and no 
   CHECK(shortage_of(plan, settings, ranks, false).empty());
   ranks[1].capacity.memory_of_machine -= 1;
   CHECK_THAT(shortage_of(plan, settings, ranks, false),
-             Contains("the plan asks for 100.0 MiB of pinned memory of the host for each of 2 ranks on the machine of "
-                      "rank 1, and 200.0 MiB are left there") &&
-                 Contains("a lower zero_optimization.offload_optimizer.ratio takes less; a higher"));
+             Contains("the plan needs 100.0 MiB of pinned host memory for each of 2 ranks on rank 1's machine, but "
+                      "200.0 MiB are available there") &&
+                 Contains("a lower zero_optimization.offload_optimizer.ratio needs less; a higher"));
 }
 
 TEST_CASE("two files on one disk need room for both") {
@@ -499,14 +501,13 @@ TEST_CASE("two files on one disk need room for both") {
   };
   CHECK(shortage(mib(200), mib(100), false).empty());
   CHECK(shortage(mib(300), mib(300), true).empty());
-  CHECK_THAT(
-      shortage(mib(299), mib(299), true),
-      Contains("300.0 MiB on the disk of /states (zero_optimization.offload_optimizer.nvme_path) and /parameters "
-               "(zero_optimization.offload_param.nvme_path)") &&
-          Contains("299.0 MiB are free"));
-  CHECK_THAT(shortage(mib(199), mib(100), false), Contains("200.0 MiB on the disk of /states"));
+  CHECK_THAT(shortage(mib(299), mib(299), true),
+             Contains("300.0 MiB of disk in /states (zero_optimization.offload_optimizer.nvme_path) and /parameters "
+                      "(zero_optimization.offload_param.nvme_path)") &&
+                 Contains("299.0 MiB are free"));
+  CHECK_THAT(shortage(mib(199), mib(100), false), Contains("200.0 MiB of disk in /states"));
   CHECK_THAT(shortage(mib(200), mib(99), false),
-             Contains("100.0 MiB on the disk of /parameters") && Contains("a higher max_in_cpu takes less"));
+             Contains("100.0 MiB of disk in /parameters") && Contains("a higher max_in_cpu needs less"));
   CHECK(engine::measure_capacity("/", "/").one_disk);
   CHECK_FALSE(engine::measure_capacity("/", "/proc").one_disk);
   CHECK_FALSE(engine::measure_capacity({}, {}).one_disk);
@@ -543,7 +544,7 @@ TEST_CASE("a model that is too large for its process is refused by the plan on e
   for (auto const& error : outcome) {
     INFO(message_of(error));
     CHECK(holds<ConfigError>(error));
-    CHECK_THAT(message_of(error), Contains("the plan asks for ") && Contains("(ulimit -v, ulimit -d)"));
+    CHECK_THAT(message_of(error), Contains("the plan needs ") && Contains("(ulimit -v, ulimit -d)"));
   }
 }
 

@@ -228,8 +228,7 @@ TEST_CASE("models that cannot be cut are refused") {
     static_cast<void>(whole.param(whole.unit(name), name, {4}, Constant{1}));
   }
   CHECK_THAT(told_model(whole, 2),
-             Contains("zeroth.mesh.pipeline is 2, and the model has 1 unit that a stage may begin "
-                      "with") &&
+             Contains("zeroth.mesh.pipeline is 2, but the model has 1 unit that a stage may begin with") &&
                  Contains("allowed: 1 to 1"));
   Model tied;
   auto const first = tied.unit("first");
@@ -238,11 +237,10 @@ TEST_CASE("models that cannot be cut are refused") {
   static_cast<void>(tied.param(last, "own", {4}, Constant{1}));
   tied.tie(last, shared);
   CHECK(told_model(tied, 2).empty());
-  CHECK_THAT(
-      told_model(tied, 2, R"(, "tied_gradients": "together")"),
-      Contains("zeroth.tied_gradients is \"together\", and parameter \"shared\" is of unit \"first\" in stage 0 of "
-               "the pipeline, and tied by unit \"last\" in stage 1, which have no memory together; allowed are "
-               "\"apart\", ties within one of them, or zeroth.mesh.pipeline 1"));
+  CHECK_THAT(told_model(tied, 2, R"(, "tied_gradients": "together")"),
+             Contains("zeroth.tied_gradients is \"together\", but parameter \"shared\" belongs to unit \"first\" in "
+                      "stage 0 of the pipeline and is tied to unit \"last\" in stage 1, and the two share no memory; "
+                      "allowed: \"apart\", ties within one of them, or zeroth.mesh.pipeline 1"));
   Model open;
   static_cast<void>(open.param(open.unit("root", {.stays_open = true}), "root", {4}, Constant{1}));
   static_cast<void>(open.param(open.unit("next", {.input_per_sample = 4}), "next", {4}, Constant{1}));
@@ -265,32 +263,30 @@ TEST_CASE("stages begin with the units that the file says") {
     return engine::first_units(chain.model.description(), {.stages = stages, .first_units = std::move(units)});
   };
   CHECK(first({0, 5}) == std::vector<std::uint32_t>{0, 5});
-  CHECK_THAT(
-      thrown<ConfigError>([&] {
-        first({0, 99});
-      }),
-      Contains("zeroth.pipeline.first_units has unit 99, and the model has 7; allowed are units that a chunk may "
-               "begin with, the nearest of which is 6, \"tied\""));
+  CHECK_THAT(thrown<ConfigError>([&] {
+               first({0, 99});
+             }),
+             Contains("zeroth.pipeline.first_units has unit 99, but the model has 7; allowed: units that a chunk may "
+                      "begin with; nearest: 6, \"tied\""));
   Model whole;
   for (auto const* const name : {"first", "middle", "last"}) {
     auto const unit = whole.unit(name, {.input_per_sample = std::string_view{name} == "last" ? 4 : 0});
     static_cast<void>(whole.param(unit, name, {4}, Constant{1}));
   }
-  CHECK_THAT(
-      thrown<ConfigError>([&] {
-        static_cast<void>(engine::first_units(whole.description(), {.stages = 2, .first_units = {0, 1}}));
-      }),
-      Contains("has unit 1, \"middle\", which has no UnitOptions::input_per_sample; allowed are units that a chunk "
-               "may begin with, the nearest of which is 2, \"last\""));
+  CHECK_THAT(thrown<ConfigError>([&] {
+               static_cast<void>(engine::first_units(whole.description(), {.stages = 2, .first_units = {0, 1}}));
+             }),
+             Contains("has unit 1, \"middle\", which has no UnitOptions::input_per_sample; allowed: units that a chunk "
+                      "may begin with; nearest: 2, \"last\""));
 }
 
 TEST_CASE("what a pipeline does not do yet is refused with the key") {
   CHECK(told(2, config_of(2), [](Engine<float>& engine, Chain const&, Mesh&) {
           expect_said(thrown<ConfigError>([&] { static_cast<void>(engine.micro_steps()); }),
-                      {"micro_steps() of an engine whose zeroth.mesh.pipeline is 2: allowed there is 1", "schedule()"});
+                      {"micro_steps() of an engine whose zeroth.mesh.pipeline is 2; allowed: 1", "schedule()"});
         }) == "");
   CHECK_THAT(told(2, config_of(2, "", R"(, "replay_every": 4)"), [](auto&, auto const&, auto&) {}),
-             Contains("zeroth.replay_every is 4, and zeroth.mesh.pipeline is 2"));
+             Contains("zeroth.replay_every is 4, but zeroth.mesh.pipeline is 2"));
 }
 
 TEST_CASE("ranks that differ between stages are told") {

@@ -47,19 +47,19 @@ TEST_CASE("calls that are not of the action that is open are refused") {
     expect_said(thrown<ContractError>([&] { static_cast<void>(work.input()); }), {"the first stage has none"});
     expect_said(thrown<ContractError>([&] { static_cast<void>(work.input_gradient()); }), {"the first stage has none"});
     expect_said(thrown<ContractError>([&] { static_cast<void>(work.output_gradient()); }),
-                {"output_gradient() while forward of micro-step 1 of 3 is open: it is of backward actions"});
+                {"output_gradient() while forward of micro-step 1 of 3 is open: it belongs to backward actions"});
     expect_said(thrown<ContractError>([&] { static_cast<void>(work.report_loss(1)); }),
                 {"report_loss() while forward of micro-step 1 of 3 is open"});
     expect_said(thrown<ContractError>([&] { static_cast<void>(work.backward(chain.layers[0].unit)); }),
                 {"backward of unit \"layer0\" in an action that is forward"});
     expect_said(thrown<ContractError>([&] { static_cast<void>(work.forward(chain.layers.back().unit)); }),
-                {"forward of unit \"tied\", which is of stage 1; this rank is of stage 0"});
+                {"forward of unit \"tied\", which belongs to stage 1; this rank is in stage 0"});
     Chain const other;
     expect_said(thrown<ContractError>([&] { static_cast<void>(work.forward(other.layers[0].unit)); }),
                 {"the unit belongs to another model"});
     auto const p = work.forward(chain.layers[0].unit);
     expect_said(thrown<ContractError>([&] { static_cast<void>(p[*chain.layers.back().bias]); }),
-                {"operator[] of parameter \"tied.b\", which is of stage 1; this rank is of stage 0"});
+                {"operator[] of parameter \"tied.b\", which belongs to stage 1; this rank is in stage 0"});
   });
   auto const backward = in_action(Phase::backward, [](auto& work, Chain const&, bool first) {
     if (!first) {
@@ -121,12 +121,11 @@ TEST_CASE("units of another chunk, and schedules that do not end, are told") {
                       }
                     }
                   }),
-             Contains("forward of unit \"layer2\", which is not of chunk 0, that this action is of"));
-  CHECK_THAT(
-      told(2, interleaved.with(R"({"zeroth": {"pipeline": {"chunks": 4}}})"), [](auto&, auto const&, auto&) {}),
-      Contains("zeroth.mesh.pipeline is 2 and zeroth.pipeline.chunks 4, and the model has 7 units that a stage may "
-               "begin with") &&
-          Contains("allowed: 1 to 1 stages of as many chunks"));
+             Contains("forward of unit \"layer2\", which is not in chunk 0, the chunk of this action"));
+  CHECK_THAT(told(2, interleaved.with(R"({"zeroth": {"pipeline": {"chunks": 4}}})"), [](auto&, auto const&, auto&) {}),
+             Contains("zeroth.mesh.pipeline is 2 and zeroth.pipeline.chunks 4, but the model has 7 units that a stage "
+                      "may begin with") &&
+                 Contains("allowed: 1 to 1 stages of as many chunks"));
   Folder const folder;
   auto const config_with = [&](char const* name, char const* table) {
     std::ofstream{folder.path() / name} << table;
@@ -136,7 +135,7 @@ TEST_CASE("units of another chunk, and schedules that do not end, are told") {
   };
   CHECK_THAT(told(2, config_with("dead.csv", "0F0,0B0,0F1,0B1,0F2,0B2\n1F0,1F1,1B0,1B1,1F2,1B2\n"),
                   [](auto&, auto const&, auto&) {}),
-             Contains("the schedule does not end: stage 0 waits in backward of micro-step 0"));
+             Contains("the schedule deadlocks: stage 0 waits in backward of micro-step 0"));
   auto const pipe = config_with("one.csv", "0F0,0B0,0F1,0B1,0F2,0B2\n1F0,1B0,1F1,1B1,1F2,1B2\n");
   CHECK(told(2, pipe, [](auto& engine, auto const& chain, auto&) {
           run_actions(engine, chain, {}, 1, false);

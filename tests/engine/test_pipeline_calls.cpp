@@ -85,7 +85,7 @@ TEST_CASE("a trace has the messages of each channel on a track of its own") {
 
 TEST_CASE("an evaluation while a step's messages are under way is refused, and so is a pass of it") {
   CHECK(told(2, config_of(2), [](Engine<float>& engine, Chain const& chain, Mesh&) {
-          constexpr auto* said = "after 1 actions of step 1, of which messages between the stages of the pipeline are";
+          constexpr auto* said = "after 1 actions of step 1, whose messages between pipeline stages are";
           auto const left = engine.evaluation(1);
           for (auto work : engine.schedule()) {
             auto const rows = go_forward(work, chain, engine.micro_batch());
@@ -122,7 +122,7 @@ TEST_CASE("a pass that sends nothing, or tells its loss in another stage, ends t
   CHECK_THAT(passes([](auto&) {}),
              Contains("evaluation pass 1 of 2 ended without writing output(), which is sent now"));
   CHECK_THAT(passes([](auto& pass) { pass.report_loss(1); }),
-             Contains("report_loss() while evaluation pass 1 of 2 is open: the loss is of forward in the last chunk"));
+             Contains("report_loss() while evaluation pass 1 of 2 is open: only forward of the last chunk"));
   CHECK_THAT(passes([](auto& pass) { static_cast<void>(pass.input()); }),
              Contains("input(): the first stage has none: it reads the batch"));
 }
@@ -155,7 +155,7 @@ TEST_CASE("norms are of parameters that are trained, and the same on the ranks o
                       {"gradient_norm() after"});
           run_actions(engine, chain, {}, 1, false);
           expect_said(thrown<ContractError>([&] { static_cast<void>(engine.gradient_norm(*chain.layers[1].bias)); }),
-                      {"gradient_norm(param) of \"layer1.b\", which is frozen"});
+                      {"gradient_norm(param): parameter \"layer1.b\" is frozen and has no gradient"});
           Chain const other;
           expect_said(thrown<ContractError>([&] { static_cast<void>(engine.gradient_norm(*other.layers[0].bias)); }),
                       {"gradient_norm(param): the parameter belongs to another model"});
@@ -231,7 +231,7 @@ TEST_CASE("a file of weights that one stage alone cannot use is the same error i
                                    engine.load_weights(folder / "weights");
                                  })),
              Contains("\"a\" is missing") && Contains("\"b\" is missing") &&
-                 Contains("\"tied.b\" is no parameter of the model"));
+                 Contains("\"tied.b\" is not a parameter of the model"));
 }
 
 TEST_CASE("a stop that one rank of one stage asks for comes to the ranks of all") {
@@ -301,7 +301,7 @@ TEST_CASE("values that a program writes are read on the ranks of all stages, and
           }
           std::vector<float> wrong(3);
           expect_said(thrown<ContractError>([&] { engine.write(*chain.layers.front().bias, wrong); }),
-                      {"write() of parameter \"layer0.b\" with 3 values: it has 20"});
+                      {"write() of parameter \"layer0.b\" got 3 values, but it has 20"});
           run_actions(engine, chain, {}, 1, false);
           engine.step();
           engine.finish();

@@ -84,7 +84,7 @@ TEST_CASE("guards may overlap in any order, but for two of a unit in one phase, 
   }
   CHECK_THAT(
       thrown<ContractError>([&] { protocol.check_open(Phase::forward, many.unit_at(Protocol::most_open_guards)); }),
-      Contains("forward of unit \"u16\" while 16 guards are open, which is the most"));
+      Contains("forward of unit \"u16\" while 16 guards are open, which is the limit"));
 }
 
 TEST_CASE("skipped units' turns come in declared order, before what comes next") {
@@ -136,10 +136,9 @@ TEST_CASE("uses are those of forward before anything went back, and the last one
   CHECK(!rules.turn(Phase::backward, 1).last);
   static_cast<void>(rules.turn(Phase::forward, 1));  // recomputation
   CHECK(rules.turn(Phase::backward, 1).last);
-  CHECK_THAT(
-      thrown<ContractError>([&] { rules.open(Phase::backward, 1); }),
-      Contains("backward of unit \"block1\" for the 3. time in a micro-step: it declares no uses_per_micro_step, "
-               "and forward turns before the loss were 2"));
+  CHECK_THAT(thrown<ContractError>([&] { rules.open(Phase::backward, 1); }),
+             Contains("backward of unit \"block1\", call 3 in a micro-step: it declares no uses_per_micro_step, and "
+                      "its forward turns before the loss were 2"));
 }
 
 TEST_CASE("after a failure every call tells the first one") {

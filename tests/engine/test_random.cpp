@@ -172,7 +172,7 @@ TEST_CASE("a run that goes on with a model of another seed is told that what it 
               static_cast<void>(engine.restore(folder.path()));
             }
           })) == "");
-    return log.count("the model's seed is 8, and was 3 when ") + 10 * log.count("the model's seed");
+    return log.count("the model's seed is 8, but was 3 when ") + 10 * log.count("the model's seed");
   };
   CHECK(said(small, true) == 0);
   CHECK(said(small, false) == 0);
@@ -188,8 +188,7 @@ TEST_CASE("a row that the micro-batch has not is refused") {
         static_cast<void>(micro.random(row, 0));
       }
     });
-    CHECK_THAT(messages_of(outcome),
-               Contains(fmt::format("random(): row {} of a micro-batch; allowed are 0 to 1", row)));
+    CHECK_THAT(messages_of(outcome), Contains(fmt::format("random(): row {} of a micro-batch; allowed: 0 to 1", row)));
   }
 }
 

@@ -67,8 +67,8 @@ TEST_CASE("Everything that is wrong with a header is said at once") {
   CHECK_THAT(said_of(tensor("a", "F32", "[1]", 4, 8)), Contains("bytes 0 to there belong to no tensor"));
   CHECK_THAT(said_of(tensor("a", "F32", "[4]", 0, 16) + ", " + tensor("b", "F32", "[1]", 4, 8) + ", " +
                      tensor("c", "F32", "[1]", 8, 12)),
-             Contains("b: begins at byte 4 of the data, and a ends at 16") &&
-                 Contains("c: begins at byte 8 of the data, and a ends at 16"));
+             Contains("b: begins at byte 4 of the data, but a ends at 16") &&
+                 Contains("c: begins at byte 8 of the data, but a ends at 16"));
   CHECK_THAT(said_of(tensor("a", "U8", "[18446744073709551615]", 0, 4)), Contains("a.shape: [18446744073709551615]"));
   CHECK_THAT(said_of(tensor("a", "U8", "[9223372036854775807]", 0, 9223372036854775807)),
              Contains("of less than 2^63"));

@@ -167,7 +167,7 @@ TEST_CASE("a sum over tensor ranks that a program forgets is told in the first s
   for (auto const& error : forget(false, R"(, "check": true)")) {
     // Each place has its own elements, and may be told of another place's first.
     CHECK_THAT(message_of(error), Contains("step 1: the gradients of parameter \"block") &&
-                                      Contains("which are tensor ranks and have it whole"));
+                                      Contains("which are tensor ranks that hold it whole"));
   }
   CHECK(messages_of(forget(false, "")) == "");  // unnoticed, because nothing is compared
 }
@@ -364,10 +364,9 @@ TEST_CASE("a plan is what every tensor rank allocates, and counts the whole mode
     }
   }
   Divided const whole{{0, 1}, false};
-  CHECK_THAT(
-      thrown<ConfigError>([&] { static_cast<void>(plan(whole.model, config_of(1), 4)); }),
-      Contains("zeroth.mesh.tensor is 2, and the model to be planned was made for 1: give Model a TensorPart of as "
-               "many"));
+  CHECK_THAT(thrown<ConfigError>([&] { static_cast<void>(plan(whole.model, config_of(1), 4)); }),
+             Contains("zeroth.mesh.tensor is 2, but the model was made for 1 tensor ranks: give Model a TensorPart "
+                      "with the same number"));
 }
 
 }  // namespace zeroth::testing

@@ -363,7 +363,7 @@ TEST_CASE("with zeroth.check two threads at the same time are told") {
       }
       refused = true;
       inside.join();
-      if (said.find("[rank 0/2] trace() while a call of another thread on this engine was under way") != 0) {
+      if (said.find("[rank 0/2] trace() while another thread is in a call on this engine") != 0) {
         throw std::runtime_error{said};
       }
     } else {
@@ -400,14 +400,14 @@ TEST_CASE("wrong reads, writes and norms say what would be right, and leave the 
           engine.finish();
         })) == "");
   std::vector<std::string> const expected{
-      "read() of parameter \"block0.w\" with 299 values: it has 300",
-      "write() of parameter \"block0.w\" with 299 values: it has 300",
+      "read() of parameter \"block0.w\" got 299 values, but it has 300",
+      "write() of parameter \"block0.w\" got 299 values, but it has 300",
       "read(): the parameter belongs to another model",
       "read(): the parameter was added to the model after this engine was built",
       "gradient_norm() after 0 of 2 micro-steps of step 1: it belongs between the last of them and step()",
       "read() while micro-step 1 of 2 is open: it belongs between passes",
       "read() while micro-step 2 of 2 is open: it belongs between passes",
-      "gradient_norm(param) of \"block1.frozen\", which is frozen"};
+      "gradient_norm(param): parameter \"block1.frozen\" is frozen and has no gradient"};
   REQUIRE(said.size() == expected.size());
   for (std::size_t i = 0; i < said.size(); ++i) {
     CHECK_THAT(said[i], Catch::Contains(expected[i]));

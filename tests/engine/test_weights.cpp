@@ -316,8 +316,8 @@ TEST_CASE("all that does not fit is listed at once") {
     CHECK_THAT(messages_of(outcome), Contains("weights does not fit the model:") &&
                                          Contains("\"block0.w\" is missing") &&
                                          Contains("\"block1.w\" has shape [150, 2], the model's is [300]") &&
-                                         Contains("\"block0.weight\" is no parameter of the model") &&
-                                         Contains("\"stranger\" is no parameter of the model"));
+                                         Contains("\"block0.weight\" is not a parameter of the model") &&
+                                         Contains("\"stranger\" is not a parameter of the model"));
   }
 }
 
@@ -333,11 +333,11 @@ TEST_CASE("a file that is damaged is refused, with the reason") {
       {"empty", {"", "does not begin with the length of a header, of at most 100000000 bytes"}},
       {"short", {"abc", "does not begin with the length of a header"}},
       {"header too long to be one", {std::string(7, '\0') + "\x7f{}", "does not begin with the length of a header"}},
-      {"header longer than the file", {good.substr(0, 20), "ends before its header of"}},
+      {"header longer than the file", {good.substr(0, 20), "ends within its header of"}},
       {"no JSON", {good.substr(0, 8) + std::string(good.size() - 8, 'x'), "line 1, column 1: not valid JSON"}},
       {"cut off in the data",
-       {good.substr(0, good.size() - 5), "has 3795 bytes behind its header, and its tensors take 3800"}},
-      {"more than its data", {good + "x", "has 3801 bytes behind its header, and its tensors take 3800"}},
+       {good.substr(0, good.size() - 5), "has 3795 bytes after its header, but its tensors take 3800"}},
+      {"more than its data", {good + "x", "has 3801 bytes after its header, but its tensors take 3800"}},
       {"offsets that run backwards",
        {with_header([](auto& file) {
           file.header["block0.w"]["data_offsets"] = {1200, 0};
@@ -347,12 +347,12 @@ TEST_CASE("a file that is damaged is refused, with the reason") {
        {with_header([](auto& file) {
           file.header["block2.w"]["data_offsets"] = {1 << 20, (1 << 20) + 1200};
         }),
-        "begins at byte 1048576 of the data, and bytes 3800 to there belong to no tensor"}},
+        "begins at byte 1048576 of the data, but bytes 3800 to there belong to no tensor"}},
       {"offsets that overlap",
        {with_header([](auto& file) {
           file.header["block2.w"]["data_offsets"] = {1200, 2400};
         }),
-        "begins at byte 1200 of the data, and \"block1.w\" ends at 2400"}},
+        "begins at byte 1200 of the data, but \"block1.w\" ends at 2400"}},
       {"bytes that are not the shape's",
        {with_header([](auto& file) {
           file.header["block0.w"]["data_offsets"] = {0, 1204};

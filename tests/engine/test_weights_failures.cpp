@@ -176,7 +176,7 @@ TEST_CASE("weights that are not finite are loaded, with one warning that names t
     spdlog::set_default_logger(before);
     CHECK(messages_of(outcome) == "");
     auto const text = log.str();
-    CHECK_THAT(text, Contains("odd): \"block1.w\" holds inf at element 7: training goes on with that"));
+    CHECK_THAT(text, Contains("odd): \"block1.w\" holds inf at element 7: training continues with these values"));
     CHECK(text.find("load_weights") == text.rfind("load_weights"));  // logged once
   }
 }

@@ -334,21 +334,23 @@ TEST_CASE("cuts that cannot be made are refused") {
                       "divide; nearest that do: 2 and 5"));
   CHECK_THAT(refusal({8, 10}, {.cut = {{.dim = 1, .sections = {4, 6}}}}, {0, 4}),
              Contains("has a section of 6, which 4 tensor ranks do not divide; nearest that do: 2"));
-  CHECK_THAT(refusal({8, 10}, {.cut = {{.dim = 2}}}, {}),
-             Contains("parameter \"w\" of shape [8, 10] is cut along dimension 2; allowed are its own, from 0"));
+  CHECK_THAT(
+      refusal({8, 10}, {.cut = {{.dim = 2}}}, {}),
+      Contains(
+          "parameter \"w\" of shape [8, 10] is cut along dimension 2; allowed: its own dimensions, counted from 0"));
   CHECK_THAT(refusal({8, 10}, {.cut = {{.dim = 1, .sections = {4, 4}}}}, {}),
              Contains("the sections of its cut are 4 + 4, which is 8; their sum is the extent of dimension 1, 10"));
   CHECK_THAT(refusal({8, 10}, {.cut = {{.dim = 1, .sections = {4, 8}}}}, {}),
              Contains("the sections of its cut are 4 + 8; each must be positive, and their sum is the extent of "
                       "dimension 1, 10"));
   CHECK_THAT(refusal({8, 10}, {.cut = {{.dim = 1, .multiple = -1}}}, {}),
-             Contains("the multiple of its cut is -1; allowed are 0 to 1048576"));
+             Contains("the multiple of its cut is -1; allowed: 0 to 1048576"));
   CHECK_THAT(refusal({8, 10}, {.cut = {{.dim = 1}}, .partial = true}, {}),
-             Contains("parameter \"w\" is cut, and partial"));
+             Contains("parameter \"w\" is both cut and partial"));
   CHECK_THAT(thrown<ContractError>([] {
                Model(1, {2, 2});
              }),
-             Contains("a model for tensor rank 2 of 2: allowed are ranks from 0 on, below their number"));
+             Contains("a model for tensor rank 2 of 2; allowed: ranks from 0 to one less than their number"));
 }
 
 }  // namespace zeroth::testing

@@ -85,8 +85,8 @@ TEST_CASE("names of parameters are global, and what files can hold") {
     return refused([&] { return model.param(unit, name, {2}, Constant{0}); });
   };
   CHECK_THAT(add(b, "w"), Contains("parameter name \"w\" is taken"));
-  CHECK_THAT(add(b, ""), Contains("parameter name \"\": it must not be empty"));
-  CHECK_THAT(add(b, "__metadata__"), Contains("what safetensors files keep for themselves"));
+  CHECK_THAT(add(b, ""), Contains("parameter name \"\" must not be empty"));
+  CHECK_THAT(add(b, "__metadata__"), Contains("must not be empty or \"__metadata__\", which safetensors reserves"));
   CHECK(model.description().params.size() == 1);
   CHECK(model.description().units[1_unit].params.empty());
 }

@@ -224,19 +224,19 @@ TEST_CASE("what is wrong in a schedule is told with stage, action and what it wa
   CHECK_THAT(told([](auto& lists) { std::swap(lists[1][0], lists[1][1]); }),
              Contains("stage 1 has backward of micro-step 0 in chunk 1 without forward before it"));
   CHECK_THAT(told([](auto& lists) { lists[0][0].chunk = 1; }),
-             Contains("stage 0 has forward of micro-step 0 in chunk 1, which is none of its own"));
-  CHECK_THAT(told([](auto& lists) { lists[0][0].micro_step = 3; }), Contains("which is none of its own"));
+             Contains("stage 0 has forward of micro-step 0 in chunk 1, which does not belong to it"));
+  CHECK_THAT(told([](auto& lists) { lists[0][0].micro_step = 3; }), Contains("which does not belong to it"));
   CHECK_THAT(told([](auto& lists) {
                lists[1] = {{forward, 1, 0}, {forward, 1, 1}, {backward, 1, 1}, {backward, 1, 0}};
              }),
-             Contains("stage 1 has backward of micro-step 1 in chunk 1 where that of micro-step 0 comes"));
+             Contains("stage 1 has backward of micro-step 1 in chunk 1 before that of micro-step 0"));
   CHECK_THAT(told([](auto& lists) { std::swap(lists[0][0], lists[0][1]); }),
-             Contains("stage 0 has forward of micro-step 1 in chunk 0 where that of micro-step 0 comes"));
+             Contains("stage 0 has forward of micro-step 1 in chunk 0 before that of micro-step 0"));
   CHECK_THAT(thrown<ContractError>([] {
                stage::check({}, {0, 1, 1});
              }),
              Contains("a schedule of 0 stages, 1 chunks each and 1 micro-steps"));
-  CHECK_THAT(thrown<ContractError>([] { stage::check({{}}, {2, 1, 1}); }), Contains("has lists of 1 stages"));
+  CHECK_THAT(thrown<ContractError>([] { stage::check({{}}, {2, 1, 1}); }), Contains("has lists for 1 stages"));
 }
 
 TEST_CASE("messages that cross are told") {
@@ -244,9 +244,10 @@ TEST_CASE("messages that cross are told") {
   PipelineSize const size{2, 2, 1};
   std::vector<Actions> const lists{{{forward, 0, 0}, {forward, 2, 0}, {backward, 2, 0}, {backward, 0, 0}},
                                    {{forward, 3, 0}, {forward, 1, 0}, {backward, 3, 0}, {backward, 1, 0}}};
-  CHECK_THAT(thrown<ContractError>([&] { stage::check(lists, size); }),
-             Contains("messages cross: stage 1 needs for forward of micro-step 0 in chunk 3 what forward of micro-step "
-                      "0 in chunk 2 made, and stage 0 sends first what forward of micro-step 0 in chunk 0 made"));
+  CHECK_THAT(
+      thrown<ContractError>([&] { stage::check(lists, size); }),
+      Contains("messages cross: stage 1 needs for forward of micro-step 0 in chunk 3 the result of forward of "
+               "micro-step 0 in chunk 2, but stage 0 first sends the result of forward of micro-step 0 in chunk 0"));
 }
 
 TEST_CASE("a schedule that does not end is told with what each waits for") {
@@ -256,7 +257,7 @@ TEST_CASE("a schedule that does not end is told with what each waits for") {
   CHECK_THAT(thrown<ContractError>([&] {
                stage::check(lists, {2, 1, 2});
              }),
-             Contains("the schedule does not end: stage 0 waits in backward of micro-step 0 in chunk 0 for backward of "
+             Contains("the schedule deadlocks: stage 0 waits in backward of micro-step 0 in chunk 0 for backward of "
                       "micro-step 0 in chunk 1 at stage 1"));
   // Stage 0 sends three messages down, but one send slot and one message received ahead hold only two.
   std::vector<Actions> const full{
