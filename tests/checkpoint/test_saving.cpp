@@ -254,15 +254,15 @@ TEST_CASE("what save() and restore() do not allow") {
   });
   for (auto const& each : errors) {
     REQUIRE(each.size() == 12);
-    CHECK_THAT(each[0], Contains("ContractError save() into a folder without a name"));
+    CHECK_THAT(each[0], Contains("ContractError save(): the folder's name is empty"));
     CHECK_THAT(each[1], Contains("program_state has 1048577 bytes; allowed are up to 1048576"));
-    CHECK_THAT(each[2], Contains("keep is -1; allowed are 0, which is all, and more"));
+    CHECK_THAT(each[2], Contains("keep is -1; allowed: 0 (all) or more"));
     CHECK_THAT(each[3], Contains("keep_every is -1"));
     CHECK_THAT(each[4], Contains("save() while micro-step 1 of 2 is open: it belongs between passes"));
     CHECK_THAT(each[5], Contains("restore() while micro-step 1 of 2 is open"));
     CHECK_THAT(each[6], Contains("save() after 2 of 2 micro-steps of step 1: it belongs between steps"));
-    CHECK_THAT(each[7], Contains("restore() while a report of step 1 is owed: call finish() first"));
-    CHECK_THAT(each[8], Contains("restore_latest() while a report of step 1 is owed"));
+    CHECK_THAT(each[7], Contains("restore(): the report of step 1 is pending; call finish() first"));
+    CHECK_THAT(each[8], Contains("restore_latest(): the report of step 1 is pending"));
     CHECK_THAT(each[9], Contains("SystemError restore() failed and changed nothing: rank 0: checkpoint") &&
                             Contains("has neither checkpoint.json nor latest"));
     CHECK_THAT(each[10], Contains("nowhere: there is no such folder"));
@@ -317,7 +317,7 @@ TEST_CASE("two jobs do not save into one folder") {
   });
   for (auto const& each : errors) {
     REQUIRE(each.size() == 2);
-    CHECK_THAT(each[0], Contains("another job saves here: \"process 4711 on elsewhere, save 0123\"; this one is job"));
+    CHECK_THAT(each[0], Contains("another job is saving here: \"process 4711 on elsewhere, save 0123\"; this is job"));
     CHECK(each[1].empty());
   }
   ::close(other);
@@ -366,11 +366,11 @@ TEST_CASE("a folder is claimed before there is training to lose, until the engin
   ::close(other);
   for (auto const& each : errors) {
     CHECK_THAT(each.at(0), Contains("SystemError claim() failed and changed nothing") &&
-                               Contains("another job saves here") && Contains("this one is job"));
+                               Contains("another job is saving here") && Contains("this is job"));
     CHECK_THAT(each.at(1), Contains("SystemError restore_latest() failed and changed nothing") &&
-                               Contains("another job saves here"));
+                               Contains("another job is saving here"));
     CHECK(each.at(2).empty());
-    CHECK_THAT(each.at(3), Contains("ContractError claim() of a folder without a name"));
+    CHECK_THAT(each.at(3), Contains("ContractError claim(): the folder's name is empty"));
   }
 }
 
@@ -434,7 +434,7 @@ TEST_CASE("where ranks do not see the same folder, a save leaves nothing on any 
   });
   REQUIRE(messages_of(outcome) == "");
   for (auto const& each : errors) {
-    CHECK_THAT(each, Contains("of another rank is not there"));
+    CHECK_THAT(each, Contains("of another rank cannot be found"));
   }
   CHECK(fs::is_empty(folder / "1/saved"));
   std::vector<fs::path> left(fs::directory_iterator{folder / "0/saved"}, fs::directory_iterator{});

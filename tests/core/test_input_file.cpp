@@ -57,7 +57,7 @@ TEST_CASE("A file longer than any text, and one that becomes shorter, are refuse
   testing::Folder const folder;
   std::ofstream{folder / "long"} << "x";
   std::filesystem::resize_file(folder / "long", static_cast<std::uintmax_t>(largest_text) + 1);  // a hole
-  CHECK(reason(folder / "long") == "has more than 100000000 bytes, which is as much as a text may have");
+  CHECK(reason(folder / "long") == "has more than 100000000 bytes, the limit for text files");
   InputFile const file{folder / "long"};
   CHECK(file.bytes() == largest_text + 1);
   std::filesystem::resize_file(folder / "long", 10);

@@ -178,21 +178,21 @@ TEST_CASE("what is no place, and no rate, is refused with what is allowed") {
   auto const refused = [](std::function<void()> const& call, std::string const& why) {
     CHECK_THROWS_WITH(call(), Catch::Contains(why));
   };
-  refused([&] { Random{.step = -1}.uniform(0, values); }, "Random::uniform(): step -1; allowed are 0 and above");
+  refused([&] { Random{.step = -1}.uniform(0, values); }, "Random::uniform(): the step is -1; allowed: 0 or more");
   refused([&] { Random{.sample = -1}.keep(0, 0.5F, mask); },
-          "Random::keep(): sample -1; allowed are 0 to 281474976710655");
+          "Random::keep(): the sample is -1; allowed: 0 to 281474976710655");
   refused([&] { Random{.sample = Random::most_samples}.uniform(0, values); },
-          "sample 281474976710656; allowed are 0 to 281474976710655");
+          "the sample is 281474976710656; allowed: 0 to 281474976710655");
   refused([&] { some.uniform(-1, values); },
-          "Random::uniform(): 4 elements from -1 on; allowed are elements 0 to 1125899906842623");
+          "Random::uniform(): 4 elements from -1 on; allowed: elements 0 to 1125899906842623");
   refused([&] { some.keep(Random::most_elements - 3, 0.5F, mask); },
-          "Random::keep(): 4 elements from 1125899906842621 on; allowed are elements 0 to 1125899906842623");
+          "Random::keep(): 4 elements from 1125899906842621 on; allowed: elements 0 to 1125899906842623");
   some.keep(Random::most_elements - 4, 0.5F, mask);  // the last ones
   for (float const rate : {-0.1F, 1.0F, std::numeric_limits<float>::infinity()}) {
-    refused([&] { some.keep(0, rate, mask); }, "allowed is 0 to below 1");
+    refused([&] { some.keep(0, rate, mask); }, "allowed: 0 to below 1");
   }
   refused([&] { some.keep(0, std::numeric_limits<float>::quiet_NaN(), mask); },
-          "Random::keep(): a rate of nan; allowed is 0 to below 1");
+          "Random::keep(): the rate is nan; allowed: 0 to below 1");
 }
 
 }  // namespace zeroth

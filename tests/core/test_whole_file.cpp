@@ -115,7 +115,7 @@ TEST_CASE("A pipe is written, not replaced, and refused where nobody reads it") 
   auto const pipe = folder / "pipe";
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
   CHECK(testing::thrown<SystemError>([&] { write_whole_file("page", pipe, "text"); }) ==
-        "page " + pipe.string() + ": cannot be written: nobody reads this pipe");
+        "page " + pipe.string() + ": cannot be written: the pipe has no reader");
   int const reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
   REQUIRE(reader >= 0);
   write_whole_file("page", pipe, "text");
