@@ -321,16 +321,18 @@ TEST_CASE("A pipeline's schedule, chunks and partition are what the file says, a
 
   auto const refused = [&](char const* members) { return thrown<ConfigError>([&] { pipeline(members); }); };
   CHECK_THAT(refused(R"("pipeline": {"schedule": "interleaved_1f1b"})"),
-             Contains("zeroth.pipeline.chunks: 1, but zeroth.pipeline.schedule \"interleaved_1f1b\" takes turns"));
+             Contains("zeroth.pipeline.chunks: 1, but zeroth.pipeline.schedule \"interleaved_1f1b\" alternates"));
   CHECK_THAT(
       refused(R"("pipeline": {"schedule": "zb_h1", "chunks": 2})"),
-      Contains("zeroth.pipeline.chunks (line 1): 2, but a stage has one chunk by zeroth.pipeline.schedule \"zb_h1\""));
-  CHECK_THAT(refused(R"("mesh": {"pipeline": 3}, "pipeline": {"schedule": "interleaved_1f1b", "chunks": 2})"),
-             Contains("3, which does not divide gradient_accumulation_steps, 4; multiples of 3 are allowed"));
+      Contains("zeroth.pipeline.chunks (line 1): 2, but zeroth.pipeline.schedule \"zb_h1\" has one chunk per stage"));
+  CHECK_THAT(
+      refused(R"("mesh": {"pipeline": 3}, "pipeline": {"schedule": "interleaved_1f1b", "chunks": 2})"),
+      Contains(
+          "every 3 micro-steps (zeroth.mesh.pipeline), but gradient_accumulation_steps is 4; allowed: multiples of 3"));
   CHECK_THAT(refused(R"("pipeline": {"schedule": "file"})"),
-             Contains("zeroth.pipeline.schedule_file: is not there, but zeroth.pipeline.schedule is \"file\""));
+             Contains("zeroth.pipeline.schedule_file: is missing, but zeroth.pipeline.schedule is \"file\""));
   CHECK_THAT(refused(R"("pipeline": {"schedule_file": "s.csv"})"),
-             Contains("zeroth.pipeline.schedule_file (line 1): is there, but zeroth.pipeline.schedule is \"1f1b\""));
+             Contains("zeroth.pipeline.schedule_file (line 1): is set, but zeroth.pipeline.schedule is \"1f1b\""));
 }
 
 TEST_CASE("The first units of chunks are a list that fits the chunks") {
@@ -342,14 +344,13 @@ TEST_CASE("The first units of chunks are a list that fits the chunks") {
     });
   };
   std::string const key = "zeroth.pipeline.first_units (line 1): ";
-  CHECK_THAT(refused("[0, 2]"),
-             Contains(key + "has length 2, but zeroth.mesh.pipeline is 3 and zeroth.pipeline.chunks 1; allowed is 3 "
-                            "units, one for each chunk"));
+  CHECK_THAT(refused("[0, 2]"), Contains(key + "has length 2, but zeroth.mesh.pipeline is 3 and zeroth.pipeline.chunks "
+                                               "is 1; allowed: 3 units, one for each chunk"));
   CHECK_THAT(refused("[]"), Contains(key + "has length 0"));
-  CHECK_THAT(refused("[1, 2, 3]"), Contains(key + "begins with 1; allowed there is 0, the model's first unit"));
-  CHECK_THAT(refused("[0, 2, 2]"), Contains(key + "has 2 behind 2; allowed are numbers that rise"));
+  CHECK_THAT(refused("[1, 2, 3]"), Contains(key + "begins with 1; allowed: 0, the model's first unit"));
+  CHECK_THAT(refused("[0, 2, 2]"), Contains(key + "has 2 after 2; allowed: increasing numbers"));
   CHECK_THAT(refused("[0, 2, 5]", R"(, "partition": "flops")"),
-             Contains(key + "is there, and zeroth.pipeline.partition too; give one of them"));
+             Contains(key + "is set, but so is zeroth.pipeline.partition; set one of them"));
   CHECK_THAT(refused("[0, 2, -1]"), Contains(key + "-1 is out of range in [0, 2, -1]; allowed"));
   CHECK_THAT(refused("[0, 2.5, 3]"), Contains("2.5 is not a whole number in [0, 2.5, 3]"));
   CHECK_THAT(refused("\"0, 2\""), Contains(key + "\"0, 2\" is a string; allowed: an array of integers, each"));

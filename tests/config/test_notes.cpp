@@ -72,13 +72,13 @@ TEST_CASE("What is assumed, or odd, is noted") {
     }
     return texts;
   };
-  CHECK(assumed("") == Texts{"optimizer.type: nobody names one: AdamW with a rate of 0.001"});
+  CHECK(assumed("") == Texts{"optimizer.type: not set; assuming AdamW with a rate of 0.001"});
   CHECK(assumed(R"("optimizer": {"type": "AdamW"})").empty());
   auto const* const optimizer = R"("optimizer": {"type": "SGD"}, "scheduler": )";
   CHECK(assumed(std::string{optimizer} +
                 R"({"type": "WarmupDecayLR", "params": {"total_num_steps": 10, "warmup_num_steps": 20}})") ==
-        Texts{"scheduler.params.total_num_steps: 10 is less than scheduler.params.warmup_num_steps, 20: the rate is at "
-              "its end right after the warm-up"});
+        Texts{"scheduler.params.total_num_steps: 10 is less than scheduler.params.warmup_num_steps, 20: the rate "
+              "reaches its final value right after the warm-up"});
   CHECK(assumed(std::string{optimizer} + R"({"type": "WarmupLR", "params": {"warmup_num_steps": 20}})").empty());
 }
 
@@ -89,7 +89,8 @@ TEST_CASE("With zeroth.strict no optimizer is assumed, so that a program may sti
   CHECK(strict.open().front().path == "optimizer.type");
   auto const text = testing::file_with(R"("zeroth": {"strict": true})");
   CHECK(problems_of(text, 1).find("  optimizer.type: ") == 0);
-  CHECK(problems_of(text, 1).find("or bring a rule: none is assumed where zeroth.strict is true") != std::string::npos);
+  CHECK(problems_of(text, 1).find("or give a rule of the program: none is assumed if zeroth.strict is true") !=
+        std::string::npos);
   ConfigInputs inputs;
   inputs.given = R"({"optimizer": {"type": "SGD"}})";
   CHECK(Config::from_json(text, inputs).open().empty());

@@ -69,9 +69,8 @@ TEST_CASE("What is given beside a file that does not leave it open is noted") {
   for (auto const& note : config.notes()) {
     notes.push_back(fmt::format("{} {}: {}", note.line, note.path, note.text));
   }
-  CHECK(notes ==
-        std::vector<std::string>{"0 bf16.enabled: true, which <given> says, is ignored: the file leaves it at false",
-                                 "3 optimizer.params.lr: 0.25, which <given> says, is ignored: the file says 0.5"});
+  CHECK(notes == std::vector<std::string>{"0 bf16.enabled: true from <given> is ignored: the file leaves it at false",
+                                          "3 optimizer.params.lr: 0.25 from <given> is ignored: the file says 0.5"});
 }
 
 TEST_CASE("A file says what it leaves open, and nothing of it becomes a default") {
@@ -84,7 +83,7 @@ TEST_CASE("A file says what it leaves open, and nothing of it becomes a default"
   CHECK(printed["optimizer.params.lr"]["origin"] == "open: the file leaves it to the program");
   CHECK_THROWS_MATCHES(
       config.settings(2, 1), ConfigError,
-      Catch::Message("<text>: 6 values are left to the program, and not given\n"
+      Catch::Message("<text>: 6 required values are not set\n"
                      "  train_micro_batch_size_per_gpu (line 2, \"auto\"): an integer from 1 to 2147483647; or give "
                      "train_batch_size\n"
                      "  fp16.enabled (line 4, \"auto\"): true or false\n"
@@ -135,8 +134,8 @@ TEST_CASE("Each open value is one that somebody has to give") {
 TEST_CASE("Batch sizes may be absent; what two of them say is not open") {
   CHECK(open_paths(Config::from_json("{}")) == std::vector<std::string>{"train_micro_batch_size_per_gpu"});
   CHECK_THROWS_WITH(Config::from_json("{}").settings(1, 1),
-                    "<text>: 1 value is left to the program, and not given\n  train_micro_batch_size_per_gpu: an "
-                    "integer from 1 to 2147483647; or give train_batch_size");
+                    "<text>: 1 required value is not set\n  train_micro_batch_size_per_gpu: an integer from 1 to "
+                    "2147483647; or give train_batch_size");
   auto const batch = [](std::string const& file, std::string const& text) {
     auto const sizes = given(file, text).settings(2, 1).batch;
     return std::array{sizes.train, sizes.micro, sizes.accumulation};
@@ -195,7 +194,7 @@ TEST_CASE("What a command line states is taken, and what the file contradicts is
   CHECK(refusal(file, R"({"optimizer": {"params": {"lr": 0.5}}})") ==
         "<text>: 1 problem\n  optimizer.params.lr (line 1): 0.001, but the command line says 0.5; change one of them");
   CHECK(refusal(file, R"({"scheduler": {"params": {"warmup_num_steps": 5}}})") ==
-        "<text>: 1 problem\n  scheduler.params.warmup_num_steps: 5, which the command line says, plays no part: "
+        "<text>: 1 problem\n  scheduler.params.warmup_num_steps: 5 from the command line does not apply: "
         "scheduler.type is null");
 }
 

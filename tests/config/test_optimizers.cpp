@@ -85,8 +85,8 @@ TEST_CASE("A rule of the program's own takes the place of optimizer.type") {
 
   auto const lion = Config::from_json(testing::file_with(R"("optimizer": {"type": "Lion"})"));
   CHECK_THROWS_WITH(lion.with(testing::own_momentum()),
-                    Contains(R"(optimizer.type (line 1): "Lion", but the program brings a rule of its own, )"
-                             R"("own momentum"; leave the optimizer out)"));
+                    Contains(R"(optimizer.type (line 1): "Lion", but the program uses its own rule, )"
+                             R"("own momentum"; remove optimizer.type)"));
   auto const refused = [&](optim::CustomRule const& rule, char const* why) {
     CHECK_THROWS_WITH(file.with(rule), Contains(why));
   };
