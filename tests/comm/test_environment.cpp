@@ -232,11 +232,11 @@ TEST_CASE("what cannot be run is refused") {
   auto const mpirun = placed("mpirun (Open MPI)", 1, 4, true);
   CHECK_THAT(error_of({.thread_ranks = 0}, std::nullopt, true), Contains("thread_ranks is 0"));
   CHECK_THAT(error_of({.restarts = -1}, std::nullopt, true),
-             Contains("LaunchOptions::restarts is -1: allowed are 0 and more"));
+             Contains("LaunchOptions::restarts is -1; allowed: 0 or more"));
   CHECK_THAT(error_of({.thread_ranks = 100'000}, std::nullopt, true),
              Contains("thread_ranks is 100000: allowed are 1 to 4096 in one process"));
   CHECK_THAT(error_of({.join_timeout = std::chrono::milliseconds{0}}, std::nullopt, true),
-             Contains("join_timeout is 0 ms: allowed are 1 and more"));
+             Contains("join_timeout is 0 ms; allowed: 1 or more"));
   CHECK_THAT(error_of({.transport = Transport::local}, mpirun, true),
              Contains("local was asked for") && Contains("mpirun (Open MPI)") && Contains("rank 1 of 4"));
   CHECK_THAT(error_of({.transport = Transport::mpi}, std::nullopt, false),
@@ -251,8 +251,8 @@ TEST_CASE("ranks on GPUs are refused where they cannot run, or would share a GPU
     return testing::thrown<ConfigError>([&] { check_cuda(plan, share, gpus, "the driver is too old"); });
   };
   CHECK_THAT(refused({Transport::local, 1}, false, -1), Contains("built without CUDA"));
-  CHECK_THAT(refused({Transport::mpi, 1}, false, 8), Contains("mpi, which works in memory of the host"));
-  CHECK_THAT(refused({Transport::tcp, 1}, false, 8), Contains("tcp, which works in memory of the host"));
+  CHECK_THAT(refused({Transport::mpi, 1}, false, 8), Contains("mpi, which works in host memory"));
+  CHECK_THAT(refused({Transport::tcp, 1}, false, 8), Contains("tcp, which works in host memory"));
   CHECK_THAT(refused({Transport::local, 1}, false, 0), Contains("sees no GPU: the driver is too old"));
   CHECK_THAT(refused({Transport::local, 4}, false, 2),
              Contains("4 ranks on 2 GPUs: start at most 2, or set LaunchOptions::share_devices"));

@@ -41,7 +41,7 @@ TEST_CASE("ranks without a device are refused") {
     return testing::thrown<ConfigError>(
         [&] { return device_of(launched, device_count, visible, "the driver is too old"); });
   };
-  CHECK_THAT(error_of(placed(0), 0, ""), Contains("it needs a GPU, and its process sees none: the driver is too old"));
+  CHECK_THAT(error_of(placed(0), 0, ""), Contains("it needs a GPU, but its process sees none: the driver is too old"));
   CHECK_THAT(error_of(placed(2), 0, "CUDA_VISIBLE_DEVICES="), Contains("sees none (CUDA_VISIBLE_DEVICES=)"));
   CHECK_THAT(error_of(placed(4), 4, "CUDA_VISIBLE_DEVICES=0,1,2,3"),
              Contains("local rank 4 has no GPU of its own: its process sees 4 (CUDA_VISIBLE_DEVICES=0,1,2,3)") &&

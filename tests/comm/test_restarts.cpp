@@ -120,8 +120,9 @@ TEST_CASE("a job that failed begins again on all ranks, and says why") {
     meet(job);
   }) == ExitCode::done);
   CHECK(jobs.attempts() == 2);
-  CHECK(log.count("all ranks start again in 1 s, restart 1 of 2 without progress, after: [rank 1/3] rank 1 does not "
-                  "like it") == 1);
+  CHECK(log.count(
+            "all ranks restart in 1 s, restart 1 of 2 without progress, after: [rank 1/3] rank 1 does not like it") ==
+        1);
 }
 
 TEST_CASE("a job that fails again and again ends, and so does at once one that no restart helps") {

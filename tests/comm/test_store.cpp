@@ -143,7 +143,7 @@ TEST_CASE("who waits too long is told for whom, and may try again") {
   CHECK(outcomes[0] == "0|1|2|value");
   CHECK(outcomes[2] == "0|1|2|value");
   CHECK_THAT(outcomes[1], StartsWith("LateError: the gather 'all' waited ") && Contains(" for ranks 0") &&
-                              Contains("2") && Contains("nobody set the key 'key' within ") &&
+                              Contains("2") && Contains("no rank set the key 'key' within ") &&
                               Catch::EndsWith("; 0|1|2|value"));
 }
 
@@ -153,7 +153,7 @@ TEST_CASE("a rank that has not joined is named, and one that joins late complete
   auto const early = outcome_of([&] { return joined(rank1.gather("all", "one", milliseconds{30})); });
   CHECK_THAT(early, StartsWith("LateError: ") && Contains("ranks 0 and 2 (has not joined)"));
   CHECK_THAT(outcome_of([&] { return rank1.get("key", milliseconds{30}); }),
-             StartsWith("LateError: nobody set the key 'key'") && Contains("not there: rank 2 (has not joined)"));
+             StartsWith("LateError: no rank set the key 'key'") && Contains("absent: rank 2 (has not joined)"));
   std::array<std::string, 3> got;
   std::thread first{[&] { got[0] = outcome_of([&] { return joined(rank0.gather("all", "0", patience)); }); }};
   std::thread second{[&] { got[1] = outcome_of([&] { return joined(rank1.gather("all", "1", patience)); }); }};

@@ -103,15 +103,15 @@ TEST_CASE("options that make no sense are refused") {
     change(options);
     return outcome_of([&] { return std::to_string(Store{options}.rank()); });
   };
-  CHECK_THAT(error_of([](auto& o) { o.rank = 2; }), Contains("ContractError") && Contains("rank 2 of 2"));
-  CHECK_THAT(error_of([](auto& o) { o.world = 0; }), Contains("rank 0 of 0"));
-  CHECK_THAT(error_of([](auto& o) { o.at.host = ""; }), Contains("host ''"));
+  CHECK_THAT(error_of([](auto& o) { o.rank = 2; }), Contains("ContractError") && Contains("the rank is 2 of 2 ranks"));
+  CHECK_THAT(error_of([](auto& o) { o.world = 0; }), Contains("the rank is 0 of 0 ranks"));
+  CHECK_THAT(error_of([](auto& o) { o.at.host = ""; }), Contains("the host is ''"));
   CHECK_THAT(error_of([](auto& o) { o.at.port = 65536; }), Contains("port 65536"));
   CHECK_THAT(error_of([](auto& o) { o.rank = 1; }), Contains("port 0"));
-  CHECK_THAT(error_of([](auto& o) { o.at.token = std::string(257, 't'); }), Contains("257 bytes of 256"));
+  CHECK_THAT(error_of([](auto& o) { o.at.token = std::string(257, 't'); }), Contains("257 bytes; allowed: up to 256"));
   CHECK_THAT(error_of([](auto& o) { o.heartbeat_timeout = milliseconds{0}; }), Contains("heartbeat_timeout is 0 ms"));
   CHECK_THAT(error_of([](auto& o) { o.heartbeat_timeout = milliseconds{600'001}; }),
-             Contains("heartbeat_timeout is 600001 ms: allowed are 10 to 600000"));
+             Contains("heartbeat_timeout is 600001 ms; allowed: 10 to 600000"));
   CHECK_THAT(error_of([](auto& o) { o.world = 1 << 30; }),
              Contains("SystemError") && Contains("1073741824 ranks") && Contains("ulimit -n"));
 }
@@ -158,9 +158,9 @@ TEST_CASE("a rank of several ports says what it found at each") {
   options.at.token = "the job beside it";
   options.at.ports = 2;
   options.join_timeout = milliseconds{300};
-  CHECK_THAT(
-      outcome_of([&] { return std::to_string(Store{options}.rank()); }),
-      StartsWith("PeerError: ") && Contains("or one of the next 1 ports") && Contains("job token is not that job's"));
+  CHECK_THAT(outcome_of([&] { return std::to_string(Store{options}.rank()); }),
+             StartsWith("PeerError: ") && Contains("or one of the next 1 ports") &&
+                 Contains("job token differs from that job's"));
   options.at.port = 65535;
   CHECK_THAT(outcome_of([&] { return std::to_string(Store{options}.rank()); }), StartsWith("ContractError: "));
 }

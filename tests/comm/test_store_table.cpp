@@ -69,7 +69,7 @@ TEST_CASE("a key that is set for some reads goes with the last of them, and can 
   t.table.get({0, 7}, "key", t.wait(1));
   CHECK(told(t.table) == Calls{{0, "answer second|#6"}});
   t.table.expire(t.begin + seconds{1});
-  CHECK(told(t.table) == Calls{{0, "problem nobody set the key 'key' within 1.00 s#7"}});
+  CHECK(told(t.table) == Calls{{0, "problem no rank set the key 'key' within 1.00 s#7"}});
 }
 
 TEST_CASE("waits end at their deadlines, those for one gather at the first of them") {
@@ -87,7 +87,7 @@ TEST_CASE("waits end at their deadlines, those for one gather at the first of th
   t.roster[2] = RankState::absent;
   t.table.expire(t.begin + seconds{30});
   CHECK(told(t.table) ==
-        Calls{{0, "problem nobody set the key 'key' within 30.00 s; not there: rank 2 (has not joined)#1"}});
+        Calls{{0, "problem no rank set the key 'key' within 30.00 s; absent: rank 2 (has not joined)#1"}});
   CHECK(t.table.next_deadline() == Clock::time_point::max());
 }
 

@@ -304,9 +304,8 @@ TEST_CASE("where there is no GPU, CUDA's own words say why, and which driver is 
   fake_cuda::reset({.driver = 0});
   CHECK(contains(device::why_no_gpu(), "no driver was found (libcuda.so.1)"));
   fake_cuda::reset({.gpus = 0});
-  CHECK(
-      contains(device::why_no_gpu(),
-               "no CUDA-capable device is detected (cudaErrorNoDevice): what do nvidia-smi and CUDA_VISIBLE_DEVICES"));
+  CHECK(contains(device::why_no_gpu(),
+                 "no CUDA-capable device is detected (cudaErrorNoDevice): check nvidia-smi and CUDA_VISIBLE_DEVICES"));
   fake_cuda::reset();
 }
 

@@ -135,7 +135,7 @@ TEST_CASE("more ranks than a kernel can sum are refused before anything is enque
       },
       platform);
   for (auto const& problem : problems) {
-    CHECK(contains(problem, "communicator 'world' has 17 ranks; among threads on GPUs at most 16 can be"));
+    CHECK(contains(problem, "communicator 'world' has 17 ranks; allowed for threads on GPUs: up to 16"));
   }
 }
 

@@ -30,7 +30,7 @@ TEST_CASE("a library that is no NCCL, lacks functions or is too old is passed ov
   auto const why = why_not({"libm.so.6", NCCL_BARE, NCCL_OLD});
   CHECK_THAT(why, Contains("; libm.so.6: it has no ncclGetVersion; "));
   CHECK_THAT(why, Contains(std::string{NCCL_BARE} + ": it has no ncclGetUniqueId; "));
-  CHECK_THAT(why, Contains(std::string{NCCL_OLD} + ": libnccl is version 2.27.7, and 2.28.0 is the oldest that works"));
+  CHECK_THAT(why, Contains(std::string{NCCL_OLD} + ": libnccl is version 2.27.7, but 2.28.0 is the oldest supported"));
 }
 
 TEST_CASE("the first file that will do is taken, with all functions") {

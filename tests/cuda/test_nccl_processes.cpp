@@ -182,7 +182,8 @@ TEST_CASE("a rank whose NCCL does not return from an abort is ended, and says wh
   job.check_said(1, "] the disk is full", 1);
   for (std::size_t const rank : {0U, 2U}) {  // whose GPU works on, so that none of its memory can be given back
     job.check_told(rank, "rank 1 failed: the disk is full");
-    CHECK_THAT(job[rank].output(), Contains(fmt::format("rank {} did not end within 500 ms, and is ended", rank)));
+    CHECK_THAT(job[rank].output(),
+               Contains(fmt::format("rank {} did not stop within 500 ms, and is terminated", rank)));
   }
 }
 
@@ -231,7 +232,7 @@ TEST_CASE("a rank that sees no GPU tells all") {
   Processes job{{.world = 2, .gpus = 0}, {"train", "train"}};
   for (std::size_t rank = 0; rank < 2; ++rank) {
     job.check_said(
-        rank, "cannot take part: it needs a GPU, and its process sees none: cudaGetDeviceCount: no CUDA-capable device",
+        rank, "cannot take part: it needs a GPU, but its process sees none: cudaGetDeviceCount: no CUDA-capable device",
         2);
   }
 }
@@ -256,7 +257,7 @@ TEST_CASE("a process of another job is refused, and the job goes on") {
   Processes job{{.world = 2}};
   job.start_rank(0, "train", {{"ZEROTH_JOB_TOKEN", "today"}});
   job.start_rank(1, "train", {{"ZEROTH_JOB_TOKEN", "yesterday"}});
-  job.check_said(1, "this process's job token is not that job's", 2);
+  job.check_said(1, "this process's job token differs from that job's", 2);
   job.start_rank(1, "train", {{"ZEROTH_JOB_TOKEN", "today"}});
   job.check_said(0, "trained", 0);
   job.check_said(2, "trained", 0);

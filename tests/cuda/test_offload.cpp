@@ -322,10 +322,10 @@ TEST_CASE("what is in the host's memory, and what comes and goes, is what was pl
       CHECK(planned.bytes.slots - with_none.bytes.slots == planned.host.memory_bytes);
       CHECK(planned.host.read_bytes <= planned.host.bytes);
       CHECK((planned.host.memory_bytes == 0) == by_host);
-      CHECK_THAT(explain_plan(planned), Contains(by_host ? "offload to pinned memory of the host, which the host "
-                                                           "updates: ratio "
-                                                         : "offload to pinned memory of the host: ratio ") &&
-                                            Contains(fmt::format("  of the host{:>14} B", planned.host.bytes)));
+      CHECK_THAT(explain_plan(planned),
+                 Contains(by_host ? "offload to pinned memory of the host, which the host updates: ratio "
+                                  : "offload to pinned memory of the host: ratio ") &&
+                     Contains(fmt::format("  of the host{:>14} B", planned.host.bytes)));
     }
   }
 }
@@ -380,9 +380,8 @@ TEST_CASE("memory of the host that is not there is said on all ranks before anyt
   for (auto const& error : outcome) {
     INFO(message_of(error));
     CHECK(holds<ConfigError>(error));
-    CHECK_THAT(message_of(error), Contains("the plan asks for ") &&
-                                      Contains("pinned memory of the host for each of 2") &&
-                                      Contains("a lower zero_optimization.offload_optimizer.ratio takes less"));
+    CHECK_THAT(message_of(error), Contains("the plan needs ") && Contains("pinned host memory for each of 2") &&
+                                      Contains("a lower zero_optimization.offload_optimizer.ratio needs less"));
   }
 #ifndef ZEROTH_ON_GPU
   CHECK(fake_cuda::calls("cudaMalloc") == 0);

@@ -131,7 +131,7 @@ TEST_CASE("a failure that processes keep to themselves is named, and fails the j
 }
 
 TEST_CASE("a process that has no thread or no memory left ends all, and says so") {
-  for (auto const& [scenario, words] : {std::pair{"threads", "no thread for stream 'gather': "},
+  for (auto const& [scenario, words] : {std::pair{"threads", "cannot start a thread for stream 'gather': "},
                                         std::pair{"memory", "the process is out of memory: run fewer ranks"}}) {
     Folder const folder;
     Child child{fault_program_under_mpi(world, {scenario}, folder)};
@@ -332,7 +332,7 @@ TEST_CASE("a process that does not stop is ended by the grace that SIGTERM leave
   ::kill(process_of(child.output(), 1), SIGTERM);
   check_failed(child.wait());
   CAPTURE(child.output());
-  CHECK_THAT(child.output(), Contains("rank 1 did not stop within 200 ms of SIGTERM, and is ended"));
+  CHECK_THAT(child.output(), Contains("rank 1 did not stop within 200 ms of SIGTERM, and is terminated"));
   CHECK(problem_of_flight(folder.path(), 1, world, "did not stop within") == "");
   check_all_gone(child.output());
 }

@@ -63,8 +63,8 @@ TEST_CASE("an engine that ends inside its own pass ends the process with a sente
   CAPTURE(child.output());
   CHECK(ending.in_time);
   CHECK(ending.signal == SIGABRT);
-  CHECK_THAT(child.output(), Contains("zeroth: [rank 1/4] the engine ended while micro-step 1 of 2 is open: it must "
-                                      "outlive its passes and guards"));
+  CHECK_THAT(child.output(), Contains("zeroth: [rank 1/4] the engine was destroyed while micro-step 1 of 2 is open: it "
+                                      "must outlive its passes and guards"));
 }
 
 TEST_CASE("flight records are in the folder that the stage file names") {
@@ -74,7 +74,7 @@ TEST_CASE("flight records are in the folder that the stage file names") {
   CAPTURE(child.output());
   CHECK(problem_of_flights(folder / "flights/of this job", {0, 1, 2, 3}, 4, "the data are gone") == "");
   CHECK(folder.contents() == "flights ");
-  CHECK_THAT(child.output(), Contains("the last collectives are in flights/of this job/zeroth_flight_rank0.json to "));
+  CHECK_THAT(child.output(), Contains("flight record written: flights/of this job/zeroth_flight_rank0.json to "));
 }
 
 TEST_CASE("a flight record that cannot be written is not announced, and the reason is") {
@@ -82,9 +82,9 @@ TEST_CASE("a flight record that cannot be written is not announced, and the reas
   std::ofstream{folder / "flights"} << "a file where the folder would be";
   Child child{fault_program({"flights", "--ranks", "2"}, folder)};
   check_failed(child.wait());
-  CHECK_THAT(child.output(), Contains("the data are gone") && !Contains("the last collectives are in") &&
-                                 Contains("zeroth: the last collectives are lost: the folder of flight records, "
-                                          "flights/of this job: cannot be made: Not a directory\n"));
+  CHECK_THAT(child.output(), Contains("the data are gone") && !Contains("flight record written") &&
+                                 Contains("zeroth: flight record not written: the folder of flight records, flights/of "
+                                          "this job, cannot be created: Not a directory\n"));
   CHECK(folder.contents() == "flights ");
 }
 
@@ -113,20 +113,20 @@ TEST_CASE("a rank for which there is no thread ends those that have started") {
   check_failed(child.wait());
   CAPTURE(child.output());
   CHECK(count_of(child.output(),
-                 "zeroth: no thread for rank 3 of 8: Resource temporarily unavailable; run fewer "
-                 "ranks on this machine, or raise its limit of threads (ulimit -u") == 1);
+                 "zeroth: cannot start a thread for rank 3 of 8: Resource temporarily unavailable; run fewer ranks on "
+                 "this machine, or raise its limit of threads (ulimit -u") == 1);
   CHECK_THAT(child.output(), Contains("launch has returned."));
-  CHECK(problem_of_flights(folder.path(), {0, 1, 2}, 8, "no thread for rank 3 of 8") == "");
+  CHECK(problem_of_flights(folder.path(), {0, 1, 2}, 8, "cannot start a thread for rank 3 of 8") == "");
 }
 
 TEST_CASE("a job, or a stream, for which there is no thread says so") {
   Folder const folder;
   Child job{fault_program({"meet", "--threads", "0"}, folder)};
   check_failed(job.wait());
-  CHECK_THAT(job.output(), Contains("zeroth: no thread for signals: ") && Contains("launch has returned."));
+  CHECK_THAT(job.output(), Contains("zeroth: cannot start a thread for signals: ") && Contains("launch has returned."));
   Child stream{fault_program({"threads"}, folder)};
   check_failed(stream.wait());
-  CHECK_THAT(stream.output(), Contains("zeroth: [rank 1/4] no thread for stream 'gather': "));
+  CHECK_THAT(stream.output(), Contains("zeroth: [rank 1/4] cannot start a thread for stream 'gather': "));
 }
 
 TEST_CASE("a rank without memory says so, and what to do") {
@@ -143,7 +143,7 @@ TEST_CASE("what is no exception of the standard library ends all ranks too") {
   Folder const folder;
   Child child{fault_program({"throw_a_number", "--ranks", "2"}, folder)};
   check_failed(child.wait());
-  CHECK_THAT(child.output(), Contains("[rank 1/2] something that is no std::exception was thrown"));
+  CHECK_THAT(child.output(), Contains("[rank 1/2] something other than a std::exception was thrown"));
 }
 
 TEST_CASE("a rank that is frozen in its own code is missed, named and left behind") {
@@ -154,7 +154,7 @@ TEST_CASE("a rank that is frozen in its own code is missed, named and left behin
   CHECK_THAT(child.output(), Contains(" waited ") && Contains("all_reduce (step of unit 'h.3', 2 fp32)") &&
                                  Contains("transaction 4 of communicator 'world'") && Contains("missing: rank 1"));
   CHECK(count_of(child.output(), "missing: ") == 1);
-  CHECK_THAT(child.output(), Contains("rank 1 did not end within 1.00 s"));
+  CHECK_THAT(child.output(), Contains("rank 1 did not stop within 1.00 s"));
   CHECK_THAT(child.output(), !Contains("launch has returned."));
   CHECK(problem_of_flights(folder.path(), {0, 1, 2, 3}, 4, "missing: rank 1") == "");
 }
@@ -179,7 +179,7 @@ TEST_CASE("what befalls one group ends all, with the group's name") {
                          Contains("all_gather (forward of unit 'block0'") &&
                          Contains("of communicator 'gather-group'") &&
                          Contains("missing: rank 3 (of 'gather-group': ranks 2 and 3)") &&
-                         Contains("rank 3 did not end within 1.00 s"));
+                         Contains("rank 3 did not stop within 1.00 s"));
   auto const diverged = output_of(diverges);
   CAPTURE(diverged);
   CHECK_THAT(diverged, Contains("rank 2 (of 'gather-group': ranks 2 and 3) in its transaction") &&
@@ -207,7 +207,7 @@ TEST_CASE("what befalls a stage of a pipeline ends all, with the unit and the ch
     CHECK_THAT(freezes.child.output(), Contains(" waited ") && Contains("of unit 'layer") &&
                                            Contains("missing: rank ") &&
                                            (Contains("of communicator 'up'") || Contains("of communicator 'down'")));
-    CHECK_THAT(freezes.child.output(), Contains(fmt::format("rank {} did not end within 1.00 s", stage)));
+    CHECK_THAT(freezes.child.output(), Contains(fmt::format("rank {} did not stop within 1.00 s", stage)));
   }
 }
 
@@ -247,7 +247,7 @@ TEST_CASE("what befalls a tensor rank before a verb, or a sum of gradients, ends
     CHECK_THAT(freezes->child.output(),
                Contains(" waited ") && Contains(words) &&
                    Contains(place == "parts" ? "of communicator 'tensor-sums'" : "of communicator 'tensor-verbs'") &&
-                   Contains("missing: rank 1") && Contains("rank 1 did not end within 1.00 s"));
+                   Contains("missing: rank 1") && Contains("rank 1 did not stop within 1.00 s"));
     ++throws;
     ++freezes;
   }
@@ -303,12 +303,12 @@ TEST_CASE("a second Ctrl-C ends the process") {
   Child child{fault_program({"steps"}, folder)};
   REQUIRE(child.wait_for("is under way.", 4));
   child.send(SIGINT);
-  REQUIRE(child.wait_for("Ctrl-C again ends the process at once"));
+  REQUIRE(child.wait_for("Ctrl-C again terminates the process at once"));
   child.send(SIGINT);
   auto const ending = child.wait();
   CHECK(ending.in_time);
   CHECK(ending.status == 130);
-  CHECK_THAT(child.output(), Contains("the second SIGINT ends the process"));
+  CHECK_THAT(child.output(), Contains("the second SIGINT terminates the process"));
 }
 
 TEST_CASE("a second SIGTERM ends the process by it, and leaves flight records") {
@@ -316,12 +316,12 @@ TEST_CASE("a second SIGTERM ends the process by it, and leaves flight records") 
   Child child{fault_program({"steps", "--stop-grace", "100000000"}, folder)};
   REQUIRE(child.wait_for("is under way.", 4));
   child.send(SIGTERM);
-  REQUIRE(child.wait_for("at the next SIGTERM, the process is ended"));
+  REQUIRE(child.wait_for("at the next SIGTERM, the process is terminated"));
   child.send(SIGTERM);
   auto const ending = child.wait();
   CHECK(ending.in_time);
   CHECK(ending.signal == SIGTERM);
-  CHECK(problem_of_flights(folder.path(), {0, 1, 2, 3}, 4, "the second SIGTERM ends the process") == "");
+  CHECK(problem_of_flights(folder.path(), {0, 1, 2, 3}, 4, "the second SIGTERM terminates the process") == "");
 }
 
 TEST_CASE("ranks that do not stop are ended by the grace that SIGTERM leaves them, and not by Ctrl-C") {
@@ -335,7 +335,7 @@ TEST_CASE("ranks that do not stop are ended by the grace that SIGTERM leaves the
   CAPTURE(child.output());
   CHECK(ending.in_time);
   CHECK(ending.signal == SIGTERM);
-  CHECK_THAT(child.output(), Contains("the process did not stop within 200 ms of SIGTERM, and is ended"));
+  CHECK_THAT(child.output(), Contains("the process did not stop within 200 ms of SIGTERM, and is terminated"));
   CHECK(problem_of_flights(folder.path(), {0, 1, 2, 3}, 4, "did not stop within") == "");
 }
 
@@ -352,7 +352,7 @@ TEST_CASE("SIGUSR1 begins the grace of SIGTERM, and does no more when it comes a
   CAPTURE(child.output());
   CHECK(ending.in_time);
   CHECK(ending.signal == SIGTERM);
-  CHECK_THAT(child.output(), Contains("the process did not stop within 3.00 s of SIGUSR1, and is ended"));
+  CHECK_THAT(child.output(), Contains("the process did not stop within 3.00 s of SIGUSR1, and is terminated"));
   CHECK(problem_of_flights(folder.path(), {0, 1, 2, 3}, 4, "did not stop within") == "");
 }
 
@@ -374,7 +374,7 @@ TEST_CASE("without a grace the first SIGTERM ends the process, and less than non
   CHECK(problem_of_flights(folder.path(), {0, 1, 2, 3}, 4, "SIGTERM") == "");
   Child refused{fault_program({"steps", "--stop-grace", "-1"}, folder)};
   CHECK(refused.wait().status == 2);
-  CHECK_THAT(refused.output(), Contains("LaunchOptions::stop_grace is -1 ms: allowed are 0 and more"));
+  CHECK_THAT(refused.output(), Contains("LaunchOptions::stop_grace is -1 ms; allowed: 0 or more"));
 }
 
 }  // namespace
