@@ -219,8 +219,8 @@ TEST_CASE("a DeepSpeed file that leaves values open runs with flags, and says wh
     "scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": "auto", "warmup_num_steps": "auto"}}})");
   auto const missing = run(place.command(small + "--ranks 2 --steps 2"));
   CHECK(missing.ending.status == 2);
-  CHECK_THAT(missing.output, Contains("5 values are left to the program, and not given") &&
-                                 Contains("optimizer.params.lr (line 6, \"auto\")"));
+  CHECK_THAT(missing.output,
+             Contains("5 required values are not set") && Contains("optimizer.params.lr (line 6, \"auto\")"));
   auto const flags = " --micro-batch 2 --accumulation 2 --lr 1e-2 --dtype bf16 --warmup 3 --weight-decay 0.1 ";
   auto const result = run(place.command(small + "--ranks 2 --steps 4 --report report --verbose" + flags));
   INFO(result.output);
@@ -339,7 +339,7 @@ TEST_CASE("train_gpt ends, and says why, when its text becomes shorter") {
   CHECK(ending.in_time);
   CHECK(ending.status == 1);
   CHECK_THAT(child.output(),
-             Contains("--data text: had " + std::to_string(bytes) + " bytes when it was opened and has 5 now"));
+             Contains("--data text: had " + std::to_string(bytes) + " bytes when it was opened, but has 5 now"));
   CHECK_FALSE(std::filesystem::exists(place / "report"));
 }
 

@@ -69,7 +69,7 @@ TEST_CASE("a corpus whose file becomes shorter or goes away is read as far as it
   std::filesystem::resize_file(path, 5000);
   batches.read(0, 499, batch);  // up to byte 4990
   CHECK_THAT(thrown<zeroth::SystemError>([&] { batches.read(499, 1, batch); }),
-             Contains("--data") && Contains(path.string() + ": had 20000 bytes when it was opened and has 5000 now"));
+             Contains("--data") && Contains(path.string() + ": had 20000 bytes when it was opened, but has 5000 now"));
   std::filesystem::remove(path);
   batches.read(0, 499, batch);  // it is open
   CHECK(batch.inputs == std::vector<std::uint8_t>(4990, 'x'));

@@ -173,7 +173,7 @@ TEST_CASE("options: what is wrong is named with its value and what is allowed") 
            {{"--config", "c", "--data", "t", "--dtype", "fp8"}, {"--dtype", "fp8", "fp32", "bf16", "fp16"}},
            {{"--config", "c", "--data", "t", "--lr", "fast"}, {"--lr", "fast"}},
            {{"--config", "c", "--data", "t", "more"}, {"more"}},
-           {{"--config", "c", "--data", "t", "--save-every", "2"}, {"--save-every: needs --checkpoint: the folder of"}},
+           {{"--config", "c", "--data", "t", "--save-every", "2"}, {"--save-every: needs --checkpoint, the folder of"}},
            {{"--config", "c", "--data", "t", "--keep", "2"}, {"--keep: needs --checkpoint"}},
            {{"--config", "c", "--data", "t", "--max-restarts", "2"}, {"--max-restarts: needs --checkpoint"}},
            {{"--config", "c", "--data", "t", "--resume", "auto"}, {"--resume auto: needs --checkpoint"}},
@@ -184,10 +184,11 @@ TEST_CASE("options: what is wrong is named with its value and what is allowed") 
            {{"--config", "c", "--data", "t", "--resume", "d", "--init", "m"}, {"--init", "those of --resume d: leave"}},
            {{"--config", "c", "--data", "t", "--resume", "d", "--save-initial", "m"}, {"--save-initial", "--resume d"}},
            {{"--config", "c", "--data", "t", "--checkpoint", "d", "--resume", "d", "--max-restarts", "1"},
-            {"--max-restarts", "--resume d always from the same: give --resume auto"}},
+            {"--max-restarts", "--resume d always begins with the same: give --resume auto"}},
            {{"--config", "c", "--data", "t", "--checkpoint", "d", "--comm", "mpi", "--max-restarts", "1"},
-            {"processes are started again by zeroth run --max-restarts"}},
-           {{"--config", "c", "--data", "t", "--save-initial", "m", "--save-final", "m"}, {"--save-final", "m is the"}},
+            {"use zeroth run --max-restarts, which restarts processes"}},
+           {{"--config", "c", "--data", "t", "--save-initial", "m", "--save-final", "m"},
+            {"--save-final", "m is also the folder of --save-initial"}},
        }) {
     auto const got = parse_words(row.words);
     INFO(got.err);
@@ -295,11 +296,11 @@ TEST_CASE("a link to a model folder stays one, and its folder is written") {
   CHECK_THAT(thrown<zeroth::ConfigError>([] { ModelFolder{"/dev/null"}; }), Contains("is a device or a pipe"));
 }
 
-TEST_CASE("a model folder that cannot be made is refused before training") {
+TEST_CASE("a model folder that cannot be created is refused before training") {
   Folder const folder;
   auto const file = folder.write("file", "");
   CHECK_THAT(thrown<zeroth::ConfigError>([&] { ModelFolder{file}; }), Contains("file") && Contains("is a file"));
-  CHECK_THAT(thrown<zeroth::SystemError>([&] { ModelFolder{file / "model"}; }), Contains("cannot be made"));
+  CHECK_THAT(thrown<zeroth::SystemError>([&] { ModelFolder{file / "model"}; }), Contains("cannot be created"));
 }
 
 TEST_CASE("shapes: options win over defaults, the folder over both, and contradictions are errors") {

@@ -188,7 +188,7 @@ TEST_CASE("threads that are killed fourteen times, and their agent once, train w
   auto const ending = child.wait();
   INFO(child.output());
   REQUIRE(ending.status == 0);
-  CHECK_THAT(child.output(), Contains("goes on from saved/step_00000"));
+  CHECK_THAT(child.output(), Contains("resumes from saved/step_00000"));
   check_same(place, output + child.output(), undisturbed, steps);
 }
 

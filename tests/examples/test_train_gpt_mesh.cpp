@@ -59,8 +59,8 @@ TEST_CASE("train_gpt says why a pipeline cannot be") {
   };
   for (auto const& [options, said] :
        {Row{"--ranks 2 --set zeroth.mesh.pipeline=2 --set zeroth.tied_gradients=together",
-            "parameter \"transformer.wte.weight\" is of unit \"embedding\" in "
-            "stage 0 of the pipeline, and tied by unit \"head\""},
+            "parameter \"transformer.wte.weight\" belongs to unit \"embedding\" in stage 0 of the pipeline and is tied "
+            "to unit \"head\""},
         Row{"--ranks 3 --untied-head --set zeroth.mesh.pipeline=2",
             "zeroth.mesh.pipeline is 2, which does not divide 3"},
         Row{"--ranks 5 --untied-head --set zeroth.mesh.pipeline=5", "the model has 4 units that a"},

@@ -99,7 +99,7 @@ TEST_CASE("train_gpt's processes save and end with status 75 when they are asked
   INFO(child.output());
   REQUIRE(ending.status == 75);
   auto const last = steps_of(place.report()).back()["step"].get<int>();
-  CHECK(zeroth::testing::count_of(child.output(), "stopped behind step " + std::to_string(last)) == 1);
+  CHECK(zeroth::testing::count_of(child.output(), "stopped after step " + std::to_string(last)) == 1);
   auto const until = " --steps " + std::to_string(last + 3);
   auto const straight = run(place.command(small + "--ranks 2 --report straight --save-final a" + until));
   auto const threads = run(place.command(small + "--ranks 2 --resume saved --save-final b" + until));
@@ -117,7 +117,7 @@ TEST_CASE("train_gpt's processes save and end with status 75 when they are asked
   }
   auto const in_process = run(place.command(saving + "--comm auto --resume auto --max-restarts 1", two_processes));
   CHECK(in_process.ending.status == 2);
-  CHECK_THAT(in_process.output, Contains("processes are started again by zeroth run --max-restarts"));
+  CHECK_THAT(in_process.output, Contains("use zeroth run --max-restarts, which restarts processes"));
 }
 
 TEST_CASE("train_gpt's processes end, and one says why, when their text becomes shorter") {
@@ -129,5 +129,5 @@ TEST_CASE("train_gpt's processes end, and one says why, when their text becomes 
   INFO(child.output());
   CHECK(ending.in_time);
   CHECK(ending.status != 0);
-  CHECK_THAT(child.output(), Contains("--data text: had ") && Contains(" bytes when it was opened and has 5 now"));
+  CHECK_THAT(child.output(), Contains("--data text: had ") && Contains(" bytes when it was opened, but has 5 now"));
 }

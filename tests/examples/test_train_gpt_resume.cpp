@@ -71,7 +71,7 @@ TEST_CASE("a run that goes on is one that never ended, at another stage too, and
       output_of(place, small + shuffled + "--resume saved/step_00000004 --steps 9 --report on --save-final c");
   CHECK(numbers_of(place.report("on")) == numbers_behind(4, place.report("straight")));
   CHECK(weights_in(place, "c") == weights_in(place, "a"));
-  CHECK_THAT(said, Contains("goes on from saved/step_00000004 at step 4: 5 of 9 steps are left\n") &&
+  CHECK_THAT(said, Contains("resumes from saved/step_00000004 at step 4: 5 of 9 steps are left\n") &&
                        Contains("  zero_optimization.stage: 1, was 3\n") && Contains("step 5/9  loss") &&
                        !Contains("seed: "));
   auto const resumed = place.report("on")[0]["resumed"];
@@ -102,7 +102,7 @@ TEST_CASE("--resume auto begins where nothing is, counts steps from there, and e
   for (auto const* const steps : {"8", "5"}) {
     auto const again = output_of(place, to_saved + "--resume auto --save-every 2 --save-final c --steps " + steps);
     CHECK_THAT(again, Contains(std::string{"saved/step_00000008 at step 8 has all of "} + steps +
-                               " steps: nothing is trained\n") &&
+                               " steps: nothing is left to train\n") &&
                           !Contains("step 9/"));
     CHECK(weights_in(place, "c") == weights_in(place, "a"));
     CHECK(read_all(place / "saved/step_00000008/checkpoint.json") == record);
@@ -128,7 +128,7 @@ TEST_CASE("a run that is asked to stop saves, ends with status 75, and goes on")
   INFO(child.output());
   REQUIRE(ending.status == 75);
   auto const last = steps_of(place.report()).back()["step"].get<int>();
-  CHECK_THAT(child.output(), Contains("stopped behind step " + std::to_string(last) + " of 100000000, which is saved"));
+  CHECK_THAT(child.output(), Contains("stopped after step " + std::to_string(last) + " of 100000000, which is saved"));
   CHECK_FALSE(fs::exists(place / "b"));  // no final model: training goes on
   auto const until = "--ranks 2 --steps " + std::to_string(last + 3);
   auto const said = output_of(place, to_saved + "--resume auto --report on --save-final b " + until);
@@ -150,10 +150,10 @@ TEST_CASE("what the command line asks for is done or refused, with what to do") 
   };
   for (auto const& row : std::vector<Row>{
            {"--checkpoint saved",
-            "--checkpoint saved: has step_00000002 of another run, which this one would mix with "
-            "its own: --resume auto goes on from it, and a run that begins anew needs"},
-           {"--checkpoint saved --resume other", "and a run that begins with other needs another folder"},
-           {"--checkpoint file", "--checkpoint file: is something else than a folder"},
+            "--checkpoint saved: has step_00000002 of another run, which this one would mix with its own: resume it "
+            "with --resume auto, or give another folder to a run that begins anew"},
+           {"--checkpoint saved --resume other", "or give another folder to a run that begins with other"},
+           {"--checkpoint file", "--checkpoint file: is not a folder"},
            {"--checkpoint file/in", "--checkpoint file/in: cannot be written: Not a directory", 1},
            {"--resume nowhere", "--resume nowhere: there is no such folder"},
        }) {
@@ -165,7 +165,7 @@ TEST_CASE("what the command line asks for is done or refused, with what to do") 
   REQUIRE(::flock(other, LOCK_EX | LOCK_NB) == 0);
   auto const refused = output_of(place, small + "--steps 3 --checkpoint claimed", 1);
   ::close(other);
-  CHECK_THAT(refused, Contains("another job saves here") && !Contains("step 1/3"));
+  CHECK_THAT(refused, Contains("another job is saving here") && !Contains("step 1/3"));
   // Back to an earlier one in the same folder is no mixture.
   output_of(place, to_saved + "--steps 4 --resume auto");
   output_of(place, to_saved + "--steps 3 --resume saved/step_00000002");
@@ -181,13 +181,13 @@ TEST_CASE("a checkpoint of other data, another seed or another model is refused,
     return count + " samples, shuffled with seed " + seed;
   };
   CHECK_THAT(output_of(place, shuffled + "--resume auto --seed 8", 2),
-             Contains("its data are " + of(samples, "7") + ", and the program's are " + of(samples, "8")));
+             Contains("its data are " + of(samples, "7") + ", but the program's are " + of(samples, "8")));
   CHECK_THAT(output_of(place, to_saved + "--steps 1 --resume auto --seed 7", 2),
-             Contains("and the program's are " + samples + " samples in their own order"));
+             Contains("but the program's are " + samples + " samples in their own order"));
   place.write("text", squares() + squares());
   auto const twice = std::to_string((fs::file_size(place / "text") - 1) / 12);
   CHECK_THAT(output_of(place, shuffled + "--resume auto --seed 7", 2),
-             Contains("its data are " + of(samples, "7") + ", and the program's are " + of(twice, "7")));
+             Contains("its data are " + of(samples, "7") + ", but the program's are " + of(twice, "7")));
   auto other = squares();
   std::ranges::reverse(other);
   place.write("text", other);
@@ -207,12 +207,12 @@ TEST_CASE("ranks that are threads go on from the newest checkpoint after a failu
                             "--save-every 20 --keep 2 --max-restarts 9 --report report --save-final b")};
   REQUIRE(child.wait_for("step 45/"));  // the second save has ended the first
   fs::resize_file(place / "text", 5);
-  REQUIRE(child.wait_for("all ranks start again in "));
+  REQUIRE(child.wait_for("all ranks restart in "));
   place.write("text", text);
   auto const ending = child.wait();
   INFO(child.output());
   REQUIRE(ending.status == 0);
-  CHECK_THAT(child.output(), Contains("goes on from saved/step_000") && Contains("--data text: had "));
+  CHECK_THAT(child.output(), Contains("resumes from saved/step_000") && Contains("--data text: had "));
   output_of(place, small + ranks_and_steps + "--report straight --save-final a");
   CHECK(weights_in(place, "b") == weights_in(place, "a"));
   auto const resumed = place.report()[0]["resumed"];
@@ -254,7 +254,7 @@ TEST_CASE("where no checkpoint can be used the run ends with the cause") {
   bytes[bytes.size() - 4096] = static_cast<char>(bytes[bytes.size() - 4096] ^ 1);
   place.write("saved/step_00000002/place_00001.safetensors", bytes);
   auto const said = output_of(place, to_saved + "--steps 4 --ranks 2 --resume auto --max-restarts 1", 2);
-  CHECK_THAT(said, Contains("place_00001.safetensors") && !Contains("all ranks start again"));
+  CHECK_THAT(said, Contains("place_00001.safetensors") && !Contains("all ranks restart"));
 }
 
 TEST_CASE("a run goes on with other numbers of tensor ranks and stages than those that saved") {

@@ -66,7 +66,7 @@ TEST_CASE("a reader who has stopped to read keeps no rank from its next step, no
   CHECK(steps_of(place.report()).size() == static_cast<std::size_t>(steps));
   // A line per step, and the one that says what multiplies.
   CHECK_THAT(result.output,
-             Contains(fmt::format("zeroth: nobody reads standard output: {} lines are missing in it\n", steps + 1)));
+             Contains(fmt::format("zeroth: standard output was not read in time: {} lines were dropped\n", steps + 1)));
 }
 
 TEST_CASE("on a terminal train_gpt's steps are written over each other, in lines that fit") {

@@ -106,7 +106,7 @@ TEST_CASE("A kind of code has the machine's rates but for those that it names") 
   auto const message = message_of(file.dump());
   CHECK_THAT(message, Catch::Contains("code.eager (line 1): is 3; allowed: an object"));
   CHECK_THAT(message, Catch::Contains("code.fused.math_efficiency (line 1): is 2; allowed: a number from 0.001 to 1"));
-  CHECK_THAT(message, Catch::Contains("code.fused.passes (line 1): is no key of a kind of code"));
+  CHECK_THAT(message, Catch::Contains("code.fused.passes (line 1): is not a key of a kind of code"));
 }
 
 TEST_CASE("A preset's file, copied and given as a file, is the preset") {
@@ -156,8 +156,8 @@ TEST_CASE("Every key refuses what it cannot be, saying what it can") {
       {"host_thread_bytes_per_s", "1e+19", bandwidth},
       {"host_memory_bytes_per_s", "0", bandwidth},
       {"kernel_us", "1e+308", time},
-      {"ring", "[]", "a list of one protocol or more"},
-      {"ring", "{}", "a list of one protocol or more"},
+      {"ring", "[]", "a list of at least one protocol"},
+      {"ring", "{}", "a list of at least one protocol"},
       {"tree", "3", "a list of protocols"},
       {"attention_efficiency", "0", "a number from 0.001 to 1"},
       {"activation_passes", "-1", "a number from 0 to 10000"},
@@ -194,7 +194,7 @@ TEST_CASE("Every key of a protocol refuses what it cannot be, saying what it can
       {"ring", R"({"start_us": 0, "step_us": 0, "bandwidth_fraction": 2})",
        "ring[0].bandwidth_fraction (line 1): is 2; allowed: a number from 0.001 to 1"},
       {"ring", R"({"start_us": 0, "step_us": 0, "step_uss": 2})",
-       "ring[0].step_uss (line 1): is no key of a protocol; did you mean step_us?"},
+       "ring[0].step_uss (line 1): is not a key of a protocol; did you mean step_us?"},
       {"ring", "7", "ring[0] (line 1): is 7; allowed: an object"},
   };
   auto const full = nlohmann::json::parse(good, nullptr, true, true);
@@ -229,7 +229,7 @@ TEST_CASE("Everything wrong with a machine is said at once") {
   CHECK_THAT(message, Contains("enqueue_us") && Contains("is -1"));
   CHECK_THAT(message, Contains("ring[0].step_us") && Contains("ring[1]"));
   CHECK_THAT(message_of("[]"), Contains("machine.json"));
-  CHECK_THAT(message_of(R"({"ring": []})"), Contains("ring") && Contains("a list of one protocol or more"));
+  CHECK_THAT(message_of(R"({"ring": []})"), Contains("ring") && Contains("a list of at least one protocol"));
 }
 
 }  // namespace zeroth::simulate

@@ -114,7 +114,7 @@ TEST_CASE("A thread that cannot be had ends the ranks that wait for it") {
         [&](std::string const& reason) { abort.abort(reason); });
   });
   threads_to_be_had = 1'000'000;
-  CHECK(message == "no thread for simulated rank 2 of 4: Resource temporarily unavailable");
+  CHECK(message == "cannot start a thread for simulated rank 2 of 4: Resource temporarily unavailable");
   CHECK(ran == 2);
 }
 

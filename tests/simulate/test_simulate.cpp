@@ -491,10 +491,10 @@ TEST_CASE("A simulation that does not fit the model is refused") {
   using Catch::Contains;
   std::vector<UnitWork> const too_little{{1, 2}};
   CHECK_THROWS_WITH(run(small.model, small_config(0), 2, too_little, machine(fast)),
-                    Contains("work of 1 units for a model of 3"));
+                    Contains("work is given for 1 units, but the model has 3"));
   CHECK_THROWS_WITH(run(small.model, small_config(0), 0, work(), machine(fast)), Contains("world is 0"));
   CHECK_THROWS_WITH(run(small.model, small_config(0), 2, work(), machine(fast), {.slowdown = {{1, 2}}}),
-                    Contains("needs all_ranks"));
+                    Contains("set all_ranks"));
   CHECK_THROWS_WITH(
       run(small.model, small_config(0), 2, work(), machine(fast), {.all_ranks = true, .slowdown = {{2, 2}}}),
       Contains("slowdown of rank 2 by 2: ranks are 0 to 1"));

@@ -219,10 +219,10 @@ TEST_CASE("what is exported is there as a whole or not at all, and takes the pla
   fs::create_directory(folder / "full");
   write_file(folder / "full/notes", "mine");
   write_file(folder / "file", "mine");
-  check_failed("checkpoint export saved full", "full: is there already; allowed: a new or an empty folder",
+  check_failed("checkpoint export saved full", "full: exists already; allowed: a new or an empty folder",
                folder.path());
-  check_failed("checkpoint export saved file", "file: is there already", folder.path());
-  check_failed("checkpoint export saved /proc/zeroth/out", "/proc/zeroth/out: cannot be made", folder.path());
+  check_failed("checkpoint export saved file", "file: exists already", folder.path());
+  check_failed("checkpoint export saved /proc/zeroth/out", "/proc/zeroth/out: cannot be created", folder.path());
   check_failed("checkpoint export saved /proc/out.safetensors", "weights /proc/out.safetensors: cannot be written",
                folder.path());
   fs::create_symlink("/dev/full", folder / "full.safetensors");

@@ -51,7 +51,8 @@ TEST_CASE("zeroth config says whether a job could start: 0, what is refused: 1, 
   CHECK(starts.status == 0);
   CHECK(starts.output.starts_with("complete.json: 8 ranks could start: "));
   CHECK(contains(starts.output, "8 ranks could start: 64 samples an update = 4 x 2 accumulated x 8 ranks"));
-  CHECK(contains(starts.output, "zero_optimization.allgather_bucket_size (line 3): 2e8: a unit is gathered at a time"));
+  CHECK(contains(starts.output,
+                 "zero_optimization.allgather_bucket_size (line 3): 2e8: units are gathered one at a time"));
   CHECK(contains(starts.output, "my_key (line 3): unknown key"));
   auto const open = files.config("auto.json");
   CHECK(open.status == 3);
@@ -138,7 +139,7 @@ TEST_CASE("- is standard input, once") {
   CHECK(with_input("plan --model - --ranks 8", "model.json").status == 0);
   auto const no_model = with_input("plan --model - --ranks 8", "complete.json");
   CHECK(no_model.status == 1);
-  CHECK(contains(no_model.output, "zeroth: standard input: is no description of a model"));
+  CHECK(contains(no_model.output, "zeroth: standard input: is not a description of a model"));
   auto const twice = with_input("config - --given -", "complete.json");
   CHECK(twice.status == 1);
   CHECK(contains(twice.output, "config -: standard input was read for --given already; allowed: one of them"));

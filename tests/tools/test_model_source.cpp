@@ -50,7 +50,7 @@ TEST_CASE("What is neither preset nor file is refused with the nearest preset") 
 TEST_CASE("What is no description of a model is refused with what is one") {
   Files const files;
   CHECK(refusal_of(files.write("x.json", "{}")) ==
-        "x.json: is no description of a model; allowed: a Hugging Face config.json (which has model_type), a "
+        "x.json: is not a description of a model; allowed: a Hugging Face config.json (which has model_type), a "
         "safetensors file, header or index, or a list of parameters (which has units)");
   CHECK(refusal_of(files.write("x.json", "[1, 2]")) == "x.json: 1 problem\n  holds an array; allowed: one JSON object");
   CHECK(contains(refusal_of(files.write("x.json", "{\"units\": ")),

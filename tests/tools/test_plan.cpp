@@ -196,7 +196,9 @@ TEST_CASE("What tensor ranks divide is planned by the part of one of them, and s
   CHECK(sent(2) < sums + 100'000);
   auto const told =
       testing::thrown<ConfigError>([&] { static_cast<void>(read_model({.model = "124M", .tensor_ranks = 5})); });
-  CHECK(told == "preset 124M: 12 heads, which zeroth.mesh.tensor, 5, does not divide; allowed are its divisors");
+  CHECK(told ==
+        "preset 124M: has 12 heads, which zeroth.mesh.tensor, 5, does not divide; allowed: divisors of the number of "
+        "heads");
   auto const equal = testing::thrown<ConfigError>(
       [&] { static_cast<void>(read_model({.model = {}, .parameters = 1000, .tensor_ranks = 2})); });
   CHECK(equal == "zeroth.mesh.tensor 2 with --parameters: allowed with a preset, and with a Hugging Face config.json");
@@ -212,8 +214,8 @@ TEST_CASE("With sequence parallelism a stage of a pipeline sends the rows that a
   CHECK(testing::thrown<ConfigError>([] {
           static_cast<void>(read_model({.model = "124M", .context = 1022, .tensor_ranks = 4, .sequence = true}));
         }) ==
-        "preset 124M: 1022 tokens in a sequence, which zeroth.mesh.tensor with zeroth.sequence_parallel, 4, does "
-        "not divide; allowed are multiples of it");
+        "preset 124M: a sequence has 1022 tokens, which zeroth.mesh.tensor with zeroth.sequence_parallel, 4, does not "
+        "divide; allowed: multiples of it");
 }
 
 TEST_CASE("Models that no pipeline cuts are refused with what would do") {
@@ -225,7 +227,7 @@ TEST_CASE("Models that no pipeline cuts are refused with what would do") {
   };
   auto const told = testing::thrown<ConfigError>(
       [&] { return piped(read_model({.model = "124M"}).model, 2, R"(, "tied_gradients": "together")"); });
-  CHECK(told.find("zeroth.tied_gradients is \"together\", and parameter \"transformer.wte.weight\" is of unit "
+  CHECK(told.find("zeroth.tied_gradients is \"together\", but parameter \"transformer.wte.weight\" belongs to unit "
                   "\"transformer.embedding\" in stage 0") != std::string::npos);
   auto const few = testing::thrown<ConfigError>(
       [&] { return piped(read_model({.model = {}, .parameters = 1000, .units = 4}).model, 2); });

@@ -144,7 +144,7 @@ TEST_CASE("a command line of zeroth run that is wrong is refused with status 2")
                           Row{three_ranks + Words{"--min-ranks", "4"}, {"true"}, "--min-ranks: 4: allowed: up to"},
                           Row{three_ranks + Words{"--max-restarts", "-1"}, {"true"}, "--max-restarts: -1: allowed"},
                           Row{three_ranks + Words{"--transport", "gloo"}, {"true"}, "--transport: gloo not in {local"},
-                          Row{three_ranks + Words{"--mpirun", " "}, {"true"}, "--mpirun: names no command"},
+                          Row{three_ranks + Words{"--mpirun", " "}, {"true"}, "--mpirun: is empty; allowed: a command"},
                           Row{three_ranks, {"./no such"}, "zeroth run: ./no such cannot be run: No such file"},
                           Row{three_ranks, {"/"}, "zeroth run: / cannot be run: Permission denied"}}) {
     Child child{zeroth_run(row.options, row.program, folder)};

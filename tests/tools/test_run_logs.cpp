@@ -167,7 +167,7 @@ TEST_CASE("logs that cannot be are refused before anything is started") {
   };
   for (auto const& row :
        {Row{{"--ranks", "2", "--tee"}, "--tee: needs --log-dir"}, Row{{"--ranks", "2", "--log-dir", ""}, "--log-dir"},
-        Row{{"--ranks", "2", "--log-dir", "file/logs"}, "--log-dir file/logs: no folder can be made"}}) {
+        Row{{"--ranks", "2", "--log-dir", "file/logs"}, "--log-dir file/logs: cannot create a folder there"}}) {
     Child child{zeroth_run(row.options, {"touch", "started"}, folder)};
     check_ends(child, 2);
     CHECK_THAT(child.output(), Contains(row.why));

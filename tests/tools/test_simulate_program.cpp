@@ -129,7 +129,7 @@ TEST_CASE("What a simulation lacks is asked for by name") {
   std::ofstream{folder.path() / "machine.json"} << R"({"peak_flops": 1e12})";
   check_failed("simulate --model 124M --ranks 4 --machine machine.json", "machine.json: ", folder.path());
   auto const result = zeroth_tool("simulate --model 124M --ranks 4 --machine machine.json", folder.path());
-  CHECK(contains(result.output, "peak_flops (line 1): is no key of a machine; did you mean peak_flops_per_s?"));
+  CHECK(contains(result.output, "peak_flops (line 1): is not a key of a machine; did you mean peak_flops_per_s?"));
   CHECK(contains(result.output, "ring: is required"));
 }
 
@@ -249,8 +249,9 @@ TEST_CASE("Measured links take the place of a machine's") {
   auto const refused = [&](std::string const& options, std::string const& why) {
     check_failed("simulate --model 124M " + options, why, folder.path());
   };
-  refused("--ranks 3 --measured-links links.jsonl",
-          "links.jsonl: 0 lines of 3 ranks, and of [2, 4] in all; needed are two or more");
+  refused(
+      "--ranks 3 --measured-links links.jsonl",
+      "links.jsonl: has 0 lines of 3 ranks, among lines of [2, 4] ranks; at least two of different sizes are needed");
   std::ofstream{folder.path() / "other.jsonl"} << R"({"benchmark": "adamw"})"
                                                << "\n";
   refused("--ranks 4 --measured-links other.jsonl",

@@ -223,7 +223,7 @@ TEST_CASE("A pipeline has columns for its bubble, a line for each stage, and a t
   auto one_stage = request_of({});
   one_stage.schedules = true;
   CHECK(testing::thrown<ConfigError>([&] { return simulate_stages(source, one_stage); }) ==
-        "--schedules: zeroth.mesh.pipeline is 1; allowed with it are 2 and more");
+        "--schedules: zeroth.mesh.pipeline is 1; allowed: 2 or more");
 }
 
 TEST_CASE("The axes of a mesh in all orders: a row for each, fastest first, with what ranks wait for along each axis") {
@@ -280,8 +280,8 @@ TEST_CASE("The axes of a mesh in all orders: a row for each, fastest first, with
   CHECK(permuted(of_mesh(1, 4, 64), 1).stages.size() == 2);
   CHECK(permuted(of_mesh(4, 4, 16), 4).stages.size() == 2);
   CHECK(testing::thrown<ConfigError>([&] { static_cast<void>(permuted(of_mesh(1, 1, 64), 1)); }) ==
-        "--permute: a mesh of 1 tensor, 64 data and 1 pipeline ranks has one order; allowed are meshes with several "
-        "ranks along two axes or more");
+        "--permute: a mesh of 1 tensor, 64 data and 1 pipeline ranks has only one order; allowed: meshes with several "
+        "ranks along at least two axes");
   CHECK(contains(testing::thrown<ConfigError>([&] { static_cast<void>(permuted(of_mesh(4, 4, 40), 4)); }),
                  "zeroth.mesh.pipeline 4 times zeroth.mesh.tensor 4 is 16, which does not divide 40 ranks"));
 }

@@ -97,11 +97,11 @@ TEST_CASE("A wrong header is refused") {
   Files const files;
   auto const refusal = [&](std::string const& text) { return refusal_of(files.write("m.safetensors", text)); };
   CHECK(refusal("") ==
-        "m.safetensors: is no safetensors file: it does not begin with the length of a header, of at most 100000000 "
+        "m.safetensors: is not a safetensors file: it does not begin with the length of a header, of at most 100000000 "
         "bytes");
   CHECK(contains(refusal("\xff\xff\xff\xff\xff\xff\xff\x7f{"), "does not begin with the length of a header"));
   CHECK(refusal(file_of(gpt()).substr(0, 40)) ==
-        fmt::format("m.safetensors: ends before its header of {} bytes does", gpt().size()));
+        fmt::format("m.safetensors: ends within its header of {} bytes", gpt().size()));
   CHECK(contains(refusal(file_of("{\"w\": ")), "m.safetensors: 1 problem\n  line 1, column 7: not valid JSON"));
   CHECK(refusal(file_of("{}")) == "m.safetensors: has no floating-point tensors");
   CHECK(refusal(file_of(R"({"w": 3})")) ==
@@ -122,7 +122,7 @@ TEST_CASE("A file may end behind its header, and not behind its data") {
   auto const whole = file_of(header.text()) + std::string(static_cast<std::size_t>(header.data_bytes()), 'x');
   CHECK(count_of(read(files.write("m.safetensors", whole))) == count_of(read(files.write("cut", file_of(gpt())))));
   CHECK(refusal_of(files.write("m.safetensors", whole + "x")) ==
-        fmt::format("m.safetensors: has {} bytes behind its header, and its tensors take {}", header.data_bytes() + 1,
+        fmt::format("m.safetensors: has {} bytes after its header, but its tensors take {}", header.data_bytes() + 1,
                     header.data_bytes()));
 }
 
