@@ -69,7 +69,7 @@ Told restore_fails(fs::path const& path, RestoreOptions const& options = {}, Con
 
 }  // namespace
 
-TEST_CASE("what can be seen before states change changes nothing") {
+TEST_CASE("damage that is found before states change leaves the engine as it was") {
   TwoSaves const saves;
   auto const place = saves.second / "place_00001.safetensors";
   auto const good = read_all(place);
@@ -118,7 +118,7 @@ TEST_CASE("what can be seen before states change changes nothing") {
   check("checkpoint.json: is damaged: it does not end with its hash");
 }
 
-TEST_CASE("what is damaged is found before it is trained with, and another restore mends it") {
+TEST_CASE("damaged states are found before they are used, and another restore repairs the engine") {
   TwoSaves const saves;
   auto const place = saves.second / "place_00001.safetensors";
   auto const good = read_all(place);
@@ -149,7 +149,7 @@ TEST_CASE("what is damaged is found before it is trained with, and another resto
   check(good.size() - 1, "hash mismatch");
 }
 
-TEST_CASE("a checkpoint of another model, optimizer, dtype or data set is refused, with all that differs") {
+TEST_CASE("a checkpoint of another model, optimizer, dtype or data set is rejected with all differences") {
   TwoSaves const saves;
   auto const told = restore_fails(saves.second, {.order = SampleOrder{501}});
   CHECK_THAT(told.error,
@@ -184,7 +184,7 @@ TEST_CASE("a checkpoint of another model, optimizer, dtype or data set is refuse
   }
 }
 
-TEST_CASE("other dtypes are refused, or rounded where that is asked for") {
+TEST_CASE("states of other dtypes are rejected, or rounded if the program asks for it") {
   Folder const folder;
   auto const from = train(2, varied_file(bf16_types, 2), saving(folder / "fp32", 3, 3));
   auto const text = varied_file(bf16_masters_and_moments, 3);
@@ -221,7 +221,7 @@ TEST_CASE("other dtypes are refused, or rounded where that is asked for") {
   }
 }
 
-TEST_CASE("the newest checkpoint that can be used is taken, and what is left out is said") {
+TEST_CASE("restore_latest() takes the newest usable checkpoint, and logs which ones it passes over") {
   TwoSaves const saves;
   auto const restored_step = [&] {
     std::int64_t step = -1;
@@ -262,7 +262,7 @@ TEST_CASE("the newest checkpoint that can be used is taken, and what is left out
   CHECK_THAT(errors.front().front(), Contains("SystemError restore() failed and changed nothing"));
 }
 
-TEST_CASE("what restore_latest() passes over is said, and where nothing is left it throws") {
+TEST_CASE("restore_latest() logs what it passes over, and throws if no checkpoint is left") {
   TwoSaves const saves;
   auto const folder = saves.folder.path();
   auto const latest = [&](RestoreOptions const& options = {}) {
@@ -309,7 +309,7 @@ TEST_CASE("what restore_latest() passes over is said, and where nothing is left 
   CHECK(latest() == "nothing");
 }
 
-TEST_CASE("who starts over because states are damaged trains as if nothing had been there") {
+TEST_CASE("a program that starts over because states are damaged trains as if there had been no checkpoint") {
   TwoSaves const saves;
   for (auto const& path : {saves.first, saves.second}) {
     auto const file = path / "place_00000.safetensors";
@@ -332,7 +332,7 @@ TEST_CASE("who starts over because states are damaged trains as if nothing had b
   CHECK(reports[0].back().grad_norm == reports[1].back().grad_norm);
 }
 
-TEST_CASE("damaged checkpoints do not count as those that stay") {
+TEST_CASE("damaged checkpoints do not count toward the number that is kept") {
   TwoSaves const saves;
   fs::remove(saves.second / "place_00001.safetensors");
   run_small(2, small_config(2), [&](auto& engine, auto& small, auto&) {
@@ -382,7 +382,7 @@ TEST_CASE("forged records are refused") {
   CHECK_THAT(restore_fails(saves.second).error, Contains("place_00000.safetensors: its header is damaged"));
 }
 
-TEST_CASE("the optimizer and the data are those of the checkpoint, also where sizes and states' names are") {
+TEST_CASE("another optimizer or data set is rejected even if sizes and state names are the same") {
   Folder const folder;
   auto const order = [](std::uint64_t fingerprint) {
     return SampleOrder{500, {.seed = 1, .shuffled = true, .fingerprint = fingerprint}};
@@ -404,7 +404,7 @@ TEST_CASE("the optimizer and the data are those of the checkpoint, also where si
              Contains("ContractError") && Contains("its optimizer is AdamW, but the stage file's is Adam"));
 }
 
-TEST_CASE("a record that could not be read again is not written, and one beyond other texts' limit is read") {
+TEST_CASE("a record too large to be read is not written, and one above the limit for other texts is read") {
   TwoSaves const saves;
   auto const record = checkpoint::read_record(saves.second);
   auto const bytes = std::ssize(checkpoint::to_text(record));
@@ -418,7 +418,7 @@ TEST_CASE("a record that could not be read again is not written, and one beyond 
              Contains("it does not end with its hash"));
 }
 
-TEST_CASE("a file that is forged to some TiB of nothing takes no memory for its table of hashes") {
+TEST_CASE("a forged sparse file of several TiB needs no memory for its table of hashes") {
   Folder const folder;
   run_small(1, small_config(2), [&](auto& engine, auto& small, auto&) {
     train(engine, small, 1);

@@ -93,7 +93,7 @@ TEST_CASE("forged records of pipelines are refused") {
              Contains("its header is damaged"));
 }
 
-TEST_CASE("a file of one stage that is missing or damaged is told to all, whatever restores it") {
+TEST_CASE("a missing or damaged file of one stage is reported on all ranks, at any number of stages") {
   SavedPipeline const saves;
   auto const place = saves.second / "place_00003.safetensors";
   auto const good = read_file(place);
@@ -122,7 +122,7 @@ TEST_CASE("a file of one stage that is missing or damaged is told to all, whatev
   }
 }
 
-TEST_CASE("damage is told with the parameters of the stage whose file it is") {
+TEST_CASE("the report of damage names the parameters of the stage that saved the file") {
   SavedPipeline const saves;
   checkpoint::Reader reader{saves.second};
   auto const& contents = reader.record().contents;
@@ -144,7 +144,7 @@ TEST_CASE("damage is told with the parameters of the stage whose file it is") {
   }
 }
 
-TEST_CASE("a pipeline refuses checkpoints of other models with what differs in all of its stages") {
+TEST_CASE("a pipeline rejects checkpoints of other models with the differences of all stages") {
   SavedPipeline const saves;
   auto const config = config_of(fp32_types, {.stages = 2, .data = 1});
   std::vector<std::string> wrong(2);

@@ -128,7 +128,7 @@ TEST_CASE("forged records of tensor ranks are refused") {
              Contains("its format is 4, but this version of Zeroth reads formats 1 to 3"));
 }
 
-TEST_CASE("what no tensor ranks have cut is of format 2, which versions before read") {
+TEST_CASE("a checkpoint without divided parameters has format 2, which earlier versions can read") {
   SavedGrid const one{{.pipeline = 2, .data = 1, .tensor = 1, .zero = 1}};
   CHECK_THAT(read_file(one.first / "checkpoint.json"), Contains("\"format\":2") && !Contains("tensor_ranks"));
   SavedGrid const two;
@@ -145,7 +145,7 @@ TEST_CASE("what no tensor ranks have cut is of format 2, which versions before r
   CHECK(bytes == plan(divided.model, config_of(fp32_types, saved_by), 4).checkpoint_bytes);
 }
 
-TEST_CASE("tensor ranks that cut nothing have saved whole parameters, by the first of them") {
+TEST_CASE("tensor ranks that divide nothing save whole parameters, from the first of them") {
   Folder const folder;
   std::vector<std::vector<float>> seen(4);
   auto const on = [&](Grid const& grid, auto const& work) {
@@ -175,7 +175,7 @@ TEST_CASE("tensor ranks that cut nothing have saved whole parameters, by the fir
   }
 }
 
-TEST_CASE("padding is no part of what is restored, whatever a file has there") {
+TEST_CASE("padding is not restored, whatever a file contains there") {
   SavedGrid const saves{{.data = 1, .tensor = 2, .zero = 1}};
   auto const states = states_in(saves.second);
   auto const contents = checkpoint::read_record(saves.second).contents;
@@ -203,7 +203,7 @@ TEST_CASE("padding is no part of what is restored, whatever a file has there") {
   }
 }
 
-TEST_CASE("a file of one tensor rank that is missing or damaged is told to all, whatever restores it") {
+TEST_CASE("a missing or damaged file of one tensor rank is reported on all ranks, at any number of them") {
   SavedGrid const saves;
   auto const place = saves.second / "place_00001.safetensors";  // of the second tensor rank
   auto const good = read_file(place);
@@ -232,7 +232,7 @@ TEST_CASE("a file of one tensor rank that is missing or damaged is told to all, 
   }
 }
 
-TEST_CASE("tensor ranks refuse checkpoints of other models with what differs in the whole") {
+TEST_CASE("tensor ranks reject checkpoints of other models with the differences of whole parameters") {
   SavedGrid const saves;
   auto const config = config_of(fp32_types, {.tensor = 2});
   std::vector<std::string> wrong(2);
@@ -255,7 +255,7 @@ TEST_CASE("tensor ranks refuse checkpoints of other models with what differs in 
   }
 }
 
-TEST_CASE("a parameter may be cut in another way than when it was saved") {
+TEST_CASE("a parameter may be divided differently than when it was saved") {
   struct Way {
     int tensor, data;
     Cut cut;

@@ -86,7 +86,7 @@ void check_undisturbed(Store& rank0, Store& rank1) {
   CHECK_FALSE(rank1.failure().has_value());
 }
 
-TEST_CASE("a connection with another token is told so, logged, and disturbs nobody") {
+TEST_CASE("a connection with another token is rejected and logged, and disturbs no rank") {
   Log const log;
   Store rank0{rank_options(0, 3, 0)};
   Store rank1{rank_options(1, 3, rank0.port())};
@@ -102,7 +102,7 @@ TEST_CASE("a connection with another token is told so, logged, and disturbs nobo
   Store const rank2{rank_options(2, 3, rank0.port())};
 }
 
-TEST_CASE("another world, and a rank that is there already, are refused") {
+TEST_CASE("another world size and a duplicate rank are rejected") {
   Log const log;
   Store rank0{rank_options(0, 3, 0)};
   Store rank1{rank_options(1, 3, rank0.port())};
@@ -117,7 +117,7 @@ TEST_CASE("another world, and a rank that is there already, are refused") {
   check_undisturbed(rank0, rank1);
 }
 
-TEST_CASE("another version of the protocol is refused in words") {
+TEST_CASE("another version of the protocol is rejected with both versions") {
   Log const log;
   Store rank0{rank_options(0, 2, 0)};
   ForeignConnection connection{rank0.port()};
@@ -127,7 +127,7 @@ TEST_CASE("another version of the protocol is refused in words") {
   CHECK_THAT(answer.body, Contains(fmt::format("version {} of", protocol_version)) && Contains("version 7"));
 }
 
-TEST_CASE("garbage ends a foreign connection, and nothing else") {
+TEST_CASE("garbage on a foreign connection closes it, and does nothing else") {
   Log const log;
   Store rank0{rank_options(0, 2, 0)};
   Store rank1{rank_options(1, 2, rank0.port())};
@@ -166,7 +166,7 @@ TEST_CASE("garbage ends a foreign connection, and nothing else") {
   check_undisturbed(rank0, rank1);
 }
 
-TEST_CASE("random bytes end a connection's connection, and nothing else") {
+TEST_CASE("random bytes on a connection close it, and do nothing else") {
   Log const log;
   Store rank0{rank_options(0, 2, 0)};
   Store rank1{rank_options(1, 2, rank0.port())};
@@ -186,7 +186,7 @@ TEST_CASE("random bytes end a connection's connection, and nothing else") {
   check_undisturbed(rank0, rank1);
 }
 
-TEST_CASE("connections that say nothing disturb nobody") {
+TEST_CASE("silent connections disturb no rank") {
   Store rank0{rank_options(0, 2, 0)};
   Store rank1{rank_options(1, 2, rank0.port())};
   {
@@ -207,7 +207,7 @@ struct FalseRank {
   ForeignConnection connection;
 };
 
-TEST_CASE("what a rank does wrong fails the job, with its name") {
+TEST_CASE("a rank's protocol error fails the job and names the rank") {
   Log const log;
   struct Row {
     char const* what;
@@ -250,7 +250,7 @@ TEST_CASE("what a rank does wrong fails the job, with its name") {
   }
 }
 
-TEST_CASE("a rank that falls silent fails the job, with its groups") {
+TEST_CASE("a rank that falls silent fails the job, and the reason names its groups") {
   auto options = rank_options(0, 2, 0);
   options.heartbeat_timeout = milliseconds{300};
   options.groups_of = [](int rank) { return " (group of " + std::to_string(rank) + ")"; };

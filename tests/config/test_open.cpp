@@ -59,7 +59,7 @@ std::string refusal(std::string const& file, std::string const& text) {
   }
 }
 
-TEST_CASE("What is given beside a file that does not leave it open is noted") {
+TEST_CASE("A value that is given although the file does not leave it open is noted") {
   auto const config = given(R"({
     "train_batch_size": 8, "train_micro_batch_size_per_gpu": 2,
     "optimizer": {"type": "AdamW", "params": {"lr": 0.5, "weight_decay": "auto"}}})",
@@ -73,7 +73,7 @@ TEST_CASE("What is given beside a file that does not leave it open is noted") {
                                           "3 optimizer.params.lr: 0.25 from <given> is ignored: the file says 0.5"});
 }
 
-TEST_CASE("A file says what it leaves open, and nothing of it becomes a default") {
+TEST_CASE("Open values of a file are listed, and get no default") {
   auto const config = Config::from_json(all_auto);
   CHECK(open_paths(config) == std::vector<std::string>{"train_micro_batch_size_per_gpu", "fp16.enabled", "bf16.enabled",
                                                        "optimizer.params.lr", "scheduler.params.warmup_num_steps",
@@ -96,7 +96,7 @@ TEST_CASE("A file says what it leaves open, and nothing of it becomes a default"
   CHECK_THROWS_AS(config.expect_complete(), ConfigError);
 }
 
-TEST_CASE("Given values fill what is open, and are ignored elsewhere") {
+TEST_CASE("Given values fill open keys, and are ignored for others") {
   auto const config = given(all_auto, values);
   CHECK(config.open().empty());
   auto const settings = config.settings(4, 1);
@@ -116,7 +116,7 @@ TEST_CASE("Given values fill what is open, and are ignored elsewhere") {
   CHECK(config.with(R"({"zero_optimization": {"stage": 2}})").settings(1, 1).batch.micro == 2);  // stays given
 }
 
-TEST_CASE("Each open value is one that somebody has to give") {
+TEST_CASE("The list of open values has exactly those that must be given") {
   auto const without = [](std::string const& pointer) {
     auto fewer = Json::parse(values);
     fewer = fewer.patch(Json::array({{{"op", "remove"}, {"path", pointer}}}));
@@ -131,7 +131,7 @@ TEST_CASE("Each open value is one that somebody has to give") {
   CHECK(without("/scheduler/params/total_num_steps") == Paths{"scheduler.params.total_num_steps"});
 }
 
-TEST_CASE("Batch sizes may be absent; what two of them say is not open") {
+TEST_CASE("Batch sizes may be absent, and a size that follows from two others is not open") {
   CHECK(open_paths(Config::from_json("{}")) == std::vector<std::string>{"train_micro_batch_size_per_gpu"});
   CHECK_THROWS_WITH(Config::from_json("{}").settings(1, 1),
                     "<text>: 1 required value is not set\n  train_micro_batch_size_per_gpu: an integer from 1 to "
@@ -151,7 +151,7 @@ TEST_CASE("Batch sizes may be absent; what two of them say is not open") {
   CHECK(batch("{}", R"({"train_batch_size": 64})") == std::array<std::int64_t, 3>{64, 32, 1});
 }
 
-TEST_CASE("Of two 16-bit dtypes one that is enabled answers for the other") {
+TEST_CASE("If one of the two 16-bit dtypes is enabled, the other is not open") {
   auto const dtype = [](std::string const& members, std::string const& text) {
     return given(testing::file_with(members), text).compute_dtype();
   };
@@ -167,7 +167,7 @@ TEST_CASE("Of two 16-bit dtypes one that is enabled answers for the other") {
   CHECK(open(R"("fp16": {"enabled": false}, "bf16": {"enabled": "auto"})") == std::vector<std::string>{"bf16.enabled"});
 }
 
-TEST_CASE("An optimizer that the file does not have is the program's") {
+TEST_CASE("The program provides the optimizer if the file has none") {
   auto const text = R"({"optimizer": {"type": "SGD", "params": {"lr": 0.5}}})";
   auto const settings = given(testing::file_with(""), text).settings(1, 1);
   CHECK(std::holds_alternative<optim::Sgd>(settings.update.rule));
@@ -177,7 +177,7 @@ TEST_CASE("An optimizer that the file does not have is the program's") {
   CHECK(other.rules.schedule.base == 1e-3F);
 }
 
-TEST_CASE("What is given must be right, and is named where it is not") {
+TEST_CASE("Given values are checked, and wrong ones are rejected by name") {
   ConfigInputs inputs;
   inputs.given = R"({"optimizer": {"params": {"lrr": 1}}})";
   inputs.given_by = "values.json";
@@ -186,7 +186,7 @@ TEST_CASE("What is given must be right, and is named where it is not") {
   CHECK_THROWS_AS(given(all_auto, R"({"optimizer": {"params": {"lr": -1}}})"), ConfigError);
 }
 
-TEST_CASE("What a command line states is taken, and what the file contradicts is refused") {
+TEST_CASE("Values from the command line are used, and contradictions with the file are rejected") {
   auto const file = testing::file_with(R"("optimizer": {"type": "AdamW", "params": {"lr": 1e-3}})");
   auto const config = stated(file, R"({"optimizer": {"params": {"weight_decay": 0.25, "lr": 0.001}}})");
   CHECK(std::get<optim::Adam>(config.settings(1, 1).update.rule).weight_decay == 0.25F);
@@ -198,7 +198,7 @@ TEST_CASE("What a command line states is taken, and what the file contradicts is
         "scheduler.type is null");
 }
 
-TEST_CASE("Assignments take the place of what the file says, before it is judged") {
+TEST_CASE("Assignments replace values of the file before it is checked") {
   std::vector<std::string> const assignments{"zero_optimization.stage=2", "optimizer.type=SGD",
                                              "zero_optimization.zero_hpz_partition_size=1",
                                              "zero_optimization.stage=3"};

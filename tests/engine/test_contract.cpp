@@ -424,7 +424,7 @@ Misuse const misuses[] = {
 
 }  // namespace
 
-TEST_CASE("wrong use is an error that names the unit and both states, at every stage, and ends all ranks") {
+TEST_CASE("a misuse is an error that names the unit and both states, at every stage, and ends all ranks") {
   for (auto const& misuse : misuses) {
     for (int stage = 0; stage <= 3; ++stage) {
       for (int const world : {1, 3}) {

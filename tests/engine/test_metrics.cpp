@@ -76,7 +76,7 @@ TEST_CASE("metrics of an evaluation are its own, and leave those of the step alo
   CHECK(seen == std::vector<double>{0.5, -1, 0.5, -1});
 }
 
-TEST_CASE("what cannot be a metric is refused by name, and the engine goes on") {
+TEST_CASE("invalid metrics are rejected by name, and the engine stays usable") {
   std::vector<std::string> said;
   auto const refused = [&](auto const& call) { said.push_back(thrown<ContractError>(call)); };
   run(1, small_config(0), [&](Job& job, Engine<float>& engine, SmallModel const& small) {
@@ -112,7 +112,7 @@ TEST_CASE("what cannot be a metric is refused by name, and the engine goes on") 
   CHECK_THAT(said[6], Contains("add_metric() while"));
 }
 
-TEST_CASE("ranks with different metrics are told so") {
+TEST_CASE("different metrics of ranks are reported") {
   auto const outcome = run_job(2, [](Job& job) {
     SmallModel const small;
     Engine<float> engine{job, small.model, small_config(1)};

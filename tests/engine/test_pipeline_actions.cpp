@@ -18,7 +18,7 @@ using Catch::Contains;
 
 }  // namespace
 
-TEST_CASE("calls that are not of the action that is open are refused") {
+TEST_CASE("calls that do not belong to the open action are rejected") {
   auto const in_action = [](Phase phase, auto const& body) {
     return told(2, config_of(2), [&](Engine<float>& engine, Chain const& chain, Mesh& mesh) {
       for (auto work : engine.schedule()) {
@@ -75,7 +75,7 @@ TEST_CASE("calls that are not of the action that is open are refused") {
   }
 }
 
-TEST_CASE("a program without the halves of backward is told what a zero-bubble schedule needs") {
+TEST_CASE("a program without divided backward gets an error that names what a zero-bubble schedule needs") {
   auto const config = config_of(2, "", R"(, "pipeline": {"schedule": "zb_h1"})");
   CHECK_THAT(told(2, config,
                   [](Engine<float>& engine, Chain const& chain, Mesh&) {
@@ -109,7 +109,7 @@ TEST_CASE("a program without the halves of backward is told what a zero-bubble s
   CHECK_THAT(wrong([](auto&) {}), Contains("backward_weights of micro-step 1 of step 1 ended after 0 of 1 turns"));
 }
 
-TEST_CASE("units of another chunk, and schedules that do not end, are told") {
+TEST_CASE("units of another chunk and schedules that deadlock are reported") {
   auto const interleaved = Config::from_json(R"({"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2,
           "optimizer": {"type": "AdamW"}, "zeroth": {"mesh": {"pipeline": 2},
           "pipeline": {"schedule": "interleaved_1f1b", "chunks": 2}, "timeout_ms": 60000}})");
@@ -144,7 +144,7 @@ TEST_CASE("units of another chunk, and schedules that do not end, are told") {
         }) == "");
 }
 
-TEST_CASE("an action that sends nothing, or leaves a unit out, ends the job with its name") {
+TEST_CASE("an action that sends nothing, or omits a unit, ends the job with the action's name") {
   auto const leaves = [](bool output, bool unit) {
     return told(2, config_of(2), [&](Engine<float>& engine, Chain const&, Mesh&) {
       for (auto work : engine.schedule()) {
@@ -214,7 +214,7 @@ TEST_CASE("a rank that fails between its actions ends the ranks of all stages, w
   }
 }
 
-TEST_CASE("ranks of a stage that make different calls are told") {
+TEST_CASE("different calls of ranks of one stage are reported") {
   auto const message = told(4, config_of(2), [](Engine<float>& engine, Chain const& chain, Mesh& mesh) {
     run_actions(engine, chain, {}, 1, false);
     engine.step(mesh.whole().rank() == 3 ? StepOptions{.learning_rate = 0.5F} : StepOptions{});

@@ -79,7 +79,7 @@ std::string load_error(int stage, int odd, std::filesystem::path const& odd_file
 
 }  // namespace
 
-TEST_CASE("after a save that failed training goes on, and another file can be saved") {
+TEST_CASE("after a failed save training continues, and another file can be saved") {
   for (int const stage : {0, 3}) {
     INFO("stage " << stage);
     Folder const folder;
@@ -98,7 +98,7 @@ TEST_CASE("after a save that failed training goes on, and another file can be sa
   }
 }
 
-TEST_CASE("a file that cannot be loaded, by all or by one rank alone, is the same error on all, and changes nothing") {
+TEST_CASE("a file that all ranks or only one cannot load is the same error on all, and changes nothing") {
   for (int const stage : {0, 3}) {
     INFO("stage " << stage);
     Folder const folder;
@@ -119,7 +119,7 @@ TEST_CASE("a file that cannot be loaded, by all or by one rank alone, is the sam
   }
 }
 
-TEST_CASE("a file that shrinks while it is loaded is the end of the engine, on all ranks, with one reason") {
+TEST_CASE("a file that shrinks during a load ends the engine on all ranks with one reason") {
   for (int const stage : {0, 3}) {
     INFO("stage " << stage);
     Folder const folder;

@@ -46,7 +46,7 @@ TEST_CASE("a corpus is the files of a folder in byte order of their relative pat
   CHECK(text_of(Corpus{folder / "text/"}) == "<011.52>");
 }
 
-TEST_CASE("a corpus that cannot be read says which, and why") {
+TEST_CASE("the error about an unreadable corpus names the file and the reason") {
   Folder const folder;
   auto const open = [](auto const& path) { return [path] { Corpus const corpus{path}; }; };
   CHECK_THAT(thrown<zeroth::SystemError>(open(folder / "gone")),
@@ -75,7 +75,7 @@ TEST_CASE("a corpus whose file becomes shorter or goes away is read as far as it
   CHECK(batch.inputs == std::vector<std::uint8_t>(4990, 'x'));
 }
 
-TEST_CASE("a corpus has as many sequences as fit, each with one byte more to predict") {
+TEST_CASE("a corpus has as many sequences as fit, each with one more byte to predict") {
   Folder const folder;
   struct Row {
     std::size_t bytes;
@@ -91,7 +91,7 @@ TEST_CASE("a corpus has as many sequences as fit, each with one byte more to pre
              Contains("has 4 bytes") && Contains("--context 4 takes 5"));
 }
 
-TEST_CASE("sequential samples follow the formula, modulo the whole sequences") {
+TEST_CASE("sequential samples follow the formula, modulo the number of sequences") {
   Folder const folder;
   std::string text(50, '\0');
   std::iota(text.begin(), text.end(), '\0');

@@ -50,7 +50,7 @@ json record_in(fs::path const& checkpoint) { return json::parse(read_all(checkpo
 
 }  // namespace
 
-TEST_CASE("a run that goes on is one that never ended, at another stage too, and says from where and what differs") {
+TEST_CASE("a resumed run equals an uninterrupted one, also at another stage, and prints its checkpoint and changes") {
   auto const* const precision =
       GENERATE("", R"(, "bf16": {"enabled": true})", R"(, "fp16": {"enabled": true, "initial_scale_power": 40})");
   INFO(precision);
@@ -83,7 +83,7 @@ TEST_CASE("a run that goes on is one that never ended, at another stage too, and
                                      R"("config.zeroth.gradient_slots: 1, was 2"])");  // by default as the stage says
 }
 
-TEST_CASE("--resume auto begins where nothing is, counts steps from there, and ends well where all are there") {
+TEST_CASE("--resume auto begins without a checkpoint, resumes from one, and succeeds if all steps are done") {
   Place const place;
   output_of(place, small + "--steps 8 --report straight --save-final a");
   output_of(place, to_saved + "--resume auto --steps 3 --save-initial initial");
@@ -109,7 +109,7 @@ TEST_CASE("--resume auto begins where nothing is, counts steps from there, and e
   }
 }
 
-TEST_CASE("a run that begins with a model's weights goes on with its own") {
+TEST_CASE("a run that begins with --init resumes with its own weights") {
   Place const place;
   output_of(place, small + "--steps 4 --seed 3 --save-initial a --report straight --save-final b");
   output_of(place, "--checkpoint saved --resume auto --init a --steps 2");
@@ -117,7 +117,7 @@ TEST_CASE("a run that begins with a model's weights goes on with its own") {
   CHECK(weights_in(place, "c") == weights_in(place, "b"));
 }
 
-TEST_CASE("a run that is asked to stop saves, ends with status 75, and goes on") {
+TEST_CASE("a run that is asked to stop saves, exits with status 75, and can be resumed") {
   int const signal = GENERATE(SIGTERM, SIGUSR1, SIGINT);
   Place const place;
   Child child{place.command(to_saved + "--ranks 2 --steps 100000000 --save-every 7 --keep 2 --report report "
@@ -138,7 +138,7 @@ TEST_CASE("a run that is asked to stop saves, ends with status 75, and goes on")
   CHECK(weights_in(place, "b") == weights_in(place, "a"));
 }
 
-TEST_CASE("what the command line asks for is done or refused, with what to do") {
+TEST_CASE("contradictory options for checkpoints are rejected with what to do") {
   Place const place;
   place.write("file", "no folder");
   output_of(place, to_saved + "--steps 2");
@@ -172,7 +172,7 @@ TEST_CASE("what the command line asks for is done or refused, with what to do") 
   CHECK(read_all(place / "saved/latest") == "step_00000003\n");
 }
 
-TEST_CASE("a checkpoint of other data, another seed or another model is refused, and both are named") {
+TEST_CASE("a checkpoint of other data, another seed or another model is rejected with both named") {
   Place const place;
   auto const shuffled = to_saved + "--order shuffled --steps 1 ";
   output_of(place, shuffled + "--seed 7");
@@ -199,7 +199,7 @@ TEST_CASE("a checkpoint of other data, another seed or another model is refused,
              Contains("checkpoint saved/step_00000001 does not fit:"));
 }
 
-TEST_CASE("ranks that are threads go on from the newest checkpoint after a failure, without --resume too") {
+TEST_CASE("ranks that are threads resume from the newest checkpoint after a failure, also without --resume") {
   Place const place;
   auto const text = read_all(place / "text");
   auto const ranks_and_steps = fmt::format("--ranks 2 --steps {} ", zeroth::testing::sanitized ? 300 : 700);
@@ -220,8 +220,7 @@ TEST_CASE("ranks that are threads go on from the newest checkpoint after a failu
   CHECK(numbers_of(place.report()) == numbers_behind(resumed["step"], place.report("straight")));
 }
 
-TEST_CASE(
-    "a save that fails costs itself only, and a folder that cannot be claimed ends the run before its first step") {
+TEST_CASE("a failed save does not end the run, and a folder that cannot be claimed ends it before its first step") {
   Place const place;
   int const steps = zeroth::testing::sanitized ? 700 : 1500;
   Child child{place.command(to_saved + fmt::format("--steps {} --save-every 100 --save-final b", steps))};
@@ -246,7 +245,7 @@ TEST_CASE(
   CHECK_FALSE(fs::exists(blocked / "report"));
 }
 
-TEST_CASE("where no checkpoint can be used the run ends with the cause") {
+TEST_CASE("the run ends with the cause if no checkpoint can be used") {
   Place const place;
   output_of(place, to_saved + "--steps 2 --ranks 2");
   auto const file = place / "saved/step_00000002/place_00001.safetensors";
@@ -257,7 +256,7 @@ TEST_CASE("where no checkpoint can be used the run ends with the cause") {
   CHECK_THAT(said, Contains("place_00001.safetensors") && !Contains("all ranks restart"));
 }
 
-TEST_CASE("a run goes on with other numbers of tensor ranks and stages than those that saved") {
+TEST_CASE("a run resumes with other numbers of tensor ranks and stages") {
   Place const place;
   auto const numbers = [&](int tensor, int pipeline, int stage, std::string const& rest) {
     place.write("stage.json", stage_file(stage));

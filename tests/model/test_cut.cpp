@@ -117,7 +117,7 @@ bool can_be_made(Case const& each) {
 
 }  // namespace
 
-TEST_CASE("the parts of every cut cover the whole once, and their runs say which elements they are") {
+TEST_CASE("the parts of every cut cover the whole once, and their runs give the elements' positions") {
   int made = 0;
   int padded = 0;
   int refused = 0;
@@ -160,7 +160,7 @@ TEST_CASE("the parts of every cut cover the whole once, and their runs say which
   CHECK(refused > 3000);
 }
 
-TEST_CASE("an element of a parameter is found in the one part that has it") {
+TEST_CASE("each element of a parameter is found in exactly one part") {
   int wrong = 0;
   each_case([&](Case const& each) {
     if (!can_be_made(each)) {
@@ -189,7 +189,7 @@ TEST_CASE("an element of a parameter is found in the one part that has it") {
   CHECK(wrong == 0);
 }
 
-TEST_CASE("parts of one cut have the elements of parts of any other one, each once and in order") {
+TEST_CASE("parts of one cut map to parts of any other cut, with each element once and in order") {
   std::vector<Case> cases;
   each_case([&](Case const& each) {
     if (can_be_made(each)) {
@@ -232,7 +232,7 @@ TEST_CASE("parts of one cut have the elements of parts of any other one, each on
   CHECK(wrong == 0);
 }
 
-TEST_CASE("parts start with what the whole starts with, and padding with 0") {
+TEST_CASE("parts have the initial values of the whole, and padding is 0") {
   auto const init = GENERATE(Init{Normal{0.5F, 1}}, Init{Uniform{-2, 3}}, Init{Constant{0.125F}},
                              Init{PerElement{[](std::int64_t i) { return static_cast<float>(i * i); }}},
                              Init{FromMemory{[](std::int64_t first, std::span<float> values) {
@@ -278,7 +278,7 @@ TEST_CASE("parts start with what the whole starts with, and padding with 0") {
   }
 }
 
-TEST_CASE("a parameter that is cut has a shape of the rank's own, and the shape that it was given") {
+TEST_CASE("a divided parameter has the shape of the rank's part, and its global shape") {
   Model model{1, {1, 4}};
   auto const unit = model.unit("u");
   auto const cut = model.param(unit, "cut", {8, 12}, Constant{1}, {.cut = {{.dim = 1, .sections = {4, 8}}}});
@@ -302,7 +302,7 @@ TEST_CASE("a parameter that is cut has a shape of the rank's own, and the shape 
   CHECK(uncut.global_shape() == Shape<2>{65, 12});
 }
 
-TEST_CASE("tensor ranks have one fingerprint, which knows how parameters are cut") {
+TEST_CASE("tensor ranks have one fingerprint, which depends on how parameters are divided") {
   auto const of = [](TensorPart part, std::optional<Cut> const& cut, bool partial) {
     Model model{3, part};
     auto const unit = model.unit("u");
@@ -321,7 +321,7 @@ TEST_CASE("tensor ranks have one fingerprint, which knows how parameters are cut
   CHECK(of({0, 4}, std::nullopt, false) != first);
 }
 
-TEST_CASE("cuts that cannot be made are refused") {
+TEST_CASE("impossible cuts are rejected") {
   auto const refusal = [](std::vector<std::int64_t> const& shape, ParamOptions const& options, TensorPart part) {
     return thrown<ContractError>([&] {
       Model model{1, part};

@@ -59,7 +59,7 @@ TEST_CASE("a schedule that is written as a table is read as it was") {
   }
 }
 
-TEST_CASE("what is wrong in a table is told with the line and the cell") {
+TEST_CASE("mistakes in a table are reported with line and cell") {
   PipelineSize const size{2, 1, 2};
   auto const told = [&](char const* text) { return read(text, size).told; };
   CHECK(told("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n").empty());
@@ -72,7 +72,8 @@ TEST_CASE("what is wrong in a table is told with the line and the cell") {
   CHECK_THAT(told("0F0\n0F0\n"), Contains("line 2, cell 1: \"0F0\" names chunk 0 and micro-step 0, but stage 1 of 2 "
                                           "has chunks 1 alone, with 2 micro-steps each"));
   CHECK_THAT(told("0F2\n1F0\n"), Contains("line 1, cell 1: \"0F2\" names chunk 0 and micro-step 2"));
-  CHECK_THAT(told("0F0\n1F0\n\n1B0\n"), Contains("line 4: is one line too many: there are 2 stages (zeroth.mesh.pipeline)"));
+  CHECK_THAT(told("0F0\n1F0\n\n1B0\n"),
+             Contains("line 4: is one line too many: there are 2 stages (zeroth.mesh.pipeline)"));
   CHECK_THAT(told("0F0\n"), Contains("has lines for 1 stages, but there are 2"));
   CHECK_THAT(thrown<ConfigError>([&] { static_cast<void>(stage::read_schedule("/nowhere/s.csv", size)); }),
              Contains("zeroth.pipeline.schedule_file: /nowhere/s.csv cannot be read: No such file"));

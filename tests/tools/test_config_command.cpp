@@ -45,7 +45,7 @@ struct Files {
   }
 };
 
-TEST_CASE("zeroth config says whether a job could start: 0, what is refused: 1, what is open: 3") {
+TEST_CASE("zeroth config returns 0 if a job could start, 1 for a rejected file, 3 for open values") {
   Files const files;
   auto const starts = files.config("complete.json");
   CHECK(starts.status == 0);
@@ -67,7 +67,7 @@ TEST_CASE("zeroth config says whether a job could start: 0, what is refused: 1, 
   CHECK(files.config("complete.json --ranks 0").status == 2);
 }
 
-TEST_CASE("zeroth config takes what the file leaves open from --given, and --set against the file") {
+TEST_CASE("zeroth config fills open values from --given, and overrides the file with --set") {
   Files const files;
   auto const given = files.config("auto.json --given values.json --ranks 4");
   CHECK(given.status == 0);
@@ -110,7 +110,7 @@ TEST_CASE("zeroth config --quiet prints nothing of files that a job could start 
   CHECK(files.config("--quiet --json complete.json").status == 2);
 }
 
-TEST_CASE("- is standard input, once") {
+TEST_CASE("- means standard input, and may be given once") {
   Files const files;
   auto const with_input = [&](std::string const& words, std::string const& input) {
     Child child{
@@ -145,7 +145,7 @@ TEST_CASE("- is standard input, once") {
   CHECK(contains(twice.output, "config -: standard input was read for --given already; allowed: one of them"));
 }
 
-TEST_CASE("zeroth config --json is for programs") {
+TEST_CASE("zeroth config --json prints JSON") {
   Files const files;
   auto const one = nlohmann::json::parse(files.config("--json complete.json").output);
   CHECK(one["status"] == "could start");
