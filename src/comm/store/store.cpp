@@ -47,8 +47,9 @@ void check_options(StoreOptions const& options) {
   ZEROTH_EXPECTS(
       !options.at.host.empty() && options.at.ports >= 1 && options.at.port + options.at.ports - 1 <= 65535 &&
           options.at.port >= (options.rank == 0 ? 0 : 1),
-      fmt::format("StoreAddress: the host is '{}', the port {}; allowed: a host, and ports 1 to 65535 (on rank 0 also 0)",
-                  options.at.host, options.at.port));
+      fmt::format(
+          "StoreAddress: the host is '{}', the port {}; allowed: a host, and ports 1 to 65535 (on rank 0 also 0)",
+          options.at.host, options.at.port));
   ZEROTH_EXPECTS(
       options.at.token.size() <= most_token_bytes,
       fmt::format("StoreAddress::token has {} bytes; allowed: up to {}", options.at.token.size(), most_token_bytes));
