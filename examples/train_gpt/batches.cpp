@@ -12,7 +12,7 @@ namespace {
 std::int64_t sequences_in(Corpus const& corpus, std::int64_t context) {
   auto const sequences = (corpus.size() - 1) / context;
   if (sequences < 1) {
-    throw zeroth::ConfigError{fmt::format("--data {}: has {} bytes, and one sequence of --context {} takes {}",
+    throw zeroth::ConfigError{fmt::format("--data {}: has {} bytes, but one sequence of --context {} takes {}",
                                           corpus.path().string(), corpus.size(), context, context + 1)};
   }
   return sequences;

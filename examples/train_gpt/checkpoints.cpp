@@ -41,7 +41,7 @@ void prepare_checkpoints(Options const& options) {
     return;
   }
   if (fs::exists(folder, error) && !fs::is_directory(folder, error)) {
-    throw zeroth::ConfigError{fmt::format("--checkpoint {}: is something else than a folder", folder.string())};
+    throw zeroth::ConfigError{fmt::format("--checkpoint {}: is not a folder", folder.string())};
   }
   fs::create_directories(folder, error);
   if (error) {
@@ -57,8 +57,8 @@ void prepare_checkpoints(Options const& options) {
   bool const has_any = !found.empty() || zeroth::checkpoint::latest_in(folder);
   if (has_any && (options.resume.empty() || !is_of(options.resume, folder))) {
     throw zeroth::ConfigError{fmt::format(
-        "--checkpoint {}: has {} of another run, which this one would mix with its own: --resume auto goes on from it, "
-        "and a run that begins {} needs another folder",
+        "--checkpoint {}: has {} of another run, which this one would mix with its own: resume it with --resume auto, "
+        "or give another folder to a run that begins {}",
         folder.string(), found.empty() ? zeroth::checkpoint::latest_name : found.front().filename().string(),
         options.resume.empty() ? "anew" : "with " + options.resume.string())};
   }
@@ -68,9 +68,8 @@ Checkpoints::Checkpoints(zeroth::Job& job, Options const& options, zeroth::Sampl
     : options_{options}, order_{order}, facts_{std::move(facts)} {
   if (options.max_restarts > 0 && job.communicator().transport() != zeroth::comm::Transport::local) {
     throw zeroth::ConfigError{
-        "--max-restarts is for ranks that are threads, and a launcher has started these: processes are started again "
-        "by "
-        "zeroth run --max-restarts"};
+        "--max-restarts is for ranks that are threads, but a launcher started these: use zeroth run --max-restarts, "
+        "which restarts processes"};
   }
 }
 

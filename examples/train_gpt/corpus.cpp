@@ -63,9 +63,9 @@ class DataFile {
         refuse(path_, "read", errno);
       }
       if (got == 0) {
-        throw zeroth::SystemError{fmt::format(
-            "--data {}: had {} bytes when it was opened and has {} now: it became shorter while it was used",
-            path_.string(), size_, size_now())};
+        throw zeroth::SystemError{
+            fmt::format("--data {}: had {} bytes when it was opened, but has {} now: do not change it during training",
+                        path_.string(), size_, size_now())};
       }
       auto const count = std::max<ssize_t>(got, 0);
       first += count;

@@ -174,13 +174,13 @@ ModelFolder::ModelFolder(fs::path path) : path_{std::move(path)} {
   target_ = zeroth::followed(named);
   std::error_code error;
   if (auto const there = fs::status(target_, error); fs::exists(there) && !fs::is_directory(there)) {
-    throw zeroth::ConfigError{fmt::format("{}: is to be a model folder, and is {}", path_.string(),
+    throw zeroth::ConfigError{fmt::format("{}: must be a model folder, but is {}", path_.string(),
                                           fs::is_regular_file(there) ? "a file" : "a device or a pipe")};
   }
   auto const partial = zeroth::partial_beside(target_);
   fs::create_directories(partial.parent_path(), error);
   if (!fs::create_directory(partial, error)) {
-    throw zeroth::SystemError{fmt::format("{}: cannot be made: {}", path_.string(), error.message())};
+    throw zeroth::SystemError{fmt::format("{}: cannot be created: {}", path_.string(), error.message())};
   }
   partial_ = partial;
 }

@@ -176,7 +176,7 @@ void check_checkpoints(Options const& o) {
          {std::pair{"--save-every", o.save_every.has_value()}, std::pair{"--keep", o.keep.has_value()},
           std::pair{"--max-restarts", o.max_restarts > 0}, std::pair{"--resume auto", o.resume == resume_newest}}) {
       if (given) {
-        refuse(option, "needs --checkpoint: the folder of checkpoints");
+        refuse(option, "needs --checkpoint, the folder of checkpoints");
       }
     }
   }
@@ -185,15 +185,15 @@ void check_checkpoints(Options const& o) {
                          ": leave --init out, and give the shapes by --layers and so on");
   }
   if (from_path && !o.save_initial.empty()) {
-    refuse("--save-initial", "a run that goes on from --resume " + o.resume.string() + " is past its beginning");
+    refuse("--save-initial", "a run that resumes from --resume " + o.resume.string() + " is past its beginning");
   }
   if (from_path && o.max_restarts > 0) {
-    refuse("--max-restarts", "goes on from what is in --checkpoint, and --resume " + o.resume.string() +
-                                 " always from the same: give --resume auto");
+    refuse("--max-restarts", "restarts from the newest checkpoint in --checkpoint, but --resume " + o.resume.string() +
+                                 " always begins with the same: give --resume auto");
   }
   using zeroth::comm::Transport;
   if (o.max_restarts > 0 && o.transport.value_or(Transport::local) != Transport::local) {
-    refuse("--max-restarts", "is for ranks that are threads: processes are started again by zeroth run --max-restarts");
+    refuse("--max-restarts", "is for ranks that are threads: use zeroth run --max-restarts, which restarts processes");
   }
 }
 
@@ -210,7 +210,8 @@ CommandLine parse(int argc, char const* const* argv, std::ostream& out, std::ost
       throw CLI::RequiredError{"--data"};
     }
     if (!options.save_final.empty() && options.save_final == options.save_initial) {
-      throw CLI::ValidationError{"--save-final", options.save_final.string() + " is the folder of --save-initial, too"};
+      throw CLI::ValidationError{
+          "--save-final", options.save_final.string() + " is also the folder of --save-initial; give two folders"};
     }
     for (auto const& [flag, given] :
          {std::pair{"--share-devices", options.share_devices}, std::pair{"--tf32", options.tf32}}) {
@@ -225,7 +226,7 @@ CommandLine parse(int argc, char const* const* argv, std::ostream& out, std::ost
       }
     }
     if (!options.trace.empty() && options.trace == options.report) {
-      throw CLI::ValidationError{"--trace", options.trace.string() + " is the file of --report, too"};
+      throw CLI::ValidationError{"--trace", options.trace.string() + " is also the file of --report; give two files"};
     }
     if (words.comm != chosen_by_launcher) {
       options.transport = zeroth::comm::transport_named(words.comm);

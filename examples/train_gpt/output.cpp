@@ -32,9 +32,9 @@ void Output::begin(std::string const& facts, std::optional<zeroth::Restored> con
     record = resumed_record(facts, *restored, changes);
     auto const at = fmt::format("{} at step {}", restored->path.string(), restored->step);
     progress_->say(restored->step < options_.steps
-                       ? fmt::format("goes on from {}: {} of {} steps are left\n", at, options_.steps - restored->step,
+                       ? fmt::format("resumes from {}: {} of {} steps are left\n", at, options_.steps - restored->step,
                                      options_.steps)
-                       : fmt::format("{} has all of {} steps: nothing is trained\n", at, options_.steps));
+                       : fmt::format("{} has all of {} steps: nothing is left to train\n", at, options_.steps));
     for (auto const& change : changes) {
       if (!change.starts_with("config.")) {  // the engine has logged changes of the stage file
         progress_->say("  " + change + "\n");
@@ -63,7 +63,7 @@ void Output::step(zeroth::StepReport const& step, std::int64_t bytes) {
 
 void Output::finish(zeroth::Job& job, RankMemory const& mine, RunEnd end, std::int64_t step) {
   if (progress_ && end == RunEnd::stopped) {
-    progress_->say(fmt::format("stopped behind step {} of {}, which is saved: --resume auto goes on from there\n", step,
+    progress_->say(fmt::format("stopped after step {} of {}, which is saved: --resume auto resumes from there\n", step,
                                options_.steps));
   }
   auto const all = gather(job, mine);

@@ -49,7 +49,7 @@ def read_run(label, path):
     """A run from its first step on."""
     run = read_part(label, path)
     if run.begins_behind:
-        run.facts.fail(f"goes on from step {run.begins_behind} of {run.facts.record('resumed').text('checkpoint')}; "
+        run.facts.fail(f"resumes from step {run.begins_behind} of {run.facts.record('resumed').text('checkpoint')}; "
                        "it is compared as the second file of --resumed")
     return run
 

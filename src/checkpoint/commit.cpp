@@ -89,7 +89,7 @@ void expect_files(fs::path const& partial, Contents const& contents) {
     std::error_code error;
     auto const size = fs::file_size(partial / file_name(place), error);
     if (error) {
-      refuse(partial, fmt::format("{} of another rank is not there: {}; all ranks must see the same folder",
+      refuse(partial, fmt::format("{} of another rank cannot be found: {}; all ranks must see the same folder",
                                   file_name(place), error.message()));
     }
     if (static_cast<std::int64_t>(size) < bytes) {
@@ -117,7 +117,7 @@ void give_name(fs::path const& partial, fs::path const& checkpoint) {
     error.assign(errno, std::generic_category());
   }
   if (error) {
-    refuse(checkpoint, fmt::format("cannot be given its name: {}", error.message()));
+    refuse(checkpoint, fmt::format("cannot be renamed into place: {}", error.message()));
   }
 }
 
@@ -138,7 +138,7 @@ void take_name(fs::path const& partial, fs::path const& checkpoint) {
     }
   }
   if (error) {
-    logger().warn("{}checkpoint {}: is there, though its save failed: {}", rank_prefix(), checkpoint.string(),
+    logger().warn("{}checkpoint {}: exists although its save failed: {}", rank_prefix(), checkpoint.string(),
                   error.message());
   }
 }
@@ -169,7 +169,7 @@ FolderLock::FolderLock(fs::path folder, std::string const& job) : folder_{std::m
   std::error_code error;
   make_folder(folder_, error);
   if (error) {
-    refuse(folder_, fmt::format("the folder cannot be made: {}", error.message()));
+    refuse(folder_, fmt::format("the folder cannot be created: {}", error.message()));
   }
   auto const file = folder_ / lock_name;
   descriptor_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
@@ -187,10 +187,10 @@ FolderLock::FolderLock(fs::path folder, std::string const& job) : folder_{std::m
     owner.resize(static_cast<std::size_t>(std::max<::ssize_t>(bytes, 0)));
     owner.resize(std::min(owner.size(), owner.find('\n')));
     ::close(descriptor_);
-    refuse(folder_, fmt::format("another job saves here: {}; this one is job {}; give each job a folder of its own",
+    refuse(folder_, fmt::format("another job is saving here: {}; this is job {}; use one folder per job",
                                 config::in_quotes(owner), job));
   } else {
-    logger().warn("{}checkpoint {}: the file system has no locks ({}): see to it that only one job saves here",
+    logger().warn("{}checkpoint {}: no file locks are available ({}): make sure that only one job saves here",
                   rank_prefix(), folder_.string(), text_of(errno));
   }
 }
@@ -235,7 +235,7 @@ void make_partial_folder(fs::path const& partial) {
     fs::create_directory(partial, error);
   }
   if (error) {
-    refuse(partial, fmt::format("the folder cannot be made: {}", error.message()));
+    refuse(partial, fmt::format("the folder cannot be created: {}", error.message()));
   }
 }
 

@@ -74,12 +74,13 @@ Reader::Checked Reader::look(int place) {
   auto const table_bytes = hash_count(contents, place) * static_cast<std::int64_t>(sizeof(std::uint64_t));
   auto const bytes = result.data_begin + contents.state_bytes(place) + table_bytes;
   if (input.bytes() != bytes) {
-    throw Unreadable{fmt::format("has {} bytes, and the checkpoint's has {}", input.bytes(), bytes)};
+    throw Unreadable{fmt::format("has {} bytes, but this checkpoint needs {}", input.bytes(), bytes)};
   }
   std::string header(expected.size(), '\0');
   input.read(0, std::as_writable_bytes(std::span{header}));
   if (header.find(record_.save_id) == std::string::npos && header != expected) {
-    throw Unreadable{fmt::format("is of another save than {}, whose id is {}", record_name, escaped(record_.save_id))};
+    throw Unreadable{
+        fmt::format("belongs to another save than {}, whose id is {}", record_name, escaped(record_.save_id))};
   }
   if (header != expected) {
     result.wrong =
@@ -143,8 +144,8 @@ void Reader::expect_undamaged(int place, Hashes const& saved, std::int64_t begin
   for (auto const at : damaged_in(saved, begin, end, bytes)) {
     auto const part_end = std::min(at + hashed_bytes, end);
     throw DamagedError{
-        message(place, fmt::format("is damaged between bytes {} and {}: their hash is another one: {}",
-                                   file.data_begin + at, file.data_begin + part_end, what_is_at(place, at, part_end)))};
+        message(place, fmt::format("is damaged between bytes {} and {}: hash mismatch: {}", file.data_begin + at,
+                                   file.data_begin + part_end, what_is_at(place, at, part_end)))};
   }
 }
 
@@ -284,7 +285,7 @@ void Reader::add_damage_of_data(int place, Checked const& file, std::vector<Dama
     try {
       read_bytes(place, file, begin, end, buffer_, saved);
       for (auto const at : damaged_in(saved, begin, end, buffer_)) {
-        add(at, std::min(at + hashed_bytes, end), "is damaged: its hash is another one");
+        add(at, std::min(at + hashed_bytes, end), "is damaged: hash mismatch");
       }
     } catch (Unreadable const& error) {
       add(begin, end, error.what());

@@ -27,7 +27,7 @@ fs::file_type type_of(fs::path const& path) {
   std::error_code error;
   auto const type = fs::status(path, error).type();
   if (type == fs::file_type::none) {
-    throw SystemError{fmt::format("checkpoint {}: cannot be looked at: {}", path.string(), error.message())};
+    throw SystemError{fmt::format("checkpoint {}: cannot be examined: {}", path.string(), error.message())};
   }
   return type;
 }
@@ -120,8 +120,8 @@ fs::path find_checkpoint(fs::path const& path) {
     }
     auto const before = std::exchange(name, latest_in(path));
     if (name == before) {  // otherwise another job that saves here has removed it, and a newer one exists
-      throw DamagedError{fmt::format("checkpoint {}: {} names {}, which is no checkpoint in it", path.string(),
-                                     latest_name, config::in_quotes(*name))};
+      throw DamagedError{fmt::format("checkpoint {}: {} names {}, which is not a checkpoint in this folder",
+                                     path.string(), latest_name, config::in_quotes(*name))};
     }
   }
 }

@@ -108,7 +108,8 @@ std::vector<std::byte> bytes_of_hexadecimal(std::string const& text) {
     unsigned value = 0;
     auto const* const begin = text.data() + 2 * i;
     if (std::from_chars(begin, begin + 2, value, 16).ptr != begin + 2) {
-      throw Wrong{fmt::format("program_state has {}, which is no byte in hexadecimal", config::in_quotes({begin, 2}))};
+      throw Wrong{
+          fmt::format("program_state has {}, which is not a byte in hexadecimal", config::in_quotes({begin, 2}))};
     }
     bytes[i] = static_cast<std::byte>(value);
   }
@@ -178,7 +179,7 @@ SavedParam param_of(Fields const& fields) {
   SavedParam param;
   param.name = fields.text("name");
   if (param.name.empty() || param.name == "__metadata__") {
-    throw Wrong{fmt::format("{} is {}; allowed: what a model may call a parameter", fields.path("name"),
+    throw Wrong{fmt::format("{} is {}; allowed: names that a model allows for parameters", fields.path("name"),
                             config::in_quotes(param.name))};
   }
   param.count = 1;
@@ -232,7 +233,7 @@ Space space_of(Fields const& fields, int places, std::int64_t format) {
     space.states.push_back(state_of({node, path}));
     auto const same = std::ranges::count(space.states, space.states.back().name, &SavedState::name);
     if (same > 1 || space.states.size() > most_states) {
-      throw Wrong{fmt::format("{}: the state {} is there twice, or beyond the first {}", path,
+      throw Wrong{fmt::format("{}: the state {} occurs twice, or is beyond the first {}", path,
                               config::in_quotes(space.states.back().name), most_states)};
     }
   });
@@ -270,7 +271,7 @@ void check_groups(Contents const& contents) {
     auto const& group = *std::prev(behind);
     auto const end = space.first_place + space.places;
     if (group.places != space.places || (behind != contents.groups.end() && behind->first_place < end)) {
-      throw Wrong{fmt::format("unit {} is in files {} to {}, some of which have slices of units that are in others too",
+      throw Wrong{fmt::format("unit {} is in files {} to {}, some of which share other units with files outside these",
                               config::in_quotes(space.unit), space.first_place, end - 1)};
     }
   }
@@ -298,11 +299,11 @@ void check_parts(Contents const& contents) {
       auto const& space = contents.spaces[parts[at].space];
       auto const& param = space.params[parts[at].param];
       if (param.cut && param.cut->part.of != contents.tensor_ranks) {
-        refuse(fmt::format("is cut in {} parts, and there were {} tensor ranks", param.cut->part.of,
+        refuse(fmt::format("is divided into {} parts, but there were {} tensor ranks", param.cut->part.of,
                            contents.tensor_ranks));
       }
       if (auto const index = static_cast<std::size_t>(param.index()); index != at) {
-        refuse(index < at ? "is there twice" : fmt::format("has no part {}", at));
+        refuse(index < at ? "occurs twice" : fmt::format("has no part {}", at));
       }
       if (!are_alike(first_space, first, space, param)) {
         refuse(fmt::format("has parts 0 and {} of different shapes, cuts or states", at));
@@ -333,7 +334,7 @@ Contents contents_of(Fields const& fields, std::int64_t format) {
   for (auto const& space : contents.spaces) {
     for (auto const& state : space.states) {
       if (*base++ != state.base) {
-        throw Wrong{fmt::format("state {} of unit {} begins at byte {}, and those before it end at {}",
+        throw Wrong{fmt::format("state {} of unit {} begins at byte {}, but those before it end at {}",
                                 config::in_quotes(state.name), config::in_quotes(space.unit), *(base - 1), state.base)};
       }
       if (state.base % bytes_of(state.dtype) != 0) {
@@ -343,8 +344,8 @@ Contents contents_of(Fields const& fields, std::int64_t format) {
     }
   }
   if (format == 1 && fields.whole("state_bytes", 0) != contents.state_bytes(0)) {
-    throw Wrong{
-        fmt::format("state_bytes is {}, and states have {}", fields.whole("state_bytes", 0), contents.state_bytes(0))};
+    throw Wrong{fmt::format("state_bytes is {}, but the states have {}", fields.whole("state_bytes", 0),
+                            contents.state_bytes(0))};
   }
   return contents;
 }
@@ -354,7 +355,7 @@ Record record_of(Fields const& fields) {
   auto const format = fields.whole("format", 1);
   if (format > format_version) {
     throw OtherFormat{
-        fmt::format("its format is {}, and this version of Zeroth reads 1 to {}", format, format_version)};
+        fmt::format("its format is {}, but this version of Zeroth reads formats 1 to {}", format, format_version)};
   }
   record.save_id = fields.text("save_id");
   record.position.step = fields.whole("step", 0, largest_position);
@@ -386,8 +387,7 @@ Record parse(std::string const& text) {
   auto const tail = text.size() > longest_end ? text.size() - longest_end : 0;
   auto const end = text.find(",\n \"xxh3\"", tail);
   if (end == std::string::npos || text.substr(end) != hash_line(std::string_view{text}.substr(0, end))) {
-    throw Wrong{end == std::string::npos ? "is damaged: it has no hash of itself at its end"
-                                         : "is damaged: its hash is another one"};
+    throw Wrong{end == std::string::npos ? "is damaged: it does not end with its hash" : "is damaged: hash mismatch"};
   }
   config::Problems problems;
   auto const object = config::read_document(text, problems, config::Comments::refused);
@@ -408,7 +408,7 @@ std::vector<Space> spaces_of_text(std::string const& text, int places) {
     }
     return spaces_of({object, std::string{}}, places, format_version);
   } catch (Wrong const& error) {
-    throw SystemError{fmt::format("what another rank says of its units is damaged: {}", error.what())};
+    throw SystemError{fmt::format("another rank's description of its units is damaged: {}", error.what())};
   }
 }
 

@@ -87,7 +87,7 @@ class Contract {
     ZEROTH_EXPECTS(collective_.count >= 0 && collective_.count <= most,
                    say(fmt::format("count is {}; allowed are 0 to {}", collective_.count, most)));
     ZEROTH_EXPECTS(collective_.operation != Operation::barrier || collective_.count == 0,
-                   say(fmt::format("count is {}; a barrier has none", collective_.count)));
+                   say(fmt::format("count is {}; allowed for a barrier: 0", collective_.count)));
     ZEROTH_EXPECTS(!has_peer(collective_.operation) || (collective_.peer >= 0 && collective_.peer < world),
                    say(fmt::format("peer is {}; allowed are 0 to {}", collective_.peer, world - 1)));
   }
@@ -113,7 +113,8 @@ class Contract {
                        floating && traits_of(communicator_.transport()).reduces_in_order,
                    say("sums is given; it is for reduce_scatter by sum of fp32, bf16 or fp16 on 'local', 'mpi' and "
                        "'tcp'"));
-    ZEROTH_EXPECTS(collective_.output == nullptr, say("sums and output are given; the sum goes to one of them"));
+    ZEROTH_EXPECTS(collective_.output == nullptr,
+                   say("sums and output are both given; give the one that receives the sum"));
     auto const sums = address(collective_.sums), input = address(collective_.input);
     ZEROTH_EXPECTS(sums % sizeof(float) == 0, say(fmt::format("sums {} is not aligned to its 4 bytes",
                                                               static_cast<void const*>(collective_.sums))));
@@ -300,8 +301,8 @@ std::unique_ptr<Communicator> Communicator::split(int color, int key, std::strin
                  fmt::format("split of communicator '{}': the new name '{}' has {} characters; allowed are 1 to {}",
                              this->name(), escaped(name), name.size(), longest_name));
   ZEROTH_EXPECTS(escaped(name) == name,
-                 fmt::format("split of communicator '{}': the new name '{}' is for messages; allowed is UTF-8 without "
-                             "control characters and backslashes",
+                 fmt::format("split of communicator '{}': the new name '{}' appears in messages; allowed: UTF-8 "
+                             "without control characters and backslashes",
                              this->name(), escaped(name)));
   return do_split(color, key, name);
 }

@@ -145,8 +145,8 @@ void HostCommunicator::await_ticket(std::uint32_t ticket, Transaction const& tra
     }
     if (Clock::now() >= deadline) {
       fail(fmt::format(
-          "{} waited {} in the queue before {}, transaction {} of communicator '{}', behind its earlier "
-          "ones on other streams",
+          "{} waited {} to start {}, transaction {} of communicator '{}', behind its earlier transactions on other "
+          "streams",
           describe_this_rank(), describe(Clock::now() - begin), describe(transaction), transaction.sequence, name()));
     }
   }
@@ -244,10 +244,10 @@ void HostCommunicator::time_out(Clock::time_point begin) {
                      place.answered ? place.words : fmt::format("{}, {}", no_answer, describe_last_ended())});
   }
   expect_running();
-  auto reason = describe_missing(describe_this_rank(), waited, describe_current(), ranks, "nobody any more");
+  auto reason = describe_missing(describe_this_rank(), waited, describe_current(), ranks, "none any more");
   if (places.size() > 1 &&
       std::none_of(places.begin(), places.end(), [](PeerStatus const& each) { return each.answered; })) {
-    reason += fmt::format("; none of them answers: it may be rank {} that hears nothing", job_.rank());
+    reason += fmt::format("; none of them answers: rank {} itself may receive nothing", job_.rank());
   }
   job_.report_timeout(reason, places);
   if (auto const failure = job_.failure(); failure && failure->reason != reason) {

@@ -33,7 +33,7 @@ RankError describe_current_exception() {
   } catch (std::exception const& error) {
     return make_error(error.what(), false, exit_code_of(error));
   } catch (...) {
-    return make_error("something that is no std::exception was thrown");
+    return make_error("something other than a std::exception was thrown");
   }
 }
 

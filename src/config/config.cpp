@@ -48,7 +48,7 @@ void bring(optim::CustomRule const& rule, config::Values& values, config::Proble
   auto& type = values.entries[config::index_of<"optimizer.type">];
   if (type.source == config::Source::value) {
     problems.push_back({"optimizer.type", type.line,
-                        fmt::format("{}, but the program brings a rule of its own, \"{}\"; leave the optimizer out",
+                        fmt::format("{}, but the program uses its own rule, \"{}\"; remove optimizer.type",
                                     config::to_text(*type.value), rule.type)});
   } else if (type.source != config::Source::mistake) {
     type = {config::Source::program, type.line, config::Value{std::string_view{rule.type}}};
@@ -197,8 +197,7 @@ void Config::expect_complete() const {
     return;
   }
   auto const count = state_->open.size();
-  auto message = fmt::format("{}: {} value{} left to the program, and not given", state_->source, count,
-                             count == 1 ? " is" : "s are");
+  auto message = fmt::format("{}: {} required value{} not set", state_->source, count, count == 1 ? " is" : "s are");
   for (auto const& [path, line, text] : state_->open) {
     auto const where = line > 0 ? fmt::format(" (line {}, \"auto\")", line) : std::string{};
     message += fmt::format("\n  {}{}: {}", path, where, text);

@@ -105,10 +105,9 @@ void take_stated(Values& values, Values const& stated, std::string_view who, Pro
   for (std::size_t i = 0; i < key_count; ++i) {
     if (has(stated, i) && !keys[i].types.empty() && !applies(keys[i], values)) {
       auto const& type = keys[type_of(keys[i])];
-      problems.push_back(
-          {std::string{keys[i].path}, 0,
-           fmt::format("{}, which {} says, plays no part: {} is {}", to_text(*stated.entries[i].value), who, type.path,
-                       to_text(values.entries[type_of(keys[i])].value.value_or(Value{})))});
+      problems.push_back({std::string{keys[i].path}, 0,
+                          fmt::format("{} from {} does not apply: {} is {}", to_text(*stated.entries[i].value), who,
+                                      type.path, to_text(values.entries[type_of(keys[i])].value.value_or(Value{})))});
     }
   }
 }
@@ -122,7 +121,7 @@ void note_ignored(Values const& values, Values const& given, std::string_view wh
                        : entry.value  ? fmt::format("the file leaves it at {}", to_text(*entry.value))
                                       : std::string{"the file does not leave it open"};
       notes.push_back({NoteKind::assumed, std::string{keys[i].path}, entry.line,
-                       fmt::format("{}, which {} says, is ignored: {}", to_text(*value), who, why)});
+                       fmt::format("{} from {} is ignored: {}", to_text(*value), who, why)});
     }
   }
 }
@@ -137,7 +136,8 @@ std::vector<OpenValue> open_values(Values const& values) {
   }
   if (constexpr auto type = index_of<"optimizer.type">;
       values.entries[type].source == Source::nothing && is_strict(values)) {
-    add(type, fmt::format("{}; or bring a rule: none is assumed where zeroth.strict is true", allowed(keys[type])));
+    add(type, fmt::format("{}; or give a rule of the program: none is assumed if zeroth.strict is true",
+                          allowed(keys[type])));
   }
   bool const rate_is_open = is_automatic(values, index_of<"optimizer.params.lr">);
   for (std::size_t i = 0; i < key_count; ++i) {

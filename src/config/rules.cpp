@@ -123,8 +123,8 @@ std::string parameters_are_cut_for_groups(Values const& values) {
     return {};
   }
   if (auto const stage = values.get<"zero_optimization.stage">(); stage != 3) {
-    return fmt::format("{}, but zero_optimization.stage is {}, and parameters are cut at stage 3 alone; allowed: 1",
-                       size, stage);
+    return fmt::format("{}, but zero_optimization.stage is {}, and only stage 3 shards parameters; allowed: 1", size,
+                       stage);
   }
   return groups_divide_the_world(size, values);
 }
@@ -135,10 +135,11 @@ std::string states_are_cut_for_groups(Values const& values) {
     return {};
   }
   if (size == 0) {
-    return "0; allowed: -1, which is off, or an integer of at least 1";
+    return "0; allowed: -1 (off), or an integer of at least 1";
   }
   if (values.get<"zero_optimization.stage">() == 0) {
-    return fmt::format("{}, but zero_optimization.stage is 0, and cuts nothing; allowed: -1, or stages 1 to 3", size);
+    return fmt::format("{}, but zero_optimization.stage is 0, which shards nothing; allowed: -1, or stages 1 to 3",
+                       size);
   }
   if (auto const parameters = values.get<"zero_optimization.zero_hpz_partition_size">(); parameters > 1) {
     return fmt::format("{}, and zero_hpz_partition_size is {}; give one of them", size, parameters);
@@ -161,15 +162,14 @@ std::string chunks_take_turns(Values const& values) {
   auto const schedule = values.get<"zeroth.pipeline.schedule">();
   auto const chunks = values.get<"zeroth.pipeline.chunks">();
   if (schedule == "interleaved_1f1b" && chunks == 1) {
-    return R"(1, but zeroth.pipeline.schedule "interleaved_1f1b" takes turns between chunks; give 2 or more, or take "1f1b")";
+    return R"(1, but zeroth.pipeline.schedule "interleaved_1f1b" alternates between chunks; give 2 or more, or use "1f1b")";
   }
   bool const has_one = schedule != "interleaved_1f1b" && schedule != "file";
-  return has_one && chunks > 1
-             ? fmt::format(
-                   "{}, but a stage has one chunk by zeroth.pipeline.schedule \"{}\"; several it has by "
-                   "\"interleaved_1f1b\" and \"file\"",
-                   chunks, schedule)
-             : "";
+  return has_one && chunks > 1 ? fmt::format(
+                                     "{}, but zeroth.pipeline.schedule \"{}\" has one chunk per stage; allowed: 1, or "
+                                     "the schedules \"interleaved_1f1b\" and \"file\"",
+                                     chunks, schedule)
+                               : "";
 }
 
 std::string micro_steps_are_rounds(Values const& values) {
@@ -181,8 +181,8 @@ std::string micro_steps_are_rounds(Values const& values) {
   return micro_steps % stages == 0
              ? ""
              : fmt::format(
-                   "\"interleaved_1f1b\", whose chunks take turns by zeroth.mesh.pipeline micro-steps, {}, which "
-                   "does not divide gradient_accumulation_steps, {}; multiples of {} are allowed",
+                   "\"interleaved_1f1b\", whose chunks alternate every {} micro-steps (zeroth.mesh.pipeline), but "
+                   "gradient_accumulation_steps is {}; allowed: multiples of {}",
                    stages, micro_steps, stages);
 }
 
@@ -191,21 +191,21 @@ std::string chunks_begin_in_order(Values const& values) {
     return {};
   }
   if (values.says<"zeroth.pipeline.partition">()) {
-    return "is there, and zeroth.pipeline.partition too; give one of them";
+    return "is set, but so is zeroth.pipeline.partition; set one of them";
   }
   auto const first = values.get<"zeroth.pipeline.first_units">().copy();
   auto const stages = values.get<"zeroth.mesh.pipeline">();
   auto const chunks = values.get<"zeroth.pipeline.chunks">();
   if (auto const wanted = stages == 1 ? 1 : stages * chunks; std::ssize(first) != wanted) {
-    return fmt::format("has length {}, but zeroth.mesh.pipeline is {} and zeroth.pipeline.chunks {}; allowed is {}",
+    return fmt::format("has length {}, but zeroth.mesh.pipeline is {} and zeroth.pipeline.chunks is {}; allowed: {}",
                        first.size(), stages, chunks,
                        wanted == 1 ? "1 unit" : fmt::format("{} units, one for each chunk", wanted));
   }
   auto const later = std::ranges::adjacent_find(first, std::ranges::greater_equal{});
   if (first.front() != 0) {
-    return fmt::format("begins with {}; allowed there is 0, the model's first unit", first.front());
+    return fmt::format("begins with {}; allowed: 0, the model's first unit", first.front());
   }
-  return later == first.end() ? "" : fmt::format("has {} behind {}; allowed are numbers that rise", later[1], later[0]);
+  return later == first.end() ? "" : fmt::format("has {} after {}; allowed: increasing numbers", later[1], later[0]);
 }
 
 std::string schedule_has_a_file(Values const& values) {
@@ -213,8 +213,8 @@ std::string schedule_has_a_file(Values const& values) {
   if (is_file == values.says<"zeroth.pipeline.schedule_file">()) {
     return {};
   }
-  return is_file ? R"(is not there, but zeroth.pipeline.schedule is "file"; name the file)"
-                 : fmt::format(R"(is there, but zeroth.pipeline.schedule is "{}"; with this key it is "file")",
+  return is_file ? R"(is missing, but zeroth.pipeline.schedule is "file"; name the file)"
+                 : fmt::format(R"(is set, but zeroth.pipeline.schedule is "{}"; with this key it must be "file")",
                                values.get<"zeroth.pipeline.schedule">());
 }
 
@@ -223,10 +223,8 @@ std::string tensor_ranks_are_said_alike(Values const& values, std::int64_t said,
   auto const ranks = values.get<"zeroth.mesh.tensor">();
   return said <= nothing || said == ranks
              ? std::string{}
-             : fmt::format(
-                   "{}, but zeroth.mesh.tensor, which is how many ranks divide parameters here, is {}; give both "
-                   "the same number",
-                   said, ranks);
+             : fmt::format("{}, but zeroth.mesh.tensor, Zeroth's key for it, is {}; set both to the same number", said,
+                           ranks);
 }
 
 std::string autotp_size_is_alike(Values const& values) {
@@ -250,7 +248,7 @@ std::string group_size_is_used(Values const& values) {
   }
   return values.get<"zeroth.two_level_sums">()
              ? groups_divide_the_world(size, values)
-             : fmt::format("{}, but nothing is done by groups; set zeroth.two_level_sums, or leave this key out", size);
+             : fmt::format("{}, but no setting uses groups; set zeroth.two_level_sums, or leave this key out", size);
 }
 
 /// For values that matter only with fp16's dynamic scale. Otherwise any value is allowed, as in DeepSpeed.
@@ -277,7 +275,7 @@ std::string skip_suits_the_dtype(Values const& values) {
   }
   bool const skips = values.get<"zeroth.skip_nonfinite">();
   if (values.get<"fp16.enabled">() && !skips) {
-    return "false, but fp16.enabled is true, and its loss scale lives on updates that are skipped; allowed: true";
+    return "false, but fp16.enabled is true, and its loss scale depends on skipped updates; allowed: true";
   }
   bool const contradicts = values.get<"bf16.enabled">() && values.says<"bf16.check_grad_overflow">() &&
                            values.get<"bf16.check_grad_overflow">() != skips;
@@ -314,7 +312,8 @@ bool any_in_file(Values const& values, std::string_view section) {
 std::string optimizer_has_type(Values const& values) {
   bool const holds = values.says<"optimizer.type">() || !any_in_file(values, "optimizer.params.");
   return holds ? ""
-               : fmt::format("missing beside optimizer.params; allowed: {}", allowed(keys[index_of<"optimizer.type">]));
+               : fmt::format("missing, but optimizer.params is set; allowed: {}",
+                             allowed(keys[index_of<"optimizer.type">]));
 }
 
 /// DeepSpeed's older boolean for the device of a section must not stand beside that section.
@@ -324,14 +323,15 @@ std::string offload_is_said_once(Values const& values) {
                                        ? "zero_optimization.offload_optimizer"
                                        : "zero_optimization.offload_param";
   return values.says<older>() && any_in_file(values, fmt::format("{}.", section))
-             ? fmt::format("is DeepSpeed's older word for {}, which is given too; keep one", section)
+             ? fmt::format("is DeepSpeed's former key for {}, which is set too; keep one", section)
              : std::string{};
 }
 
 std::string scheduler_has_type(Values const& values) {
   bool const holds = values.says<"scheduler.type">() || !any_in_file(values, "scheduler.params.");
   return holds ? ""
-               : fmt::format("missing beside scheduler.params; allowed: {}", allowed(keys[index_of<"scheduler.type">]));
+               : fmt::format("missing, but scheduler.params is set; allowed: {}",
+                             allowed(keys[index_of<"scheduler.type">]));
 }
 
 std::string scheduler_has_end(Values const& values) {
@@ -357,10 +357,8 @@ std::string momentum_is_constant(Values const& values) {
   bool const has_betas = has_word(keys[index_of<"optimizer.params.betas">].types, type);
   bool const cycles = values.get<"scheduler.type">() == "OneCycle" && values.get<"scheduler.params.cycle_momentum">();
   return has_betas && cycles
-             ? fmt::format(
-                   "true, as it is unless the file says otherwise, but the betas of {} do not change here; "
-                   "allowed: false",
-                   type)
+             ? fmt::format("true, which is the default, but Zeroth does not cycle the betas of {}; allowed: false",
+                           type)
              : "";
 }
 
@@ -370,15 +368,15 @@ std::string warmup_outlasts_schedule(Values const& values) {
   return total >= warmup || !applies(keys[index_of<"scheduler.params.total_num_steps">], values)
              ? ""
              : fmt::format(
-                   "{} is less than scheduler.params.warmup_num_steps, {}: the rate is at its end right after "
-                   "the warm-up",
+                   "{} is less than scheduler.params.warmup_num_steps, {}: the rate reaches its final value right "
+                   "after the warm-up",
                    total, warmup);
 }
 
 std::string nobody_names_an_optimizer(Values const& values) {
   return values.entries[index_of<"optimizer.type">].source != Source::nothing || is_strict(values)  // then it is open
              ? std::string{}
-             : fmt::format("nobody names one: {} with a rate of {}", values.get<"optimizer.type">(),
+             : fmt::format("not set; assuming {} with a rate of {}", values.get<"optimizer.type">(),
                            values.get<"optimizer.params.lr">());
 }
 
@@ -410,8 +408,8 @@ std::string parameters_on_disk_are_cut(Values const& values) {
   }
   if (auto const stage = values.get<"zero_optimization.stage">(); stage != 3) {
     return fmt::format(
-        "\"nvme\", but zero_optimization.stage is {}, and parameters are cut at stage 3 alone; allowed: "
-        "\"none\" or \"cpu\", or stage 3",
+        "\"nvme\", but zero_optimization.stage is {}, and only stage 3 shards parameters; allowed: \"none\" or "
+        "\"cpu\", or stage 3",
         stage);
   }
   return {};
@@ -424,8 +422,8 @@ std::string host_updates_what_it_has(Values const& values) {
   return values.get<"zeroth.offload_update">() == "device" || device == "cpu" || (device == "none" && older_word)
              ? std::string{}
              : fmt::format(
-                   "\"host\", but zero_optimization.offload_optimizer.device is \"{}\", and the host updates what is "
-                   "in its memory; allowed: \"device\", or offload_optimizer.device \"cpu\"",
+                   "\"host\", but zero_optimization.offload_optimizer.device is \"{}\", and the host updates only "
+                   "states in its memory; allowed: \"device\", or offload_optimizer.device \"cpu\"",
                    device);
 }
 
@@ -451,14 +449,13 @@ std::string disk_threads_are_said_once(Values const& values) {
   auto const count = values.get<"aio.thread_count">();
   auto const parallelism = values.get<"aio.intra_op_parallelism">();
   return both && count != parallelism
-             ? fmt::format("{}, and aio.intra_op_parallelism, which is its newer name, is {}; keep one", count,
-                           parallelism)
+             ? fmt::format("{}, but aio.intra_op_parallelism, its newer name, is {}; keep one", count, parallelism)
              : std::string{};
 }
 
 std::string copy_engines_read_windows(Values const& values) {
   return values.get<"zeroth.copy_engine_gather">() && !values.get<"zeroth.register_memory">()
-             ? "true, but zeroth.register_memory is false, and copy engines gather registered memory alone; set one of "
+             ? "true, but zeroth.register_memory is false, and copy engines gather only registered memory; set one of "
                "them"
              : "";
 }

@@ -132,10 +132,8 @@ void BlockFile::read(std::int64_t position, std::span<std::byte> blocks) const {
 
 void BlockFile::tell(bool left_direct) const {
   if (left_direct) {
-    logger().warn(
-        "{}{} {}{}: the file system refused a direct transfer: from now on the file goes through the system's "
-        "cache",
-        rank_prefix(), what_, unnamed_ ? "in " : "", path_.string());
+    logger().warn("{}{} {}{}: the file system refused a direct transfer: from now on this file uses the system's cache",
+                  rank_prefix(), what_, unnamed_ ? "in " : "", path_.string());
   }
 }
 

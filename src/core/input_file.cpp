@@ -88,7 +88,7 @@ std::string read_text(fs::path const& path, std::int64_t largest) {
     bool const ended = begin + got < text.size();
     text.resize(begin + got);
     if (static_cast<std::int64_t>(text.size()) > largest) {
-      throw Unreadable{fmt::format("has more than {} bytes, which is as much as a text may have", largest)};
+      throw Unreadable{fmt::format("has more than {} bytes, the limit for text files", largest)};
     }
     if (ended) {
       return text;

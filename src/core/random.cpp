@@ -17,12 +17,12 @@ constexpr std::int64_t groups_at_once = 512;
 static_assert(groups_at_once % philox_batch == 0);
 
 void expect(Random const& random, char const* call, std::int64_t first, std::int64_t count) {
-  ZEROTH_EXPECTS(random.step >= 0, fmt::format("Random::{}(): step {}; allowed are 0 and above", call, random.step));
+  ZEROTH_EXPECTS(random.step >= 0, fmt::format("Random::{}(): the step is {}; allowed: 0 or more", call, random.step));
   ZEROTH_EXPECTS(
       random.sample >= 0 && random.sample < Random::most_samples,
-      fmt::format("Random::{}(): sample {}; allowed are 0 to {}", call, random.sample, Random::most_samples - 1));
+      fmt::format("Random::{}(): the sample is {}; allowed: 0 to {}", call, random.sample, Random::most_samples - 1));
   ZEROTH_EXPECTS(first >= 0 && count <= Random::most_elements && first <= Random::most_elements - count,
-                 fmt::format("Random::{}(): {} elements from {} on; allowed are elements 0 to {}", call, count, first,
+                 fmt::format("Random::{}(): {} elements from {} on; allowed: elements 0 to {}", call, count, first,
                              Random::most_elements - 1));
 }
 
@@ -85,7 +85,7 @@ void Random::uniform(std::int64_t first, std::span<float> values) const {
 
 void Random::keep(std::int64_t first, float rate, std::span<std::byte> kept) const {
   expect(*this, "keep", first, std::ssize(kept));
-  ZEROTH_EXPECTS(rate >= 0 && rate < 1, fmt::format("Random::keep(): a rate of {}; allowed is 0 to below 1", rate));
+  ZEROTH_EXPECTS(rate >= 0 && rate < 1, fmt::format("Random::keep(): the rate is {}; allowed: 0 to below 1", rate));
   each_words(*this, first, std::ssize(kept), [&](std::uint32_t const* words, std::int64_t at, std::int64_t n) {
     with_best_isa(ToKept{words, smallest_kept(rate), kept.data() + at, n});
   });

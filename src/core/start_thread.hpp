@@ -17,7 +17,7 @@ template <class F>
   try {
     return std::thread{std::forward<F>(run)};
   } catch (std::system_error const& error) {
-    throw SystemError{"no thread for " + std::string{what} + ": " + error.code().message() +
+    throw SystemError{"cannot start a thread for " + std::string{what} + ": " + error.code().message() +
                       "; run fewer ranks on this machine, or raise its limit of threads (ulimit -u, a container's "
                       "limit of processes) or of memory (ulimit -v)"};
   }

@@ -76,7 +76,7 @@ UnhurriedOutput::~UnhurriedOutput() {
   lock.unlock();
   waiting == 0 ? thread_.join() : thread_.detach();
   if (missing > 0) {
-    print_error(fmt::format("nobody reads standard output: {} lines are missing in it", missing));
+    print_error(fmt::format("standard output was not read in time: {} lines were dropped", missing));
   }
 }
 

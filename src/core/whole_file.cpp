@@ -95,14 +95,14 @@ void WholeFile::open(fs::file_type type) {
     refuse(EISDIR);
   }
   if (type == fs::file_type::block) {
-    refuse("is a disk");
+    refuse("it is a disk");
   }
   if (int const stream = standard_stream(path_); stream >= 0) {
     descriptor_ = ::fcntl(stream, F_DUPFD_CLOEXEC, 0);
   } else if (type == fs::file_type::fifo) {
     descriptor_ = open_pipe(path_);
     if (descriptor_ < 0 && errno == ENXIO) {
-      refuse("nobody reads this pipe");
+      refuse("the pipe has no reader");
     }
   } else if (type != fs::file_type::regular && type != fs::file_type::not_found) {
     descriptor_ = ::open(path_.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC);

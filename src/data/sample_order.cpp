@@ -39,7 +39,7 @@ std::uint64_t permute(std::uint64_t index, std::uint64_t count, std::uint64_t ke
 }  // namespace
 
 SampleOrder::SampleOrder(std::int64_t size, SampleOrderOptions options) : size_{size}, options_{options} {
-  ZEROTH_EXPECTS(size >= 1, fmt::format("SampleOrder: a data set of {} samples; allowed are 1 and more", size));
+  ZEROTH_EXPECTS(size >= 1, fmt::format("SampleOrder: the data set has {} samples; allowed: 1 or more", size));
 }
 
 std::int64_t SampleOrder::operator[](std::int64_t position) const {
@@ -53,7 +53,7 @@ std::int64_t SampleOrder::operator[](std::int64_t position) const {
 }
 
 std::int64_t SampleOrder::epoch(std::int64_t position) const {
-  ZEROTH_EXPECTS(position >= 0, fmt::format("SampleOrder: position {}; allowed are 0 and above", position));
+  ZEROTH_EXPECTS(position >= 0, fmt::format("SampleOrder: the position is {}; allowed: 0 or more", position));
   return position / size_;
 }
 

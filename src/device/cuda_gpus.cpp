@@ -74,7 +74,7 @@ std::string why_no_gpu() {
   if (error == cudaSuccess && count > 0) {
     return {};
   }
-  constexpr char const* if_hidden = "what do nvidia-smi and CUDA_VISIBLE_DEVICES say?";
+  constexpr char const* if_hidden = "check nvidia-smi and CUDA_VISIBLE_DEVICES";
   if (error == cudaSuccess) {
     return if_hidden;
   }

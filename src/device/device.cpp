@@ -12,7 +12,7 @@ void Device::compute_on(StreamRef /*stream*/) {
 }
 
 std::unique_ptr<Storage> Device::make_storage(StorageOptions const& /*options*/) {
-  ZEROTH_EXPECTS(false, fmt::format("device {} keeps nothing on a disk", name()));
+  ZEROTH_EXPECTS(false, fmt::format("device {} does not keep data on a disk", name()));
   return nullptr;
 }
 

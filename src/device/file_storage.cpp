@@ -37,7 +37,7 @@ std::string_view odd_kind_of(std::filesystem::path const& folder) {
   constexpr long cifs = 0xFF534D42, fuse = 0x65735546, lustre = 0x0BD00BD0;
   switch (static_cast<long>(system.f_type)) {
     case TMPFS_MAGIC:
-    case RAMFS_MAGIC: return "is in memory, and saves none";
+    case RAMFS_MAGIC: return "is in memory, so offloading to it saves no memory";
     case NFS_SUPER_MAGIC:
     case SMB_SUPER_MAGIC:
     case SMB2_SUPER_MAGIC:
@@ -45,7 +45,7 @@ std::string_view odd_kind_of(std::filesystem::path const& folder) {
     case CEPH_SUPER_MAGIC:
     case cifs:
     case fuse:
-    case lustre: return "is on another machine or in a program, which every step waits for";
+    case lustre: return "is on another machine or served by a program, which every step waits for";
     default: return {};
   }
 }
@@ -93,7 +93,7 @@ FileStorage::FileStorage(StorageOptions const& options) : shared_{std::make_shar
   if (auto const odd = odd_kind_of(options.folder); !odd.empty()) {
     warning_ = fmt::format("{} {}", options.folder.string(), odd);
   } else if (!shared_->file.direct()) {
-    warning_ = fmt::format("the file system of {} has no direct I/O: states go through the system's cache of files",
+    warning_ = fmt::format("the file system of {} has no direct I/O: states go through the system's file cache",
                            options.folder.string());
   }
   constexpr std::size_t at_once = 8 * most_at_once;  // for the streams and a save; more transfers allocate

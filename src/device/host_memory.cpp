@@ -27,7 +27,7 @@ HostMemory::HostMemory(std::int64_t bytes) {
     try {
       data_ = static_cast<std::byte*>(::operator new(count, alignment(bytes)));
     } catch (std::bad_alloc const&) {
-      throw SystemError{fmt::format("no memory of the host for {} bytes", bytes)};
+      throw SystemError{fmt::format("cannot allocate {} bytes of host memory", bytes)};
     }
     prefer_large_pages({data_, count});
     std::fill_n(data_, count, std::byte{0});

@@ -10,7 +10,8 @@ namespace zeroth::device {
 namespace {
 
 void expect_element(char const* call, Dtype dtype) {
-  ZEROTH_EXPECTS(is_element(dtype), fmt::format("{}: dtype {} is none of fp32, bf16, fp16", call, name_of(dtype)));
+  ZEROTH_EXPECTS(is_element(dtype),
+                 fmt::format("{}: the dtype is {}; allowed: fp32, bf16, fp16", call, name_of(dtype)));
 }
 
 void expect_count(char const* call, char const* what, std::int64_t count) {

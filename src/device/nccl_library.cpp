@@ -54,7 +54,7 @@ std::string describe_nccl_version(int version) {
 
 std::string nccl_version_problem(int version) {
   return version >= oldest_nccl ? std::string{}
-                                : fmt::format("libnccl is version {}, and {} is the oldest that works (built with {})",
+                                : fmt::format("libnccl is version {}, but {} is the oldest supported (built with {})",
                                               describe_nccl_version(version), describe_nccl_version(oldest_nccl),
                                               describe_nccl_version(NCCL_VERSION_CODE));
 }
@@ -79,7 +79,7 @@ Nccl load_nccl(std::vector<std::string> const& files) {
     problems += fmt::format("; {}: {}", file, problem);
   }
   throw SystemError{
-      fmt::format("no NCCL that works was found{}. Install NCCL {} or newer, or name its folder in LD_LIBRARY_PATH",
+      fmt::format("no usable NCCL was found{}. Install NCCL {} or newer, or name its folder in LD_LIBRARY_PATH",
                   problems, describe_nccl_version(oldest_nccl))};
 }
 

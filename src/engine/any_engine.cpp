@@ -70,9 +70,8 @@ void tell_nonfinite(EngineState& engine, StepReport const& report) {
   if (report.nonfinite && !report.skipped && !engine.session.told_nonfinite && engine.runtime.speaks()) {
     engine.session.told_nonfinite = true;
     logger().warn(
-        "{}step {}: the gradient was not finite, its norm is {}, and all ranks updated: weights may be NaN from now "
-        "on. "
-        "With zeroth.skip_nonfinite such updates are skipped",
+        "{}step {}: the gradient is not finite (its norm is {}), and all ranks applied it: weights may now be NaN. Set "
+        "zeroth.skip_nonfinite to skip such updates",
         rank_prefix(), report.step, report.grad_norm);
   }
 }
@@ -97,9 +96,9 @@ std::optional<StepReport> take_report(EngineState& engine) {
   auto const& scalars = results.scalars[owed->parity];
   engine.check_call_logs(results.totals[owed->parity], *owed->call_log, report.step);
   if (scalars.loss_scale.exhausted) {
-    end_together(engine, fmt::format("step {}: a gradient was not finite, and the loss scale is at its smallest value, "
-                                     "{} (fp16.min_loss_scale): training cannot go on. Look for what overflows first; "
-                                     "bf16 has fp32's range and needs no loss scale",
+    end_together(engine, fmt::format("step {}: a gradient is not finite, and the loss scale is already at its smallest "
+                                     "value, {} (fp16.min_loss_scale): training cannot continue. Find what overflows "
+                                     "first, or use bf16, which has fp32's range and needs no loss scale",
                                      report.step, scalars.loss_scale_used));
   }
   if (engine.session.checkpoints) {
@@ -131,14 +130,14 @@ void compare_tensor_gradients(EngineState& engine) {
 }
 
 void check_save(std::filesystem::path const& folder, SaveOptions const& options) {
-  ZEROTH_EXPECTS(!folder.empty(), "save() into a folder without a name");
+  ZEROTH_EXPECTS(!folder.empty(), "save(): the folder's name is empty");
   ZEROTH_EXPECTS(std::ssize(options.program_state) <= SaveOptions::largest_program_state,
                  fmt::format("save(): program_state has {} bytes; allowed are up to {}", options.program_state.size(),
                              SaveOptions::largest_program_state));
   ZEROTH_EXPECTS(options.keep.value_or(0) >= 0,
-                 fmt::format("save(): keep is {}; allowed are 0, which is all, and more", *options.keep));
+                 fmt::format("save(): keep is {}; allowed: 0 (all) or more", *options.keep));
   ZEROTH_EXPECTS(options.keep_every >= 0,
-                 fmt::format("save(): keep_every is {}; allowed are 0, which is none, and more", options.keep_every));
+                 fmt::format("save(): keep_every is {}; allowed: 0 (none) or more", options.keep_every));
 }
 
 /// The id of `param` in this rank's stage; nullopt if only other stages have it.
@@ -157,7 +156,7 @@ std::optional<ParamId> param_of_stage(EngineState const& engine, ModelId model, 
                                       char const* call) {
   auto const local = param_of_stage(engine, model, param, call);
   auto const& share = engine.runtime.share;
-  ZEROTH_EXPECTS(count == share.count(param), fmt::format("{} of parameter \"{}\" with {} values: it has {}", call,
+  ZEROTH_EXPECTS(count == share.count(param), fmt::format("{} of parameter \"{}\" got {} values, but it has {}", call,
                                                           share.name(param), count, share.count(param)));
   return local;
 }
@@ -206,8 +205,7 @@ int AnyEngine::in_flight() const noexcept { return state_->in_flight(); }
 int AnyEngine::actions_in_step() const {
   constexpr std::int64_t most = std::numeric_limits<int>::max();
   auto const actions = state_->actions_in_step();
-  ZEROTH_EXPECTS(actions <= most,
-                 fmt::format("schedule() of a step of {} actions: allowed are up to {}", actions, most));
+  ZEROTH_EXPECTS(actions <= most, fmt::format("schedule(): the step has {} actions; allowed: up to {}", actions, most));
   return static_cast<int>(actions);
 }
 
@@ -295,7 +293,7 @@ void AnyEngine::trace(Timeline* timeline) {
 
 void AnyEngine::add_monitor(std::unique_ptr<Monitor> monitor) {
   CallGuard const call_guard{state_->session.thread_check, "add_monitor()"};
-  ZEROTH_EXPECTS(monitor != nullptr, "add_monitor() of nothing");
+  ZEROTH_EXPECTS(monitor != nullptr, "add_monitor(): the monitor is null");
   if (state_->session.reporter) {
     state_->session.reporter->add(std::move(monitor));
   }
@@ -314,8 +312,9 @@ detail::EvaluationRecord AnyEngine::begin_evaluation(int passes) {
   }
   auto const id = state_->session.protocol->begin_evaluation(passes);
   auto const chunks = state_->runtime.share.all_chunks() / state_->runtime.share.stages();
-  ZEROTH_EXPECTS(passes <= std::numeric_limits<int>::max() / chunks,
-                 fmt::format("evaluation({}) of {} chunks: more passes than can be counted", passes, chunks));
+  ZEROTH_EXPECTS(
+      passes <= std::numeric_limits<int>::max() / chunks,
+      fmt::format("evaluation({}) with {} chunks per stage has more passes than an int can count", passes, chunks));
   return {state_.get(), id, passes * chunks, chunks};
 }
 
@@ -324,11 +323,11 @@ Metric AnyEngine::add_metric(std::string_view name) {
   CallGuard const call_guard{engine.session.thread_check, "add_metric()"};
   engine.session.protocol->check_between_passes("add_metric()");
   auto& names = engine.session.metrics;
-  ZEROTH_EXPECTS(!name.empty(), "add_metric() with an empty name");
+  ZEROTH_EXPECTS(!name.empty(), "add_metric(): the name is empty");
   ZEROTH_EXPECTS(std::ranges::find(names, name) == names.end(),
-                 fmt::format("add_metric() of \"{}\" for the second time", name));
+                 fmt::format("add_metric(): the metric \"{}\" exists already", name));
   ZEROTH_EXPECTS(names.size() < optim::most_metrics,
-                 fmt::format("add_metric() of \"{}\": an engine has at most {} metrics, and here are {}", name,
+                 fmt::format("add_metric() of \"{}\": an engine has at most {} metrics, and this one has {}", name,
                              optim::most_metrics, fmt::join(names, ", ")));
   engine.session.accumulator->call_log().add(Verb::add_metric, Fnv1a32{}.characters(name).value());
   names.emplace_back(name);
@@ -391,7 +390,7 @@ void AnyEngine::claim(std::filesystem::path const& folder) {
   auto& engine = *state_;
   CallGuard const call_guard{engine.session.thread_check, "claim()"};
   engine.session.protocol->check_between_steps("claim()");
-  ZEROTH_EXPECTS(!folder.empty(), "claim() of a folder without a name");
+  ZEROTH_EXPECTS(!folder.empty(), "claim(): the folder's name is empty");
   engine::claim(engine, folder);
 }
 
@@ -412,7 +411,7 @@ void check_restore(engine::Session const& session, char const* call) {
   session.protocol->check_restore();
   ZEROTH_EXPECTS(
       !session.accumulator->owes() && !session.kept_report,
-      fmt::format("{} while a report of step {} is owed: call finish() first", call, session.protocol->steps()));
+      fmt::format("{}: the report of step {} is pending; call finish() first", call, session.protocol->steps()));
 }
 }  // namespace
 
@@ -483,7 +482,8 @@ float AnyEngine::gradient_norm(AnyParam const& param) {
   engine.session.protocol->check_reduced("gradient_norm(param)");
   auto const id = param_of_stage(engine, param.model_, param.id_, "gradient_norm(param)");
   auto const& known = engine.runtime.share.params()[param.id_];
-  ZEROTH_EXPECTS(known.trainable, fmt::format("gradient_norm(param) of \"{}\", which is frozen", known.name));
+  ZEROTH_EXPECTS(known.trainable,
+                 fmt::format("gradient_norm(param): parameter \"{}\" is frozen and has no gradient", known.name));
   if (id) {
     engine.session.accumulator->call_log().add(Verb::gradient_norm_of, index_of(*id));
   }

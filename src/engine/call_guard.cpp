@@ -12,10 +12,10 @@ namespace zeroth::engine {
 
 namespace {
 [[noreturn]] void refuse(char const* call) {
-  throw ContractError{fmt::format(
-      "{} while a call of another thread on this engine was under way: its calls, passes and guards belong to one "
-      "thread at a time",
-      call)};
+  throw ContractError{
+      fmt::format("{} while another thread is in a call on this engine: use an engine, its passes and its guards from "
+                  "one thread at a time",
+                  call)};
 }
 }  // namespace
 

@@ -29,17 +29,17 @@ std::string describe(std::uint64_t call, model::Description const& model) {
     case Verb::backward_weights: return fmt::format("backward_weights of unit \"{}\"", unit());
     case Verb::pass_over: return fmt::format("skip of unit \"{}\" after its place in backward", unit());
     case Verb::evaluation: return fmt::format("forward of unit \"{}\" in an evaluation pass", unit());
-    case Verb::begin_micro_step: return "the begin of a micro-step";
-    case Verb::begin_action: return fmt::format("the begin of action {} of the pipeline's schedule", argument + 1);
-    case Verb::begin_evaluation: return "the begin of an evaluation pass";
+    case Verb::begin_micro_step: return "the start of a micro-step";
+    case Verb::begin_action: return fmt::format("the start of action {} of the pipeline's schedule", argument + 1);
+    case Verb::begin_evaluation: return "the start of an evaluation pass";
     case Verb::load_weights: return "load_weights()";
     case Verb::save_weights: return "save_weights()";
-    case Verb::save: return fmt::format("save() into a folder the hash of whose name is {:08x}", argument);
+    case Verb::save: return fmt::format("save() into a folder whose name has the hash {:08x}", argument);
     case Verb::read: return fmt::format("read() of parameter \"{}\"", param());
     case Verb::write: return fmt::format("write() of parameter \"{}\"", param());
     case Verb::gradient_norm: return "gradient_norm()";
     case Verb::gradient_norm_of: return fmt::format("gradient_norm() of parameter \"{}\"", param());
-    case Verb::add_metric: return fmt::format("add_metric() of a name whose hash is {:08x}", argument);
+    case Verb::add_metric: return fmt::format("add_metric() of a name with the hash {:08x}", argument);
     case Verb::learning_rate: return fmt::format("step() with a learning rate of {}", std::bit_cast<float>(argument));
   }
   return "?";
@@ -86,12 +86,11 @@ void compare_call_logs(CallLog const& mine, std::int64_t step, model::Descriptio
       auto const first = all[call];
       auto const second = all[other * longest + call];
       if (first != second) {
-        throw PeerError{
-            fmt::format("ranks took different paths in step {}: as call {} of the step, rank {} made {}, rank {} "
-                        "made {}; all ranks must make the same calls in the same order (skip(unit) takes "
-                        "the place of a unit that a rank does not use)",
-                        step, mine.settled() + static_cast<std::int64_t>(call) + 1, exchange.job_rank(0),
-                        describe(first, model), exchange.job_rank(other), describe(second, model))};
+        throw PeerError{fmt::format(
+            "ranks took different paths in step {}: as call {} of the step, rank {} made {}, rank {} made {}; all "
+            "ranks must make the same calls in the same order (call skip(unit) for a unit that a rank does not use)",
+            step, mine.settled() + static_cast<std::int64_t>(call) + 1, exchange.job_rank(0), describe(first, model),
+            exchange.job_rank(other), describe(second, model))};
       }
     }
   }
@@ -124,8 +123,8 @@ void compare_transactions(std::span<shard::TransactionLog const> mine, std::int6
         std::ranges::copy(own.substr(0, text.size() - 1), text.begin());
         auto const texts = gather(std::span<char const>{text}, purpose, exchange);
         throw PeerError{fmt::format(
-            "ranks went apart before the end of step {} though they made the same calls: as transaction {} on "
-            "communicator '{}'{}, rank {} did {}, rank {} did {}; what they hold is not to be trusted",
+            "ranks diverged before the end of step {} although they made the same calls: as transaction {} on "
+            "communicator '{}'{}, rank {} did {}, rank {} did {}; do not trust the states that they hold",
             step, number + 1, log.communicator().name(), at == 0 && begin > 0 ? ", or before it" : "",
             exchange.job_rank(0), texts.data(), exchange.job_rank(other), texts.data() + other * text.size())};
       }

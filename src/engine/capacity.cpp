@@ -107,16 +107,16 @@ std::string mebibytes(std::uint64_t bytes) { return fmt::format("{:.1f} MiB", st
 std::string what_holds_less(shard::MemoryPlan const& plan, Settings const& settings) {
   if (settings.offload.optimizer == OffloadDevice::nvme) {
     bool const more = settings.stage == 3 && settings.offload.parameters != OffloadDevice::nvme;
-    return fmt::format("a smaller zero_optimization.sub_group_size or a higher ratio holds less{}",
+    return fmt::format("a smaller zero_optimization.sub_group_size or a higher ratio needs less{}",
                        more ? ", as does zero_optimization.offload_param with device \"nvme\"" : "");
   }
   if (plan.disk.host_tiles >= 0) {
-    return "a lower zero_optimization.offload_optimizer.ratio or a smaller sub_group_size takes less";
+    return "a lower zero_optimization.offload_optimizer.ratio or a smaller sub_group_size needs less";
   }
   if (plan.disk.tier == shard::Tier::host) {
-    return "a lower zero_optimization.offload_optimizer.ratio takes less";
+    return "a lower zero_optimization.offload_optimizer.ratio needs less";
   }
-  return fmt::format("zero_optimization.offload_optimizer with device \"nvme\" takes {} of each rank's to a disk",
+  return fmt::format("zero_optimization.offload_optimizer with device \"nvme\" moves {} of each rank's to a disk",
                      mebibytes(static_cast<std::uint64_t>(plan.bytes.optimizer)));
 }
 
@@ -152,12 +152,10 @@ struct Together {
   /// "the plan asks for 100.0 MiB of memory for each of 2 ranks on the machine of rank 0", or the sum if ranks differ.
   [[nodiscard]] std::string asked(std::uint64_t all, std::string const& what, std::size_t rank) const {
     auto const counted = ranks == 1 ? "1 rank" : fmt::format("{} ranks", ranks);
-    return alike ? fmt::format("the plan asks for {} {} for each of {} on the machine of rank {}",
-                               mebibytes(all / ranks), what, counted, rank)
-                 : fmt::format(
-                       "the plans of {} on the machine of rank {}, of several stages of a pipeline, ask for {} "
-                       "{} together",
-                       counted, rank, mebibytes(all), what);
+    return alike ? fmt::format("the plan needs {} {} for each of {} on rank {}'s machine", mebibytes(all / ranks), what,
+                               counted, rank)
+                 : fmt::format("the plans of {} on rank {}'s machine, of several pipeline stages, need {} {} together",
+                               counted, rank, mebibytes(all), what);
   }
 };
 
@@ -191,7 +189,7 @@ std::string make_folders(OffloadSettings const& offload) {
       error = {errno, std::generic_category()};
     }
     if (error) {
-      return fmt::format("zero_optimization.{}.nvme_path: no file can be made in {}: {}", section, folder->string(),
+      return fmt::format("zero_optimization.{}.nvme_path: cannot create a file in {}: {}", section, folder->string(),
                          error.message());
     }
   }
@@ -211,20 +209,20 @@ bool beside_gpu(shard::MemoryPlan const& plan) noexcept { return plan.disk.tier 
 std::string shortage_of_memory(shard::MemoryPlan const& plan, Settings const& settings, Together const& here,
                                std::uint64_t here_bytes, std::size_t rank, std::string const& left) {
   auto const staging = bytes_for_saves(settings);
-  auto const kind = fmt::format("of {}{}", beside_gpu(plan) ? "pinned memory of the host" : "memory",
+  auto const kind = fmt::format("of {}{}", beside_gpu(plan) ? "pinned host memory" : "memory",
                                 staging > 0 ? fmt::format(", {} of it for saves (zeroth.checkpoint.buffer_bytes),",
                                                           mebibytes(here.alike ? staging : staging * here.ranks))
                                             : "");
-  return fmt::format("{}, and {}; {}{}", here.asked(here_bytes, kind, rank), left, what_holds_less(plan, settings),
-                     settings.stage == 3 ? "; `zeroth plan --device-memory` says what fits"
-                                         : "; a higher zero_optimization.stage holds less");
+  return fmt::format("{}, but {}; {}{}", here.asked(here_bytes, kind, rank), left, what_holds_less(plan, settings),
+                     settings.stage == 3 ? "; `zeroth plan --device-memory` shows what fits"
+                                         : "; a higher zero_optimization.stage needs less");
 }
 
 /// Message for a disk with less space than ranks ask for.
 std::string shortage_of_disk(Together const& here, std::uint64_t bytes, std::uint64_t left, std::string const& folders,
                              std::size_t rank, std::string_view advice) {
-  return fmt::format("{}, and {} are free there; {}",
-                     here.asked(bytes, fmt::format("on the disk of {}", folders), rank), mebibytes(left), advice);
+  return fmt::format("{}, but {} are free; {}", here.asked(bytes, fmt::format("of disk in {}", folders), rank),
+                     mebibytes(left), advice);
 }
 
 }  // namespace
@@ -256,26 +254,26 @@ std::string shortage(shard::MemoryPlan const& plan, Settings const& settings, st
       bool const alone = !in_one_process || ranks.size() == 1;
       return shortage_of_memory(
           plan, settings, here, here.needs.memory, i,
-          fmt::format("{} are left by the limits of {} (ulimit -v, ulimit -d)", mebibytes(capacity.memory_of_process),
-                      alone ? "its process" : "the process of all"));
+          fmt::format("{} are available within the limits of {} (ulimit -v, ulimit -d)",
+                      mebibytes(capacity.memory_of_process), alone ? "its process" : "the process of all ranks"));
     }
     if (capacity.memory_of_machine < here.needs.memory) {
       return shortage_of_memory(plan, settings, here, here.needs.memory, i,
-                                fmt::format("{} are left there (free memory, and control groups' limits)",
+                                fmt::format("{} are available there (free memory, and control groups' limits)",
                                             mebibytes(capacity.memory_of_machine)));
     }
     auto const& needs = here.needs;
     if (capacity.one_disk && capacity.disk < needs.disk + needs.parameters_disk) {
       return shortage_of_disk(here, needs.disk + needs.parameters_disk, capacity.disk,
                               fmt::format("{} and {}", of_states, of_parameters), i,
-                              "a lower ratio or a higher max_in_cpu takes less");
+                              "a lower ratio or a higher max_in_cpu needs less");
     }
     if (capacity.disk < needs.disk) {
-      return shortage_of_disk(here, needs.disk, capacity.disk, of_states, i, "a lower ratio takes less");
+      return shortage_of_disk(here, needs.disk, capacity.disk, of_states, i, "a lower ratio needs less");
     }
     if (capacity.parameters_disk < needs.parameters_disk) {
       return shortage_of_disk(here, needs.parameters_disk, capacity.parameters_disk, of_parameters, i,
-                              "a higher max_in_cpu takes less");
+                              "a higher max_in_cpu needs less");
     }
   }
   return {};

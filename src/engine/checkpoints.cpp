@@ -67,8 +67,10 @@ Checkpoints::Checkpoints(detail::EngineState& engine)
 Checkpoints::~Checkpoints() {
   engine_.sharded.manager->optimizer.set_before_update({});
   if (save_ && place_ == 0) {
-    logger().warn("{}the save of step {} into {} was not finished: Saving::wait() or finish() would have waited for it",
-                  rank_prefix(), save_->record.position.step, save_->folder.string());
+    logger().warn(
+        "{}the save of step {} into {} was not finished: call Saving::wait() or finish() before the engine is "
+        "destroyed",
+        rank_prefix(), save_->record.position.step, save_->folder.string());
   }
 }
 
@@ -138,8 +140,8 @@ bool Checkpoints::await_sources(std::size_t count) {
   auto const timeout = engine_.settings().timeout;
   return saver_.await_read(count, timeout / 2, [&] {
     logger().warn(
-        "{}an update has waited {} ms for the save of step {} into {}, which still reads what it changes: ranks that "
-        "wait for this one give up after {} ms (zeroth.timeout_ms)",
+        "{}an update has waited {} ms for the save of step {} into {}, which still reads what the update changes: "
+        "ranks that wait for this one give up after {} ms (zeroth.timeout_ms)",
         rank_prefix(), (timeout / 2).count(), save_->record.position.step, save_->folder.string(), timeout.count());
   });
 }
@@ -253,7 +255,7 @@ void Checkpoints::end(std::vector<RankResult> const& results) {
       checkpoint::discard(save->partial, place_);
     } else {
       checkpoint::discard(save->partial);
-      logger().warn("{}; training goes on", error.what());
+      logger().warn("{}; training continues", error.what());
     }
   }
 }

@@ -191,8 +191,8 @@ void EngineState::tell_user(Config const& config, std::string const& of_start) c
 EngineState::~EngineState() {
   engine::CallGuard const call_guard{session.thread_check};
   if (session.protocol->pass()) {  // the open pass would use this engine in its destructor
-    auto const why = fmt::format("{}the engine ended while {}: it must outlive its passes and guards", rank_prefix(),
-                                 session.protocol->state());
+    auto const why = fmt::format("{}the engine was destroyed while {}: it must outlive its passes and guards",
+                                 rank_prefix(), session.protocol->state());
     print_error(why);
     runtime.communicators->gather().all()->abort(why);
     std::abort();

@@ -53,7 +53,7 @@ Guard::~Guard() {
 }
 
 EngineState& Guard::engine() const {
-  ZEROTH_EXPECTS(engine_ != nullptr, "a guard is used that was moved from");
+  ZEROTH_EXPECTS(engine_ != nullptr, "a guard was used after it was moved from");
   return *engine_;
 }
 

@@ -84,20 +84,19 @@ void refuse_models(model::Description const& whole, std::vector<std::uint32_t> c
                : fmt::format("chunk {} of stage {}", chunk, chunk % settings.stages);
   };
   for (auto const& unit : whole.units) {
-    ZEROTH_EXPECTS(
-        !unit.stays_open,
-        fmt::format("unit \"{}\" stays open (UnitOptions::stays_open) around others' turns, which a pipeline "
-                    "cuts; allowed with zeroth.mesh.pipeline are units that do not",
-                    unit.name));
+    ZEROTH_EXPECTS(!unit.stays_open,
+                   fmt::format("unit \"{}\" stays open (UnitOptions::stays_open) around the turns of units that may be "
+                               "in other pipeline stages; with zeroth.mesh.pipeline no unit may stay open",
+                               unit.name));
   }
   for (auto const& param : whole.params) {
     for (auto const tie : param.ties) {
       bool const apart = chunk_of(first, index_of(tie)) != chunk_of(first, index_of(param.owner));
       if (apart && param.options.trainable && settings.tied_gradients == TiedGradients::together) {
         throw ConfigError{fmt::format(
-            "zeroth.tied_gradients is \"together\", and parameter \"{}\" is of unit \"{}\" in {} of the pipeline, and "
-            "tied by unit \"{}\" in {}, which have no memory together; allowed are \"apart\", ties within one of them, "
-            "or zeroth.mesh.pipeline 1",
+            "zeroth.tied_gradients is \"together\", but parameter \"{}\" belongs to unit \"{}\" in {} of the pipeline "
+            "and is tied to unit \"{}\" in {}, and the two share no memory; allowed: \"apart\", ties within one of "
+            "them, or zeroth.mesh.pipeline 1",
             param.name, whole.units[param.owner].name, where(param.owner), whole.units[tie].name, where(tie))};
       }
     }
@@ -115,12 +114,10 @@ void refuse_first_units(model::Description const& whole, Begins const& begins,
     auto const what = unit < whole.units.size()
                           ? fmt::format("unit {}, \"{}\", which has no UnitOptions::input_per_sample", unit,
                                         whole.units[UnitId{unit}].name)
-                          : fmt::format("unit {}, and the model has {}", unit, whole.units.size());
-    throw ConfigError{
-        fmt::format("zeroth.pipeline.first_units has {}; allowed are units that a chunk may begin with, the nearest of "
-                    "which is {}, "
-                    "\"{}\"",
-                    what, near, whole.units[UnitId{near}].name)};
+                          : fmt::format("unit {}, but the model has {}", unit, whole.units.size());
+    throw ConfigError{fmt::format(
+        "zeroth.pipeline.first_units has {}; allowed: units that a chunk may begin with; nearest: {}, \"{}\"", what,
+        near, whole.units[UnitId{near}].name)};
   }
 }
 
@@ -160,8 +157,8 @@ std::vector<std::uint32_t> first_units(model::Description const& whole, Pipeline
   auto const wanted = static_cast<std::size_t>(settings.all_chunks());
   if (count < wanted) {
     throw ConfigError{fmt::format(
-        "zeroth.mesh.pipeline is {}{}, and the model has {} that a stage may begin with: its first unit, and "
-        "those that have UnitOptions::input_per_sample; allowed: 1 to {}{}",
+        "zeroth.mesh.pipeline is {}{}, but the model has {} that a stage may begin with: its first unit, and those "
+        "with UnitOptions::input_per_sample; allowed: 1 to {}{}",
         settings.stages, settings.chunks > 1 ? fmt::format(" and zeroth.pipeline.chunks {}", settings.chunks) : "",
         count == 1 ? "1 unit" : fmt::format("{} units", count), count / static_cast<std::size_t>(settings.chunks),
         settings.chunks > 1 ? " stages of as many chunks" : "")};

@@ -247,7 +247,7 @@ bool AnyPass::runs_again() const noexcept {
 Random AnyPass::random(std::int64_t row, std::uint32_t use) const {
   auto const rows = engine_->settings().batch.micro;
   ZEROTH_EXPECTS(row >= 0 && row < rows,
-                 fmt::format("random(): row {} of a micro-batch; allowed are 0 to {}", row, rows - 1));
+                 fmt::format("random(): row {} of a micro-batch; allowed: 0 to {}", row, rows - 1));
   return {engine_->sharded.model->seed, engine_->session.protocol->steps(), first_sample() + row, use};
 }
 
@@ -355,7 +355,7 @@ float AnyPass::report_loss(DeviceLoss loss, LossOptions const& options) {
 
 void AnyPass::report_metric(Metric metric, double sum, double weight) {
   CallGuard const call_guard{engine_->session.thread_check, "report_metric()"};
-  ZEROTH_EXPECTS(metric.engine_ == engine_, "report_metric() of another engine's metric");
+  ZEROTH_EXPECTS(metric.engine_ == engine_, "report_metric(): the metric belongs to another engine");
   auto const& name = engine_->session.metrics[metric.index_];
   engine_->session.protocol->check_metric(name, weight);
   if (auto* const evaluation = engine_->session.protocol->evaluation(); evaluation == nullptr) {

@@ -234,9 +234,10 @@ Plan plan_of_stages(model::Description const& whole, Config const& config, int w
 Plan plan(Model const& model, Config const& config, int world, PlanOptions const& options) {
   auto const tensor_ranks = config.tensor_ranks();
   if (model.tensor_part().of != tensor_ranks) {
-    throw ConfigError{fmt::format(
-        "{}: zeroth.mesh.tensor is {}, and the model to be planned was made for {}: give Model a TensorPart of as many",
-        config.source(), tensor_ranks, model.tensor_part().of)};
+    throw ConfigError{
+        fmt::format("{}: zeroth.mesh.tensor is {}, but the model was made for {} tensor ranks: give Model a TensorPart "
+                    "with the same number",
+                    config.source(), tensor_ranks, model.tensor_part().of)};
   }
   auto const& whole = model.description();
   auto const data_ranks = engine::data_ranks(config, world);

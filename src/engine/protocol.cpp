@@ -39,9 +39,8 @@ void Protocol::check_usable(char const* call) const {
       throw ContractError{fmt::format("{}: the engine failed before: {}", call, error.what())};
     }
   }
-  ZEROTH_EXPECTS(!restoring_, fmt::format("{} after a restore() that failed when it had changed states: only another "
-                                          "restore() may follow",
-                                          call));
+  ZEROTH_EXPECTS(!restoring_,
+                 fmt::format("{}: a failed restore() left states partly changed; call restore() again", call));
 }
 
 void Protocol::check_between_steps(char const* call) const {
@@ -117,12 +116,11 @@ void Protocol::end_restore(std::int64_t step) noexcept {
 void Protocol::begin_micro_step() {
   check_between_passes("a micro-step begins");
   ZEROTH_EXPECTS(micro_steps_ < step_.micro_steps,
-                 fmt::format("a micro-step begins after {} of {} of step {}: step() comes now", micro_steps_,
+                 fmt::format("a micro-step begins after {} of {} of step {}: call step() first", micro_steps_,
                              step_.micro_steps, steps_ + 1));
-  ZEROTH_EXPECTS(actions_ == 0,
-                 fmt::format("a micro-step begins after {} of {} actions of schedule() of step {}: a step "
-                             "is made of one or the other",
-                             actions_, step_.actions, steps_ + 1));
+  ZEROTH_EXPECTS(actions_ == 0, fmt::format("a micro-step begins after {} of {} actions of step {}: a step consists of "
+                                            "micro-steps or of schedule()'s actions, not of both",
+                                            actions_, step_.actions, steps_ + 1));
   run_ = replay_is_due()                  ? shard::Run::first_of_two
          : micro_steps_ == 0 && ran_once_ ? shard::Run::second_of_two
                                           : shard::Run::once;
@@ -132,18 +130,15 @@ void Protocol::begin_micro_step() {
 void Protocol::check_begin_action() const {
   check_between_passes("an action begins");
   check_whole_evaluation("an action begins");
-  ZEROTH_EXPECTS(
-      replay_every_ == 0,
-      fmt::format("an action of schedule() begins, and zeroth.replay_every is {}: micro-steps that run twice "
-                  "are those of micro_steps(); allowed is 0",
-                  replay_every_));
-  ZEROTH_EXPECTS(
-      actions_ > 0 || micro_steps_ == 0,
-      fmt::format("an action of schedule() begins after {} of {} micro-steps of step {}: a step is made of one "
-                  "or the other",
-                  micro_steps_, step_.micro_steps, steps_ + 1));
+  ZEROTH_EXPECTS(replay_every_ == 0, fmt::format("an action of schedule() begins, but zeroth.replay_every is {}: only "
+                                                 "micro_steps() can run a micro-step twice; allowed here: 0",
+                                                 replay_every_));
+  ZEROTH_EXPECTS(actions_ > 0 || micro_steps_ == 0,
+                 fmt::format("an action begins after {} of {} micro-steps of step {}: a step consists of micro-steps "
+                             "or of schedule()'s actions, not of both",
+                             micro_steps_, step_.micro_steps, steps_ + 1));
   ZEROTH_EXPECTS(actions_ < step_.actions,
-                 fmt::format("an action begins after all {} of step {}: step() comes now", actions_, steps_ + 1));
+                 fmt::format("an action begins after all {} of step {}: call step() first", actions_, steps_ + 1));
 }
 
 void Protocol::begin_action(stage::Action const& action, stage::Sweep const& sweep) {
@@ -157,22 +152,21 @@ void Protocol::begin_action(stage::Action const& action, stage::Sweep const& swe
 
 void Protocol::check_action_loss(bool is_last) const {
   ZEROTH_EXPECTS((evaluation_ != nullptr || (action_ && action_->phase == Phase::forward)) && is_last,
-                 fmt::format("report_loss() while {}: the loss is of forward in the last chunk alone", state()));
+                 fmt::format("report_loss() while {}: only forward of the last chunk reports a loss", state()));
 }
 
 void Protocol::check_no_message(char const* call) const {
   ZEROTH_EXPECTS(actions_ == 0 || actions_ == step_.actions,
-                 fmt::format("{} after {} actions of step {}, of which messages between the stages of the pipeline are "
-                             "under way: it belongs between steps",
+                 fmt::format("{} after {} actions of step {}, whose messages between pipeline stages are under way: it "
+                             "belongs between steps",
                              call, actions_, steps_ + 1));
 }
 
 void Protocol::check_whole_evaluation(char const* call) const {
-  ZEROTH_EXPECTS(
-      !evaluation_messages_,
-      fmt::format("{} after an evaluation was left between the chunks of a pass: with several chunks a stage "
-                  "it can be left where all of them have had as many passes",
-                  call));
+  ZEROTH_EXPECTS(!evaluation_messages_,
+                 fmt::format("{} after an evaluation stopped between the chunks of a pass: with several chunks per "
+                             "stage, stop where each chunk has had the same number of passes",
+                             call));
 }
 
 void Protocol::check_message(char const* call, bool there, char const* why, std::initializer_list<Phase> phases) const {
@@ -180,7 +174,7 @@ void Protocol::check_message(char const* call, bool there, char const* why, std:
   ZEROTH_EXPECTS(action_ || evaluation_ != nullptr, fmt::format("{} outside of an action", call));
   ZEROTH_EXPECTS(there, fmt::format("{}: {}", call, why));
   ZEROTH_EXPECTS(std::ranges::find(phases, action_ ? action_->phase : Phase::forward) != phases.end(),
-                 fmt::format("{} while {}: it is of {} actions", call, state(), stage::name_of(*phases.begin())));
+                 fmt::format("{} while {}: it belongs to {} actions", call, state(), stage::name_of(*phases.begin())));
 }
 
 void Protocol::end_action(bool reports, bool writes) {
@@ -206,16 +200,17 @@ void Protocol::end_action(bool reports, bool writes) {
 std::uint64_t Protocol::begin_evaluation(int passes) {
   check_between_passes("evaluation()");
   check_whole_evaluation("evaluation()");
-  ZEROTH_EXPECTS(passes >= 1, fmt::format("evaluation({}): at least one pass", passes));
+  ZEROTH_EXPECTS(passes >= 1, fmt::format("evaluation({}): allowed: 1 pass or more", passes));
   return ++evaluations_;
 }
 
 void Protocol::begin_evaluation_pass(detail::EvaluationRecord& evaluation) {
   check_between_passes("an evaluation pass begins");
   ZEROTH_EXPECTS(evaluation.id == evaluations_,
-                 fmt::format("an evaluation pass begins after {} of {}: a later evaluation() has ended this one",
+                 fmt::format("an evaluation pass begins after {} of {}: a newer evaluation() has replaced this one",
                              evaluation.done, evaluation.passes));
-  ZEROTH_EXPECTS(evaluation.done < evaluation.passes, "an evaluation pass begins, but evaluation() announced no more");
+  ZEROTH_EXPECTS(evaluation.done < evaluation.passes,
+                 "an evaluation pass begins, but evaluation() was given fewer passes");
   begin_pass(PassKind::evaluation, &evaluation);
 }
 
@@ -246,17 +241,16 @@ void Protocol::check_metric(std::string_view name, double weight) const {
 }
 
 void Protocol::check_end_of_pass(bool by_exception) const {
-  ZEROTH_EXPECTS(!by_exception, fmt::format("{} when it ended by an exception: nothing more of it was sent", state()));
-  ZEROTH_EXPECTS(open_.empty(), fmt::format("a pass ended while {}: guards end before their pass", state()));
+  ZEROTH_EXPECTS(!by_exception, fmt::format("{} and was ended by an exception: nothing more of it was sent", state()));
+  ZEROTH_EXPECTS(open_.empty(), fmt::format("a pass ended while {}: guards must end before their pass", state()));
 }
 
 void Protocol::end_micro_step() {
   for (auto const unit : progress_.ids()) {
-    ZEROTH_EXPECTS(
-        progress_[unit].backwards == uses(unit),
-        fmt::format("micro-step {} of step {} ended after {} of {} backward turns of unit \"{}\"; skip(unit) "
-                    "takes the place of a unit that is not used",
-                    micro_steps_ + 1, steps_ + 1, progress_[unit].backwards, uses(unit), name(unit)));
+    ZEROTH_EXPECTS(progress_[unit].backwards == uses(unit),
+                   fmt::format("micro-step {} of step {} ended after {} of {} backward turns of unit \"{}\"; call "
+                               "skip(unit) for a unit that is not used",
+                               micro_steps_ + 1, steps_ + 1, progress_[unit].backwards, uses(unit), name(unit)));
   }
   ZEROTH_EXPECTS(loss_reported_, fmt::format("micro-step {} of step {} ended without report_loss() or skip()",
                                              micro_steps_ + 1, steps_ + 1));
@@ -294,7 +288,7 @@ int Protocol::uses(UnitId unit) const noexcept {
 std::string Protocol::why_uses(UnitId unit) const {
   return model_->units[unit].uses_per_micro_step > 0
              ? fmt::format("its uses_per_micro_step is {}", uses(unit))
-             : fmt::format("it declares no uses_per_micro_step, and forward turns before the loss were {}",
+             : fmt::format("it declares no uses_per_micro_step, and its forward turns before the loss were {}",
                            progress_[unit].counted);
 }
 
@@ -316,15 +310,15 @@ void Protocol::check_open(Phase phase, Unit unit) const {
                                stage::purpose_of(guard.turn)));
   }
   ZEROTH_EXPECTS(open_.size() < most_open_guards,
-                 fmt::format("{} of unit \"{}\" while {} guards are open, which is the most; the last: {}", call,
+                 fmt::format("{} of unit \"{}\" while {} guards are open, which is the limit; the last: {}", call,
                              name(id), open_.size(), state()));
   check_phase(phase, id);
   auto const& progress = progress_[id];
   ZEROTH_EXPECTS(!progress.skipped && !pass_skipped_,
                  fmt::format("{} of unit \"{}\", which this micro-step skips", call, name(id)));
   ZEROTH_EXPECTS(phase == Phase::forward || progress.backwards < uses(id),
-                 fmt::format("backward of unit \"{}\" for the {}. time in a micro-step: {}", name(id),
-                             progress.backwards + 1, why_uses(id)));
+                 fmt::format("backward of unit \"{}\", call {} in a micro-step: {}", name(id), progress.backwards + 1,
+                             why_uses(id)));
 }
 
 Turn Protocol::begin_turn(Phase phase, UnitId unit) noexcept {
@@ -351,7 +345,7 @@ void Protocol::check_phase(Phase phase, UnitId unit) const {
   }
   auto const of = action_->phase;
   ZEROTH_EXPECTS(index_of(unit) >= sweep_.begin && index_of(unit) < sweep_.end,
-                 fmt::format("{} of unit \"{}\", which is not of chunk {}, that this action is of: see Work::units()",
+                 fmt::format("{} of unit \"{}\", which is not in chunk {}, the chunk of this action: see Work::units()",
                              stage::name_of(phase), name(unit), action_->chunk));
   bool const again = phase == Phase::forward && stage::reads_parameters(of);
   bool const divided = phase == Phase::backward && of != Phase::forward;
@@ -385,19 +379,19 @@ void Protocol::check_param_of(std::uint64_t guard, ModelId model, ParamId param,
   auto const& described = model_->params[param];
   bool const tied = std::ranges::find(described.ties, unit) != described.ties.end();
   ZEROTH_EXPECTS(described.owner == unit || tied,
-                 fmt::format("{}: unit \"{}\" neither holds nor ties parameter \"{}\", which is of unit \"{}\"", call,
-                             name(unit), described.name, name(described.owner)));
+                 fmt::format("{}: unit \"{}\" neither holds nor ties parameter \"{}\", which belongs to unit \"{}\"",
+                             call, name(unit), described.name, name(described.owner)));
 }
 
 void Protocol::check_parameter(std::uint64_t guard, ModelId model, ParamId param) const {
   ZEROTH_EXPECTS(std::ranges::find(open_, guard, &OpenGuard::id) != open_.end(),
-                 "a parameter is asked of a guard that has ended");
+                 "a parameter was requested from a guard that has ended");
   check_param_of(guard, model, param, "operator[]");
 }
 
 UnitId Protocol::check_gradient(std::uint64_t guard, ModelId model, ParamId param) const {
   auto const open = std::ranges::find(open_, guard, &OpenGuard::id);
-  ZEROTH_EXPECTS(open != open_.end(), "a gradient is asked of a guard that has ended");
+  ZEROTH_EXPECTS(open != open_.end(), "a gradient was requested from a guard that has ended");
   check_param_of(guard, model, param, "grad");
   auto const& described = model_->params[param];
   ZEROTH_EXPECTS(described.options.trainable, fmt::format("grad of \"{}\", which is frozen", described.name));
@@ -421,8 +415,8 @@ bool Protocol::skip(Unit unit) {
                  fmt::format("skip of unit \"{}\", which {} in this micro-step", name(id),
                              progress.skipped ? "was skipped already" : "has run backward"));
   ZEROTH_EXPECTS(progress.forwards > 0 || position_ < order_->position({PassKind::training, Phase::forward, id}),
-                 fmt::format("skip of unit \"{}\" after a later unit's turn: the other ranks expect this rank in its "
-                             "forward turn before that",
+                 fmt::format("skip of unit \"{}\" after a later unit's turn: call it before any later unit's turn, "
+                             "because the other ranks wait for this one",
                              name(id)));
   progress.skipped = true;
   bool const late = position_ >= order_->position({PassKind::training, Phase::backward, id});
@@ -435,7 +429,7 @@ bool Protocol::skip(Unit unit) {
 void Protocol::skip_pass() {
   check_usable("skip()");
   ZEROTH_EXPECTS(position_ < 0 && !loss_reported_ && open_.empty(),
-                 fmt::format("skip() of a micro-step that has begun its work: {}", state()));
+                 fmt::format("skip() of a micro-step that has already started work: {}", state()));
   loss_reported_ = pass_skipped_ = true;
   for (auto& progress : progress_) {
     progress.skipped = true;

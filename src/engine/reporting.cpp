@@ -92,7 +92,7 @@ bool Reporter::open(std::string_view key, std::function<std::unique_ptr<Monitor>
     add(make());
     return true;
   } catch (SystemError const& error) {
-    context_.log(fmt::format("{}: {}: nothing is written there; training goes on", key, bare(error)));
+    context_.log(fmt::format("{}: {}: monitor disabled; training continues", key, bare(error)));
     return false;
   }
 }
@@ -213,7 +213,7 @@ void Reporter::write(std::vector<MonitorEvent> const& events) {
       monitor->write(events);
       return false;
     } catch (std::exception const& error) {
-      context_.log(fmt::format("{}: nothing more is written there; training goes on", bare(error)));
+      context_.log(fmt::format("{}: monitor disabled; training continues", bare(error)));
       return true;
     }
   });

@@ -147,11 +147,11 @@ void tell(EngineState const& engine, Reader const& reader) {
   logger().info("{}restored step {} from {}, saved {} by {} ranks", rank_prefix(), record.position.step,
                 reader.folder().string(), escaped(record.origin.created), record.contents.places);
   if (auto const changes = config::changes(record.stage_file, engine.session.stage_file); !changes.empty()) {
-    logger().info("{}the stage file says other than when {} was saved, and it is what counts:\n  {}", rank_prefix(),
+    logger().info("{}the stage file has changed since {} was saved, and its new values apply:\n  {}", rank_prefix(),
                   reader.folder().string(), fmt::join(changes, "\n  "));
   }
   if (auto const seed = engine.sharded.model->seed; seed != record.model_seed) {
-    logger().info("{}the model's seed is {}, and was {} when {} was saved: what passes draw by random() follows it",
+    logger().info("{}the model's seed is {}, but was {} when {} was saved: random() in passes uses the new one",
                   rank_prefix(), seed, record.model_seed, reader.folder().string());
   }
 }
@@ -224,8 +224,8 @@ std::string lines_of(std::filesystem::path const& folder) {
       continue;  // another job that saves here has removed it, and a newer one exists
     }
     auto lines = is_there ? std::string{}
-                          : fmt::format("checkpoint {}: {} names {}, which is no checkpoint in it", folder.string(),
-                                        checkpoint::latest_name, config::in_quotes(*latest));
+                          : fmt::format("checkpoint {}: {} names {}, which is not a checkpoint in this folder",
+                                        folder.string(), checkpoint::latest_name, config::in_quotes(*latest));
     lines += '\n';
     for (auto const& path : paths) {
       lines += path.filename().string() + '\n';
@@ -309,12 +309,12 @@ std::optional<Restored> restore_latest(EngineState& engine, std::filesystem::pat
         std::rethrow_exception(failure);
       }
       if (failure) {
-        warn(passed_over + "; none is left, and training starts over");
+        warn(passed_over + "; no other checkpoint is left, and training starts over");
       }
       return std::nullopt;
     }
     if (failure) {
-      warn(fmt::format("{}; {} is tried", passed_over, *next));
+      warn(fmt::format("{}; trying {}", passed_over, *next));
     }
     tried.insert(*next);
     try {

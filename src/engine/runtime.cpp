@@ -38,8 +38,7 @@ Runtime::Runtime(Job& of, Model const& model, PipelineSettings const& settings, 
 void Runtime::expect_one_stage(char const* call) const {
   if (share.stages() > 1) {
     throw ConfigError{
-        fmt::format("{} of an engine whose zeroth.mesh.pipeline is {}: allowed there is 1. The actions of a stage are "
-                    "those of schedule()",
+        fmt::format("{} of an engine whose zeroth.mesh.pipeline is {}; allowed: 1. With several stages use schedule()",
                     call, share.stages())};
   }
 }

@@ -166,7 +166,7 @@ void check_places(std::vector<Tensor> const& tensors, Problems& problems) {
       auto const why = tensor->offset > end ? fmt::format("bytes {} to there belong to no tensor", end)
                                             : fmt::format("{} ends at {}", config::path_part(last->name), end);
       problems.push_back({config::path_part(tensor->name), 0,
-                          fmt::format("begins at byte {} of the data, and {}", tensor->offset, why)});
+                          fmt::format("begins at byte {} of the data, but {}", tensor->offset, why)});
     }
     if (last == nullptr || tensor->offset + tensor->bytes > end) {
       last = tensor;
@@ -190,7 +190,7 @@ std::optional<std::string> header_text(InputFile const& file) {
   }
   std::string text(length, '\0');
   if (file.bytes() - length_bytes < static_cast<std::int64_t>(length)) {
-    throw Unreadable{fmt::format("ends before its header of {} bytes does", length)};
+    throw Unreadable{fmt::format("ends within its header of {} bytes", length)};
   }
   file.read(length_bytes, std::as_writable_bytes(std::span{text}));
   return text;

@@ -27,17 +27,17 @@ void SafetensorsReader::parse() {
     header = read_header(document, problems);
     data_begin_ = data_begin(*text);
     if (auto const data = file_->bytes() - data_begin_; problems.empty() && data != header.data_bytes) {
-      problems.push_back({"", 0,
-                          fmt::format("has {} bytes behind its header, and its tensors take {}: it is cut off or "
-                                      "damaged",
-                                      data, header.data_bytes)});
+      problems.push_back(
+          {"", 0,
+           fmt::format("has {} bytes after its header, but its tensors take {}: it is cut off or damaged", data,
+                       header.data_bytes)});
     }
   } else {
     problems.push_back(
         {"", 0, fmt::format("does not begin with the length of a header, of at most {} bytes", largest_text)});
   }
   if (!problems.empty()) {
-    throw SystemError{problems.text(fmt::format("{} is no usable safetensors file", path_.string()))};
+    throw SystemError{problems.text(fmt::format("{} is not a usable safetensors file", path_.string()))};
   }
   for (auto& tensor : header.tensors) {
     auto name = tensor.name;

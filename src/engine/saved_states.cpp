@@ -30,24 +30,25 @@ void check_params(Record const& record, Share const& whole, Places const& found,
     names.insert(param.name);
     auto const at = found.find(param.name);
     if (at == found.end()) {
-      wrong.push_back(fmt::format("parameter \"{}\" is not in it", param.name));
+      wrong.push_back(fmt::format("parameter \"{}\" is not in the checkpoint", param.name));
       continue;
     }
     auto const& first = at->second.front();
     auto const& space = record.contents.spaces[first.space];
     auto const& saved = space.params[first.param];
     if (saved.shape != param.shape) {
-      wrong.push_back(fmt::format("parameter \"{}\" has shape [{}] in it, and the model's is [{}]", param.name,
-                                  fmt::join(saved.shape, ", "), fmt::join(param.shape, ", ")));
+      wrong.push_back(fmt::format("parameter \"{}\" has shape [{}] in the checkpoint, but [{}] in the model",
+                                  param.name, fmt::join(saved.shape, ", "), fmt::join(param.shape, ", ")));
     } else if (space.trainable != param.trainable) {
-      wrong.push_back(fmt::format("parameter \"{}\" is {} in it, and {} in the model", param.name,
+      wrong.push_back(fmt::format("parameter \"{}\" is {} in the checkpoint, but {} in the model", param.name,
                                   kind_of(space.trainable), kind_of(param.trainable)));
     }
   }
   for (auto const& space : record.contents.spaces) {
     for (auto const& param : space.params) {
       if (!names.contains(param.name)) {
-        wrong.push_back(fmt::format("{} in it is no parameter of the model", config::in_quotes(param.name)));
+        wrong.push_back(
+            fmt::format("{} in the checkpoint is not a parameter of the model", config::in_quotes(param.name)));
       }
     }
   }
@@ -67,17 +68,16 @@ void check_states(Record const& record, Space const& space, std::vector<OwnSlice
   bool const same_names =
       std::ranges::is_permutation(space.states, slices, {}, &checkpoint::SavedState::name, &OwnSlice::name);
   if (!same_names) {
-    wrong.insert(fmt::format("states are {} (optimizer {}), and the stage file's optimizer keeps {}",
+    wrong.insert(fmt::format("states are {} (optimizer {}), but the stage file's optimizer keeps {}",
                              names_of(space.states), escaped(record.optimizer), names_of(slices)));
     return;
   }
   for (auto const& slice : slices) {
     auto const& state = *std::ranges::find(space.states, slice.name, &checkpoint::SavedState::name);
     if (state.dtype != slice.dtype && !convert) {
-      wrong.insert(
-          fmt::format("state {} is {}, and {} here: RestoreOptions::convert rounds it, and the run is not the "
-                      "one that was saved any more",
-                      state.name, name_of(state.dtype), name_of(slice.dtype)));
+      wrong.insert(fmt::format(
+          "state {} is saved as {}, but is {} here: RestoreOptions::convert rounds it, which changes the run's results",
+          state.name, name_of(state.dtype), name_of(slice.dtype)));
     }
   }
 }
@@ -96,14 +96,14 @@ void check_order(Record const& record, RestoreOptions const& options, std::vecto
     return saved == given ? fmt::format("{}, with fingerprint {:016x}", text, order.fingerprint()) : text;
   };
   if (are_others || saved != given) {
-    wrong.push_back(fmt::format("its data are {}, and the program's are {}", describe(saved), describe(given)));
+    wrong.push_back(fmt::format("its data are {}, but the program's are {}", describe(saved), describe(given)));
   }
 }
 
 /// Compared by name, because rules may have states of the same names.
 void check_optimizer(Record const& record, optim::Rule const& rule, std::vector<std::string>& wrong) {
   if (record.optimizer != optim::name_of(rule)) {
-    wrong.push_back(fmt::format("its optimizer is {}, and the stage file's is {}", escaped(record.optimizer),
+    wrong.push_back(fmt::format("its optimizer is {}, but the stage file's is {}", escaped(record.optimizer),
                                 optim::name_of(rule)));
   }
 }

@@ -144,10 +144,12 @@ Unit Share::local(Unit unit, char const* call) const {
   }
   auto const chunk = chunk_of(first_, unit.index());
   auto const of = chunk % stages_;
-  ZEROTH_EXPECTS(of == stage_, fmt::format("{} of unit \"{}\", which is of stage {}; this rank is of stage {}, whose "
-                                           "units are \"{}\" to \"{}\"",
-                                           call, unit_names_[unit.index()], of, stage_,
-                                           unit_names_[units_.front().index()], unit_names_[units_.back().index()]));
+  ZEROTH_EXPECTS(
+      of == stage_,
+      fmt::format(
+          "{} of unit \"{}\", which belongs to stage {}; this rank is in stage {}, whose units are \"{}\" to \"{}\"",
+          call, unit_names_[unit.index()], of, stage_, unit_names_[units_.front().index()],
+          unit_names_[units_.back().index()]));
   return Unit{id_, static_cast<UnitId>(part_first(chunk) + unit.index() - first_[static_cast<std::size_t>(chunk)])};
 }
 
@@ -165,8 +167,8 @@ ParamId Share::local(ModelId model, ParamId param, char const* call) const {
   auto const& known = params_[param];
   auto const told = [&] {
     auto const of = known.stages();
-    return fmt::format("{} of parameter \"{}\", which is of stage{} {}; this rank is of stage {}", call, known.name,
-                       of.size() == 1 ? "" : "s", fmt::join(of, " and "), stage_);
+    return fmt::format("{} of parameter \"{}\", which belongs to stage{} {}; this rank is in stage {}", call,
+                       known.name, of.size() == 1 ? "" : "s", fmt::join(of, " and "), stage_);
   };
   ZEROTH_EXPECTS(known.local, told());
   return *known.local;

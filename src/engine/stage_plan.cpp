@@ -26,14 +26,13 @@ StagePlan stage_plan_of(model::Description const& part, Settings const& settings
   constexpr std::int64_t most = 1 << 16;  // a limit, because each stage builds the lists of all stages
   if (settings.batch.accumulation > most) {
     throw ConfigError{
-        fmt::format("{}: gradient_accumulation_steps is {}, and zeroth.mesh.pipeline is {}: allowed there "
-                    "are up to {}",
+        fmt::format("{}: gradient_accumulation_steps is {}, and zeroth.mesh.pipeline is {}; allowed with it: up to {}",
                     source, settings.batch.accumulation, settings.pipeline.stages, most)};
   }
   if (settings.replay_every > 0) {
     throw ConfigError{
-        fmt::format("{}: zeroth.replay_every is {}, and zeroth.mesh.pipeline is {}: a micro-step of a "
-                    "pipeline does not run twice; allowed there is 0",
+        fmt::format("{}: zeroth.replay_every is {}, but zeroth.mesh.pipeline is {}: a pipeline cannot run a micro-step "
+                    "twice; allowed with it: 0",
                     source, settings.replay_every, settings.pipeline.stages)};
   }
   auto const& [stage, stages, chunks, most_input, most_output, shared] = part.stage;
@@ -51,11 +50,10 @@ StagePlan stage_plan_of(model::Description const& part, Settings const& settings
   }
   auto const of_batch = [&](std::int64_t per_sample) {
     auto const limit = model::largest_count / settings.batch.micro / (slots.most_inputs + slots.most_gradients + 2);
-    ZEROTH_EXPECTS(
-        per_sample <= limit,
-        fmt::format("{} elements of a sample (UnitOptions::input_per_sample) in {} samples and {} micro-steps "
-                    "in flight are more than memory has; allowed here are up to {}",
-                    per_sample, settings.batch.micro, slots.most_activations, limit));
+    ZEROTH_EXPECTS(per_sample <= limit,
+                   fmt::format("{} elements of a sample (UnitOptions::input_per_sample) in {} samples and {} "
+                               "micro-steps in flight are more than memory has; allowed here: up to {}",
+                               per_sample, settings.batch.micro, slots.most_activations, limit));
     return per_sample * settings.batch.micro;
   };
   plan.messages = {of_batch(most_input), of_batch(most_output), settings.precision.compute, slots.most_inputs,

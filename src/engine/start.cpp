@@ -79,7 +79,7 @@ void Start::agree() {
   expect_same_numbers(all, mine.size(), said, exchange);
   for (std::size_t place = 0; place * mine.size() < all.size(); ++place) {
     if (all[(place + 1) * mine.size() - 1] != 0) {  // machines may differ in this
-      throw ConfigError{unusable.empty() ? fmt::format("rank {} can make no file in the folder of nvme_path",
+      throw ConfigError{unusable.empty() ? fmt::format("rank {} cannot create a file in the folder of nvme_path",
                                                        exchange.job_rank(place))
                                          : unusable};
     }

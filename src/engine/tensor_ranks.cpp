@@ -139,12 +139,12 @@ void compare_whole_gradients(shard::ShardManager& manager, int place, std::int64
     hashes.push_back(hash.value());
   }
   if (auto const found = first_deviation(hashes, "gradients", tensor)) {
-    throw PeerError{fmt::format(
-        "step {}: the gradients of parameter \"{}\" differ between ranks {} and {}, which are tensor ranks and have it "
-        "whole: each must write the same. Either a sum over tensor ranks is missing before it "
-        "(TensorParallel::leave(), "
-        "enter_backward()), or each writes a part of the gradient: then its ParamOptions::partial is to be true",
-        step, model.params[compared[found->at]].name, tensor.job_rank(0), tensor.job_rank(found->rank))};
+    throw PeerError{
+        fmt::format("step {}: the gradients of parameter \"{}\" differ between ranks {} and {}, which are tensor ranks "
+                    "that hold it whole: each must write the same. Either a sum over tensor ranks is missing before it "
+                    "(TensorParallel::leave(), enter_backward()), or each writes a part of the gradient: then set its "
+                    "ParamOptions::partial to true",
+                    step, model.params[compared[found->at]].name, tensor.job_rank(0), tensor.job_rank(found->rank))};
   }
 }
 
@@ -164,11 +164,11 @@ void compare_addends(shard::ShardManager& manager, std::int64_t step, Exchange c
       equal = equal && all[of_rank] == hashes[at];
     }
     if (equal) {
-      throw PeerError{fmt::format(
-          "step {}: all {} tensor ranks wrote the same gradient of parameter \"{}\", which is partial, so that its sum "
-          "over them is {} times the gradient. Either each rank is to write a part of it, or its ParamOptions::partial "
-          "is to be false",
-          step, tensor.world(), manager.memory.model().params[addends[at].param].name, tensor.world())};
+      throw PeerError{
+          fmt::format("step {}: all {} tensor ranks wrote the same gradient of parameter \"{}\", which is partial, so "
+                      "that its sum over them is {} times the gradient. Write only a part of it on each rank, or set "
+                      "its ParamOptions::partial to false",
+                      step, tensor.world(), manager.memory.model().params[addends[at].param].name, tensor.world())};
     }
   }
 }

@@ -53,7 +53,7 @@ void check_tensors(std::filesystem::path const& file, SafetensorsReader const& r
   }
   for (auto const& [name, tensor] : tensors) {
     if (!names.contains(name) && !(left_out && left_out(name))) {
-      problems.push_back(fmt::format("{} is no parameter of the model", config::in_quotes(name)));
+      problems.push_back(fmt::format("{} is not a parameter of the model", config::in_quotes(name)));
     }
   }
   if (!problems.empty()) {
@@ -304,7 +304,8 @@ std::vector<RankResult> load_weights(WholeModel const& whole, std::filesystem::p
   throw_if_failed("load_weights() failed after it had changed weights", stored);
   auto const warning = std::ranges::find(stored, RankResult::Kind::warning, &RankResult::kind);
   if (warning != stored.end() && warning - stored.begin() == all.rank()) {
-    logger().warn("{}load_weights({}): {}: training goes on with that", rank_prefix(), file.string(), warning->text);
+    logger().warn("{}load_weights({}): {}: training continues with these values", rank_prefix(), file.string(),
+                  warning->text);
   }
   return stored;
 }

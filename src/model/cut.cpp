@@ -38,11 +38,13 @@ std::string nearest_divisors(std::span<std::int64_t const> sections, int of) {
 /// The sections of `cut`. Throws ContractError if they are invalid.
 std::vector<std::int64_t> sections_of(std::string const& name, std::span<std::int64_t const> whole, Cut const& cut,
                                       TensorPart part) {
-  ZEROTH_EXPECTS(cut.dim >= 0 && cut.dim < std::ssize(whole),
-                 fmt::format("parameter \"{}\" of shape [{}] is cut along dimension {}; allowed are its own, from 0",
-                             name, fmt::join(whole, ", "), cut.dim));
+  ZEROTH_EXPECTS(
+      cut.dim >= 0 && cut.dim < std::ssize(whole),
+      fmt::format(
+          "parameter \"{}\" of shape [{}] is cut along dimension {}; allowed: its own dimensions, counted from 0", name,
+          fmt::join(whole, ", "), cut.dim));
   ZEROTH_EXPECTS(cut.multiple >= 0 && cut.multiple <= largest_multiple,
-                 fmt::format("parameter \"{}\": the multiple of its cut is {}; allowed are 0 to {}", name, cut.multiple,
+                 fmt::format("parameter \"{}\": the multiple of its cut is {}; allowed: 0 to {}", name, cut.multiple,
                              largest_multiple));
   auto const extent = whole[static_cast<std::size_t>(cut.dim)];
   auto sections = cut.sections.empty() ? std::vector{extent} : cut.sections;

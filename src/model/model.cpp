@@ -22,9 +22,8 @@ ModelId next_id() {
 }
 
 void check_text(std::string_view what, std::string const& name) {
-  ZEROTH_EXPECTS(
-      is_utf8(name),
-      fmt::format("{} name \"{}\" is not UTF-8: files of weights and traces hold nothing else", what, escaped(name)));
+  ZEROTH_EXPECTS(is_utf8(name),
+                 fmt::format("{} name \"{}\" is not UTF-8, as weight and trace files require", what, escaped(name)));
 }
 
 std::int64_t count_of(std::string const& name, std::span<std::int64_t const> shape) {
@@ -54,8 +53,8 @@ void check_values(std::string const& name, Init const& init, ParamOptions const&
   check_factor("learning_rate_factor", options.learning_rate_factor);
   check_factor("weight_decay_factor", options.weight_decay_factor);
   ZEROTH_EXPECTS(!options.partial || !options.cut,
-                 fmt::format("parameter \"{}\" is cut, and partial: tensor ranks add up gradients of what each of them "
-                             "has whole; give one of the two",
+                 fmt::format("parameter \"{}\" is both cut and partial: tensor ranks sum partial gradients only of "
+                             "parameters that each of them holds whole; set one of the two",
                              name));
 }
 
@@ -63,7 +62,7 @@ void check_values(std::string const& name, Init const& init, ParamOptions const&
 
 Model::Model(std::uint64_t seed, TensorPart part) : state_{std::make_shared<model::Description>()} {
   ZEROTH_EXPECTS(part.of >= 1 && part.index >= 0 && part.index < part.of,
-                 fmt::format("a model for tensor rank {} of {}: allowed are ranks from 0 on, below their number",
+                 fmt::format("a model for tensor rank {} of {}; allowed: ranks from 0 to one less than their number",
                              part.index, part.of));
   state_->id = next_id();
   state_->seed = seed;
@@ -127,12 +126,12 @@ ParamId Model::add(Unit unit, std::string name, std::span<std::int64_t const> sh
                    ParamOptions const& options) {
   check_text("parameter", name);
   ZEROTH_EXPECTS(unit.model_ == state_->id, fmt::format("parameter \"{}\" is added to a unit of another model", name));
-  ZEROTH_EXPECTS(!name.empty() && name != "__metadata__",
-                 fmt::format("parameter name \"{}\": it must not be empty, nor what safetensors files keep for "
-                             "themselves",
-                             name));
-  ZEROTH_EXPECTS(!state_->param_named.contains(name),
-                 fmt::format("parameter name \"{}\" is taken: names are global, and are what files use", name));
+  ZEROTH_EXPECTS(
+      !name.empty() && name != "__metadata__",
+      fmt::format("parameter name \"{}\" must not be empty or \"__metadata__\", which safetensors reserves", name));
+  ZEROTH_EXPECTS(
+      !state_->param_named.contains(name),
+      fmt::format("parameter name \"{}\" is taken: names must be unique in a model, because files use them", name));
   check_values(name, init, options);
   auto const id = state_->params.next_id();
   model::ParamDescription param;

@@ -45,9 +45,8 @@ std::int64_t bytes_sent_per_step(Model const& model, Config const& config, int w
   auto const more = (batch.accumulation - fewest) / turn;
   if (each_more > (std::numeric_limits<std::int64_t>::max() - least) / more) {
     throw ConfigError{fmt::format(
-        "gradient_accumulation_steps is {}: in so many micro-steps, of {} bytes each, a rank would send "
-        "more bytes in a "
-        "step than 64 bits can count; allowed for this model: up to {}",
+        "gradient_accumulation_steps is {}: in that many micro-steps of {} bytes each, a rank would send more bytes in "
+        "a step than 64 bits can count; allowed for this model: up to {}",
         batch.accumulation, each_more, (std::numeric_limits<std::int64_t>::max() - least) / each_more + fewest)};
   }
   return least + more * each_more;

@@ -83,7 +83,7 @@ class FieldReader {
     }
     auto const* const array = std::get_if<config::Array>(&member->node.value);
     if (array == nullptr || (required && array->empty())) {
-      return refuse(*member, required ? "a list of one protocol or more" : "a list of protocols");
+      return refuse(*member, required ? "a list of at least one protocol" : "a list of protocols");
     }
     for (std::size_t i = 0; i < array->size(); ++i) {
       auto const path = fmt::format("{}{}[{}]", path_, name, i);
@@ -138,8 +138,9 @@ class FieldReader {
       } else if (!known_.contains(member.name)) {
         auto const near = config::nearest(member.name, names);
         problems_.push_back({path_ + config::path_part(member.name), member.line,
-                             near.empty() ? fmt::format("is no key of {}; allowed: {}", thing_, fmt::join(names, ", "))
-                                          : fmt::format("is no key of {}; did you mean {}?", thing_, near)});
+                             near.empty()
+                                 ? fmt::format("is not a key of {}; allowed: {}", thing_, fmt::join(names, ", "))
+                                 : fmt::format("is not a key of {}; did you mean {}?", thing_, near)});
       }
     }
   }

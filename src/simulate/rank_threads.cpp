@@ -60,8 +60,8 @@ void run_rank_threads(std::size_t ranks, std::function<void(std::size_t rank)> c
       });
     }
   } catch (std::system_error const& error) {  // those that run would wait for the others
-    SystemError const refused{
-        fmt::format("no thread for simulated rank {} of {}: {}", threads.size(), ranks, error.code().message())};
+    SystemError const refused{fmt::format("cannot start a thread for simulated rank {} of {}: {}", threads.size(),
+                                          ranks, error.code().message())};
     cause.add(std::make_exception_ptr(refused), false);
     abort(refused.what());
   }

@@ -25,10 +25,11 @@ namespace {
 
 void check(Model const& model, int world, std::span<UnitWork const> work, Options const& options) {
   auto const units = model.description().units.size();
-  ZEROTH_EXPECTS(work.size() == units, fmt::format("simulate: work of {} units for a model of {}", work.size(), units));
+  ZEROTH_EXPECTS(work.size() == units,
+                 fmt::format("simulate: work is given for {} units, but the model has {}", work.size(), units));
   ZEROTH_EXPECTS(world >= 1, fmt::format("simulate: world is {}, must be 1 or more", world));
   for (auto const& [rank, factor] : options.slowdown) {
-    ZEROTH_EXPECTS(options.all_ranks, "simulate: a slowdown of single ranks needs all_ranks");
+    ZEROTH_EXPECTS(options.all_ranks, "simulate: slowdowns of single ranks are given without all_ranks; set all_ranks");
     ZEROTH_EXPECTS(rank >= 0 && rank < world && factor > 0,
                    fmt::format("simulate: slowdown of rank {} by {}: ranks are 0 to {}, factors above 0", rank, factor,
                                world - 1));
@@ -133,11 +134,10 @@ Simulation of_stages(std::vector<RankResult> const& ranks, std::size_t stages) {
 Simulation run(Model const& model, Config const& config, int world, std::span<UnitWork const> work,
                Machine const& machine, Options const& options) {
   auto const tensor = config.tensor_ranks();
-  ZEROTH_EXPECTS(
-      model.tensor_part() == (TensorPart{0, tensor}),
-      fmt::format("a simulation with zeroth.mesh.tensor {} of a model that was made for tensor rank {} of {}: "
-                  "the first one of as many is simulated",
-                  tensor, model.tensor_part().index, model.tensor_part().of));
+  ZEROTH_EXPECTS(model.tensor_part() == (TensorPart{0, tensor}),
+                 fmt::format("zeroth.mesh.tensor is {}, but the model to simulate was made for tensor rank {} of {}: "
+                             "make it for the first of the same number",
+                             tensor, model.tensor_part().index, model.tensor_part().of));
   check(model, world, work, options);
   auto const stages = config.pipeline().stages;
   auto const of_stage = engine::data_ranks(config, world);

@@ -106,10 +106,10 @@ void SimulatedRank::train(AnyEngine& engine) {
   static_cast<void>(engine.step({}));
   // Here, where no guard is open: an engine does not end before its guards.
   if (!(device_->compute().start() <= longest_us)) {
-    throw ConfigError{fmt::format(
-        "machine \"{}\": steps of this model would take more than {:g} seconds, and that is no simulation's; "
-        "allowed: a machine that is fast enough for the model",
-        task_.machine.name, 1e-6 * longest_us)};
+    throw ConfigError{
+        fmt::format("machine \"{}\": steps of this model would take more than {:g} seconds, the longest that can be "
+                    "simulated; allowed: a machine that is fast enough for the model",
+                    task_.machine.name, 1e-6 * longest_us)};
   }
 }
 

@@ -94,8 +94,8 @@ VirtualCommunicator::VirtualCommunicator(VirtualJob& job, comm::Group group)
 
 void VirtualCommunicator::do_message(VirtualStream& stream, Collective const& message) {
   ZEROTH_EXPECTS(group_.world() == 2 && existing_ == 2,
-                 fmt::format("a message of communicator '{}' in a simulation: allowed between two ranks that are "
-                             "simulated, on a communicator of their own",
+                 fmt::format("a message of communicator '{}' in a simulation; allowed: messages between two simulated "
+                             "ranks, on a communicator of their own",
                              group_.name));
   auto cost = cost_of(message, reach_, job_.machine_);
   cost.on_network = reach_.nodes > 1;

@@ -94,7 +94,7 @@ class Gathers {
       }
       ZEROTH_EXPECTS(
           parameters_->gather(flat, purpose),
-          fmt::format("unit \"{}\" has no parameter slot, though one was decided on", layout_->flats()[flat].name));
+          fmt::format("unit \"{}\" has no parameter slot, although one was decided on", layout_->flats()[flat].name));
     }
     waiting_.clear();
     carried_out_ = 0;
@@ -165,8 +165,9 @@ class Gathers {
     std::optional<shard::FlatId> evicted;
     if (slot == nullptr) {
       evicted = order_.last_needed(pass_, position_, decided_.slots_for(flat));
-      ZEROTH_EXPECTS(evicted, fmt::format("unit \"{}\" has no parameter slot: its turn needs more than are planned",
-                                          layout_->flats()[flat].name));
+      ZEROTH_EXPECTS(evicted,
+                     fmt::format("unit \"{}\" has no parameter slot: its turn needs more slots than are planned",
+                                 layout_->flats()[flat].name));
       decided_.unbind(*decided_.find(*evicted));
       slot = decided_.bind(flat);
     }
@@ -192,11 +193,11 @@ class Gathers {
   [[noreturn]] void refuse(shard::FlatId flat) const {
     auto const& first = waiting_[carried_out_];
     auto const& name = [this](shard::FlatId of) -> std::string const& { return layout_->flats()[of].name; };
-    throw ContractError{fmt::format(
-        "no parameter slot for unit \"{}\": in declared order unit \"{}\" takes that of unit \"{}\", whose guard is "
-        "open; end it first, or declare a unit whose guard is open around others' by UnitOptions::stays_open, which "
-        "plans a slot for it",
-        name(flat), name(first.flat), name(*first.evicted))};
+    throw ContractError{
+        fmt::format("no parameter slot for unit \"{}\": in declared order unit \"{}\" takes that of unit \"{}\", whose "
+                    "guard is open; end that guard first, or set UnitOptions::stays_open for a unit whose guard is "
+                    "open around others', which plans a slot for it",
+                    name(flat), name(first.flat), name(*first.evicted))};
   }
 
   /// Updates decided_ after invalid parameters were dropped between passes.

@@ -47,8 +47,8 @@ class Run {
     for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
       if (at_[stage] < stages_[stage].size()) {
         auto const& action = stages_[stage][at_[stage]];
-        throw ContractError{fmt::format("the schedule does not end: stage {} waits in {} for {}", stage,
-                                        describe(action), what_it_waits_for(stage, action))};
+        throw ContractError{fmt::format("the schedule deadlocks: stage {} waits in {} for {}", stage, describe(action),
+                                        what_it_waits_for(stage, action))};
       }
     }
   }
@@ -108,10 +108,11 @@ class Run {
         return false;
       }
       auto const& message = in.sent[static_cast<std::size_t>(in.used)];
-      ZEROTH_EXPECTS(is_made_by(action, message),
-                     fmt::format("messages cross: stage {} needs for {} what {} made, and stage {} sends first what {} "
-                                 "made",
-                                 stage, describe(action), describe(made_by(action)), from->stage, describe(message)));
+      ZEROTH_EXPECTS(
+          is_made_by(action, message),
+          fmt::format(
+              "messages cross: stage {} needs for {} the result of {}, but stage {} first sends the result of {}",
+              stage, describe(action), describe(made_by(action)), from->stage, describe(message)));
       ++in.used;
     }
     if (to) {
@@ -173,8 +174,8 @@ class ChunkProgress {
     ZEROTH_EXPECTS(good, fmt::format("stage {} has {}{}", stage, describe(action),
                                      action.micro_step < next
                                          ? std::string{" twice"}
-                                         : fmt::format(" where that of micro-step {} comes: each chunk takes them in "
-                                                       "order, in which gradients are added up",
+                                         : fmt::format(" before that of micro-step {}: each chunk must take "
+                                                       "micro-steps in order, because gradients are summed in it",
                                                        next)));
   }
   static void expect_behind(int stage, Action const& action, int done, char const* what) {
@@ -186,17 +187,18 @@ class ChunkProgress {
 };
 
 void check_lists(std::vector<Actions> const& stages, PipelineSize const& size) {
-  ZEROTH_EXPECTS(size.stages >= 1 && size.chunks >= 1 && size.micro_steps >= 1,
-                 fmt::format("a schedule of {} stages, {} chunks each and {} micro-steps: at least one of each",
-                             size.stages, size.chunks, size.micro_steps));
+  ZEROTH_EXPECTS(
+      size.stages >= 1 && size.chunks >= 1 && size.micro_steps >= 1,
+      fmt::format("a schedule of {} stages, {} chunks each and {} micro-steps; allowed: at least one of each",
+                  size.stages, size.chunks, size.micro_steps));
   ZEROTH_EXPECTS(std::ssize(stages) == size.stages,
-                 fmt::format("a schedule has lists of {} stages, and there are {}", stages.size(), size.stages));
+                 fmt::format("the schedule has lists for {} stages, but there are {}", stages.size(), size.stages));
   for (int stage = 0; stage < size.stages; ++stage) {
     std::vector<ChunkProgress> progress(static_cast<std::size_t>(size.chunks));
     for (auto const& action : stages[static_cast<std::size_t>(stage)]) {
       bool const there = action.chunk >= 0 && action.chunk < size.all_chunks() && action.chunk % size.stages == stage &&
                          action.micro_step >= 0 && action.micro_step < size.micro_steps;
-      ZEROTH_EXPECTS(there, fmt::format("stage {} has {}, which is none of its own", stage, describe(action)));
+      ZEROTH_EXPECTS(there, fmt::format("stage {} has {}, which does not belong to it", stage, describe(action)));
       progress[static_cast<std::size_t>(action.chunk / size.stages)].take(stage, action);
     }
     for (int chunk = 0; chunk < size.chunks; ++chunk) {

@@ -152,14 +152,12 @@ void Schedule::close(Turn const& turn) {
 /// Throws if gathers and reductions must begin in one order on all ranks and this order would depend on the guards open
 /// on this rank.
 void Schedule::expect_one_order(bool good, std::span<shard::FlatId const> flats) const {
-  ZEROTH_EXPECTS(
-      good || !one_order_,
-      fmt::format(
-          "backward of unit \"{}\" while a guard that was opened before is open: a gather and a reduction of "
-          "gradients would begin in an order that depends on when that guard ends, where both take turns "
-          "(overlap_comm is off, zeroth.single_communicator is on, or on GPUs); end it first, or declare a unit "
-          "whose guard is open around others' by UnitOptions::stays_open",
-          flats.empty() ? std::string{} : layout_->flats()[flats.front()].name));
+  ZEROTH_EXPECTS(good || !one_order_,
+                 fmt::format("backward of unit \"{}\" while an earlier guard is open: a gather and a reduction of "
+                             "gradients take turns here (overlap_comm is off, zeroth.single_communicator is on, or on "
+                             "GPUs), and would begin in an order that depends on when that guard ends; end that guard "
+                             "first, or set UnitOptions::stays_open for a unit whose guard is open around others'",
+                             flats.empty() ? std::string{} : layout_->flats()[flats.front()].name));
 }
 
 void Schedule::reduce(Buckets::Bucket bucket) {
@@ -204,10 +202,11 @@ void Schedule::take_gradient_slots(UnitId unit) {
 void Schedule::flush_for(shard::FlatId flat) {
   if (!buckets_.all_complete()) {
     auto const next = buckets_.waits_for();
-    ZEROTH_EXPECTS(to_begin_[next] > 0 || users_left_[next] == 0,
-                   fmt::format("no gradient slot for unit \"{}\": all are taken, and those of unit \"{}\" cannot be "
-                               "reduced before its backward guard ends; end it first, or raise zeroth.gradient_slots",
-                               layout_->flats()[flat].name, layout_->flats()[next].name));
+    ZEROTH_EXPECTS(
+        to_begin_[next] > 0 || users_left_[next] == 0,
+        fmt::format("no gradient slot for unit \"{}\": all are taken, and those of unit \"{}\" cannot be reduced "
+                    "before its backward guard ends; end that guard first, or raise zeroth.gradient_slots",
+                    layout_->flats()[flat].name, layout_->flats()[next].name));
   }
   reduce(buckets_.flush());
 }

@@ -68,16 +68,15 @@ Actions actions_in(std::string_view line, std::string const& where, PipelineSize
     }
     auto const action = action_of(cell);
     if (!action) {
-      throw ConfigError{
-          fmt::format("{}, cell {}: \"{}\" is no action; allowed are a chunk, F, B, I or W, and a "
-                      "micro-step, as in \"0F3\"",
-                      where, number, cell)};
+      throw ConfigError{fmt::format(
+          "{}, cell {}: \"{}\" is not an action; allowed: a chunk, then F, B, I or W, then a micro-step, as in \"0F3\"",
+          where, number, cell)};
     }
     if (action->chunk >= size.all_chunks() || action->chunk % size.stages != stage ||
         action->micro_step >= size.micro_steps) {
       throw ConfigError{
-          fmt::format("{}, cell {}: \"{}\" is of chunk {} and micro-step {}, and stage {} of {} has "
-                      "chunks {}, {} micro-steps each, counted from 0",
+          fmt::format("{}, cell {}: \"{}\" names chunk {} and micro-step {}, but stage {} of {} has chunks {}, with {} "
+                      "micro-steps each, counted from 0",
                       where, number, cell, action->chunk, action->micro_step, stage, size.stages,
                       size.chunks == 1 ? fmt::format("{} alone", stage)
                                        : fmt::format("{}, {} and so on up to {}", stage, stage + size.stages,
@@ -106,13 +105,14 @@ std::vector<Actions> read_schedule(std::filesystem::path const& path, PipelineSi
     }
     auto const where = fmt::format("{}, line {}", path.string(), number);
     if (std::ssize(all) == size.stages) {
-      throw ConfigError{fmt::format("{}: there are {} stages (zeroth.mesh.pipeline), each with a line before this one",
-                                    where, size.stages)};
+      throw ConfigError{fmt::format(
+          "{}: is one line too many: there are {} stages (zeroth.mesh.pipeline), and each already has a line", where,
+          size.stages)};
     }
     all.push_back(actions_in(text, where, size, static_cast<int>(all.size())));
   }
   if (std::ssize(all) != size.stages) {
-    throw ConfigError{fmt::format("{}: has lines for {} stages, and there are {} (zeroth.mesh.pipeline)", path.string(),
+    throw ConfigError{fmt::format("{}: has lines for {} stages, but there are {} (zeroth.mesh.pipeline)", path.string(),
                                   all.size(), size.stages)};
   }
   return all;

@@ -28,7 +28,7 @@ void check_refused(std::vector<std::string> const& words, std::string const& why
   CHECK_THAT(output, Catch::StartsWith(why));
 }
 
-TEST_CASE("Numbers that are none to their last character are refused") {
+TEST_CASE("Texts that are not numbers to their last character are rejected") {
   std::string const allowed = " not in range 1 to 1000000";
   for (std::string const wrong : {"0", "-1", "2x", "1.5", "", "many", "2,4", "2,", "1000001", "99999999999999999999"}) {
     check_refused({wrong}, "ROUNDS: Value " + wrong + allowed);
@@ -37,12 +37,12 @@ TEST_CASE("Numbers that are none to their last character are refused") {
   }
 }
 
-TEST_CASE("A load that there is not is refused") {
+TEST_CASE("An unknown load is rejected") {
   check_refused({"1", text, "L3"}, "LOAD: L3 not in {all,L1,L2}");
   check_refused({"1", text, ""}, "LOAD:  not in {all,L1,L2}");
 }
 
-TEST_CASE("A text that cannot be read is named") {
+TEST_CASE("The message about an unreadable text names its file") {
   auto const [status, output] = run({"1", "/nowhere/text", "L1", "1"});
   CHECK(status > 0);
   CHECK_THAT(output, Catch::StartsWith("TEXT: File does not exist: /nowhere/text"));

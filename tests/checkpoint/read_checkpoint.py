@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a checkpoint as docs/checkpoints.md says, with nothing of the library's, in two ways that must agree: by the
+"""Reads a checkpoint as docs/checkpoints.md describes it, without the library, in two ways that must agree: by the
 names of tensors in the files, and by the closed form in checkpoint.json.
 
     read_checkpoint.py CHECKPOINT WEIGHTS
@@ -35,7 +35,7 @@ def read_safetensors(path):
 
 
 def places_in_whole(shape, cut):
-    """Of the elements of a part, in its order, which of the whole they are; None: padding."""
+    """The position in the whole of each element of a part; None for padding."""
     along = []
     begin = 0
     for section in cut["sections"] or [shape[cut["dim"]]]:
@@ -70,7 +70,7 @@ def put_together(parts):
 
 
 def all_cuts(record):
-    """"NAME[index/of]" -> (NAME, places in the whole), of every part."""
+    """"NAME[index/of]" -> (NAME, positions in the whole), for every part."""
     cuts = {}
     for space in record["spaces"]:
         for param in space["params"]:
@@ -134,7 +134,7 @@ def by_closed_form(record, files):
 
 
 def widened(dtype, data):
-    """As fp32."""
+    """Converts to fp32."""
     if dtype == "F32":
         return data
     if dtype == "BF16":

@@ -69,7 +69,7 @@ Told restore_fails(fs::path const& path, RestoreOptions const& options = {}, Con
 
 }  // namespace
 
-TEST_CASE("what can be seen before states change changes nothing") {
+TEST_CASE("damage that is found before states change leaves the engine as it was") {
   TwoSaves const saves;
   auto const place = saves.second / "place_00001.safetensors";
   auto const good = read_all(place);
@@ -88,7 +88,7 @@ TEST_CASE("what can be seen before states change changes nothing") {
 
   write_all(place, good.substr(0, good.size() - 8));
   check(
-      fmt::format("place_00001.safetensors: has {} bytes, and the checkpoint's has {}", good.size() - 8, good.size()));
+      fmt::format("place_00001.safetensors: has {} bytes, but this checkpoint needs {}", good.size() - 8, good.size()));
 
   fs::remove(place);
   check("place_00001.safetensors: cannot be opened: No such file or directory");
@@ -100,7 +100,7 @@ TEST_CASE("what can be seen before states change changes nothing") {
   fs::remove(place);
 
   write_all(place, read_all(saves.first / "place_00001.safetensors"));
-  check("place_00001.safetensors: is of another save than checkpoint.json");
+  check("place_00001.safetensors: belongs to another save than checkpoint.json");
 
   write_all(place, read_all(saves.second / "place_00000.safetensors"));
   check("place_00001.safetensors: its header is damaged at byte");
@@ -112,13 +112,13 @@ TEST_CASE("what can be seen before states change changes nothing") {
 
   text[text.find("\"step\"") + 7] = '7';
   write_all(saves.second / "checkpoint.json", text);
-  check("checkpoint.json: is damaged: its hash is another one");
+  check("checkpoint.json: is damaged: hash mismatch");
 
   write_all(saves.second / "checkpoint.json", record.substr(0, record.size() / 2));
-  check("checkpoint.json: is damaged: it has no hash of itself at its end");
+  check("checkpoint.json: is damaged: it does not end with its hash");
 }
 
-TEST_CASE("what is damaged is found before it is trained with, and another restore mends it") {
+TEST_CASE("damaged states are found before they are used, and another restore repairs the engine") {
   TwoSaves const saves;
   auto const place = saves.second / "place_00001.safetensors";
   auto const good = read_all(place);
@@ -138,30 +138,30 @@ TEST_CASE("what is damaged is found before it is trained with, and another resto
     });
     for (auto const& each : errors) {
       CHECK_THAT(each[0], Contains("SystemError restore() failed after it had changed states") && Contains(part));
-      CHECK_THAT(each[1], Contains("only another restore() may follow"));
-      CHECK_THAT(each[2], Contains("only another restore() may follow"));
+      CHECK_THAT(each[1], Contains("a failed restore() left states partly changed"));
+      CHECK_THAT(each[2], Contains("a failed restore() left states partly changed"));
       CHECK(each[3].empty());
       CHECK(each[4].empty());
     }
   };
   check(data, "place_00001.safetensors: is damaged between bytes");
   check(data + 5, "master of \"block0.w\" elements [256, 300)");
-  check(good.size() - 1, "their hash is another one");
+  check(good.size() - 1, "hash mismatch");
 }
 
-TEST_CASE("a checkpoint of another model, optimizer, dtype or data set is refused, with all that differs") {
+TEST_CASE("a checkpoint of another model, optimizer, dtype or data set is rejected with all differences") {
   TwoSaves const saves;
   auto const told = restore_fails(saves.second, {.order = SampleOrder{501}});
   CHECK_THAT(told.error,
              Contains("ContractError restore() failed and changed nothing") &&
-                 Contains("its data are 500 samples, shuffled with seed 0, and the program's are 501 samples"));
+                 Contains("its data are 500 samples, shuffled with seed 0, but the program's are 501 samples"));
   CHECK(told.after.empty());
   CHECK(restore_fails(saves.second, {.order = SampleOrder{500}}).error.empty());
 
   auto const other = Config::from_json(R"({"train_micro_batch_size_per_gpu": 2, "optimizer": {"type": "Lion"},
                                            "zero_optimization": {"stage": 3}})");
   CHECK_THAT(restore_fails(saves.second, {}, other).error,
-             Contains("states are master, exp_avg, exp_avg_sq (optimizer AdamW), and the stage file's optimizer keeps "
+             Contains("states are master, exp_avg, exp_avg_sq (optimizer AdamW), but the stage file's optimizer keeps "
                       "master, exp_avg"));
   std::vector<std::string> wrong(2);
   auto const outcome = run_job(2, [&](Job& job) {
@@ -175,15 +175,16 @@ TEST_CASE("a checkpoint of another model, optimizer, dtype or data set is refuse
   });
   REQUIRE(messages_of(outcome) == "");
   for (auto const& each : wrong) {
-    CHECK_THAT(each, Contains("parameter \"block0.w\" is trainable in it, and frozen in the model") &&
-                         Contains("parameter \"block1.w\" has shape [300] in it, and the model's is [30, 10]") &&
-                         Contains("parameter \"new.w\" is not in it") &&
-                         Contains("\"block2.w\" in it is no parameter of the model") &&
-                         Contains("\"block1.frozen\" in it is no parameter of the model"));
+    CHECK_THAT(each,
+               Contains("parameter \"block0.w\" is trainable in the checkpoint, but frozen in the model") &&
+                   Contains("parameter \"block1.w\" has shape [300] in the checkpoint, but [30, 10] in the model") &&
+                   Contains("parameter \"new.w\" is not in the checkpoint") &&
+                   Contains("\"block2.w\" in the checkpoint is not a parameter of the model") &&
+                   Contains("\"block1.frozen\" in the checkpoint is not a parameter of the model"));
   }
 }
 
-TEST_CASE("other dtypes are refused, or rounded where that is asked for") {
+TEST_CASE("states of other dtypes are rejected, or rounded if the program asks for it") {
   Folder const folder;
   auto const from = train(2, varied_file(bf16_types, 2), saving(folder / "fp32", 3, 3));
   auto const text = varied_file(bf16_masters_and_moments, 3);
@@ -199,8 +200,8 @@ TEST_CASE("other dtypes are refused, or rounded where that is asked for") {
     return 3;
   };
   auto const to = train(2, text, options);
-  CHECK_THAT(refused, Contains("state master is fp32, and bf16 here: RestoreOptions::convert rounds it") &&
-                          Contains("state exp_avg is fp32, and bf16 here"));
+  CHECK_THAT(refused, Contains("state master is saved as fp32, but is bf16 here: RestoreOptions::convert rounds it") &&
+                          Contains("state exp_avg is saved as fp32, but is bf16 here"));
   CHECK(to.parameters == from.parameters);
   auto const wide = states_in(folder / "fp32/step_00000003");
   auto const narrow = states_in(folder / "bf16/step_00000003");
@@ -220,7 +221,7 @@ TEST_CASE("other dtypes are refused, or rounded where that is asked for") {
   }
 }
 
-TEST_CASE("the newest checkpoint that can be used is taken, and what is left out is said") {
+TEST_CASE("restore_latest() takes the newest usable checkpoint, and logs which ones it passes over") {
   TwoSaves const saves;
   auto const restored_step = [&] {
     std::int64_t step = -1;
@@ -242,12 +243,12 @@ TEST_CASE("the newest checkpoint that can be used is taken, and what is left out
     Log const log;
     CHECK(restored_step() == 1);
     CHECK(log.count("place_00000.safetensors: is damaged") == 1);
-    CHECK(log.count("step_00000001 is tried") == 1);
+    CHECK(log.count("trying step_00000001") == 1);
   }
   fs::remove_all(saves.second);  // `latest` still names it
   CHECK(restored_step() == 1);
   CHECK_THAT(restore_fails(saves.folder.path()).error,
-             Contains("latest names \"step_00000002\", which is no checkpoint"));
+             Contains("latest names \"step_00000002\", which is not a checkpoint"));
   for (auto const* const name : {"../../etc", "", "step_1", "step_00000001/../.."}) {
     write_all(saves.folder / "latest", name);
     INFO(name);
@@ -261,7 +262,7 @@ TEST_CASE("the newest checkpoint that can be used is taken, and what is left out
   CHECK_THAT(errors.front().front(), Contains("SystemError restore() failed and changed nothing"));
 }
 
-TEST_CASE("what restore_latest() passes over is said, and where nothing is left it throws") {
+TEST_CASE("restore_latest() logs what it passes over, and throws if no checkpoint is left") {
   TwoSaves const saves;
   auto const folder = saves.folder.path();
   auto const latest = [&](RestoreOptions const& options = {}) {
@@ -279,33 +280,36 @@ TEST_CASE("what restore_latest() passes over is said, and where nothing is left 
   newer.replace(newer.find("\"format\":2"), 10, "\"format\":4");
   write_record(saves.second, newer);
   CHECK_THAT(latest(), Contains("ContractError restore() failed and changed nothing") &&
-                           Contains("its format is 4, and this version of Zeroth reads 1 to 3"));
+                           Contains("its format is 4, but this version of Zeroth reads formats 1 to 3"));
   Log const log;
-  CHECK(log.count("is tried") == 0);
+  CHECK(log.count("; trying ") == 0);
   fs::remove(saves.second / "checkpoint.json");
   CHECK(latest() == "step 1");
-  CHECK(log.count("step_00000002: checkpoint.json cannot be opened: No such file or directory; step_00000001 is") == 1);
+  CHECK(log.count("step_00000002: checkpoint.json cannot be opened: No such file or directory; trying step_00000001") ==
+        1);
   fs::create_directory(saves.second / "checkpoint.json");
   CHECK(latest() == "step 1");
-  CHECK(log.count("step_00000002: checkpoint.json is a folder; allowed: a regular file; step_00000001 is tried") == 1);
+  CHECK(log.count("step_00000002: checkpoint.json is a folder; allowed: a regular file; trying step_00000001") == 1);
   fs::remove_all(saves.second);
   CHECK(latest() == "step 1");
-  CHECK(log.count("latest names \"step_00000002\", which is no checkpoint in it; step_00000001 is tried") == 1);
+  CHECK(log.count("latest names \"step_00000002\", which is not a checkpoint in this folder; trying step_00000001") ==
+        1);
 
   fs::remove(saves.first / "checkpoint.json");
   CHECK_THAT(latest(), Contains("SystemError restore() failed and changed nothing") && Contains("step_00000001"));
   RestoreOptions start_over;
   start_over.start_over_if_all_damaged = true;
   CHECK(latest(start_over) == "nothing");
-  CHECK(log.count("none is left, and training starts over") == 1);
+  CHECK(log.count("no other checkpoint is left, and training starts over") == 1);
   fs::remove_all(saves.first);
-  CHECK_THAT(latest(), Contains("SystemError") && Contains("latest names \"step_00000002\", which is no checkpoint"));
+  CHECK_THAT(latest(),
+             Contains("SystemError") && Contains("latest names \"step_00000002\", which is not a checkpoint"));
   CHECK(latest(start_over) == "nothing");
   fs::remove(folder / "latest");
   CHECK(latest() == "nothing");
 }
 
-TEST_CASE("who starts over because states are damaged trains as if nothing had been there") {
+TEST_CASE("a program that starts over because states are damaged trains as if there had been no checkpoint") {
   TwoSaves const saves;
   for (auto const& path : {saves.first, saves.second}) {
     auto const file = path / "place_00000.safetensors";
@@ -328,7 +332,7 @@ TEST_CASE("who starts over because states are damaged trains as if nothing had b
   CHECK(reports[0].back().grad_norm == reports[1].back().grad_norm);
 }
 
-TEST_CASE("damaged checkpoints do not count as those that stay") {
+TEST_CASE("damaged checkpoints do not count toward the number that is kept") {
   TwoSaves const saves;
   fs::remove(saves.second / "place_00001.safetensors");
   run_small(2, small_config(2), [&](auto& engine, auto& small, auto&) {
@@ -363,23 +367,22 @@ TEST_CASE("forged records are refused") {
   CHECK_THAT(forge("\"places\":2", "\"places\":3000000000"), Contains("places is 3000000000"));
   CHECK_THAT(forge("\"slice_count\":256", "\"slice_count\":9007199254740993"), Contains("slice_count"));
   CHECK_THAT(forge("\"slice_count\":256", "\"slice_count\":0"), Contains("slice_count is 0"));
-  CHECK_THAT(forge("\"base\":1024", "\"base\":1028"), Contains("begins at byte 1028, and those before it end at 1024"));
+  CHECK_THAT(forge("\"base\":1024", "\"base\":1028"), Contains("begins at byte 1028, but those before it end at 1024"));
   CHECK_THAT(forge("\"at\":0", "\"at\":300"), Contains("are beyond the unit's 512 or another parameter's"));
   CHECK_THAT(forge("\"dtype\":\"fp32\"", "\"dtype\":\"int8\""),
              Contains("dtype is \"int8\"; allowed: fp32, bf16 and fp16"));
-  CHECK_THAT(forge("\"name\":\"exp_avg_sq\"", "\"name\":\"exp_avg\""),
-             Contains("the state \"exp_avg\" is there twice"));
-  CHECK_THAT(forge("block1.w", "block0.w"), Contains("parameter \"block0.w\" is there twice"));
+  CHECK_THAT(forge("\"name\":\"exp_avg_sq\"", "\"name\":\"exp_avg\""), Contains("the state \"exp_avg\" occurs twice"));
+  CHECK_THAT(forge("block1.w", "block0.w"), Contains("parameter \"block0.w\" occurs twice"));
   CHECK_THAT(forge("[300]", "[-300]"), Contains("allowed: extents from 1 on"));
-  CHECK_THAT(forge("\"program_state\":\"\"", "\"program_state\":\"0g\""), Contains("no byte in hexadecimal"));
+  CHECK_THAT(forge("\"program_state\":\"\"", "\"program_state\":\"0g\""), Contains("not a byte in hexadecimal"));
   CHECK_THAT(forge("\"model_seed\":\"3\"", "\"model_seed\":\"x\""), Contains("digits of a whole number below 2^64"));
-  CHECK_THAT(forge("block1.w", "__metadata__"), Contains("allowed: what a model may call a parameter"));
+  CHECK_THAT(forge("block1.w", "__metadata__"), Contains("allowed: names that a model allows for parameters"));
   CHECK(forge("\"places\":2", "\"places\":16777216").empty());  // the record is plausible; only the files show that it
                                                                 // is wrong
   CHECK_THAT(restore_fails(saves.second).error, Contains("place_00000.safetensors: its header is damaged"));
 }
 
-TEST_CASE("the optimizer and the data are those of the checkpoint, also where sizes and states' names are") {
+TEST_CASE("another optimizer or data set is rejected even if sizes and state names are the same") {
   Folder const folder;
   auto const order = [](std::uint64_t fingerprint) {
     return SampleOrder{500, {.seed = 1, .shuffled = true, .fingerprint = fingerprint}};
@@ -394,14 +397,14 @@ TEST_CASE("the optimizer and the data are those of the checkpoint, also where si
   };
   CHECK(error(5).empty());
   CHECK(error(0).empty());  // no fingerprint is given
-  CHECK_THAT(error(6), Contains("ContractError") && Contains("seed 1, with fingerprint 0000000000000005, and the") &&
+  CHECK_THAT(error(6), Contains("ContractError") && Contains("seed 1, with fingerprint 0000000000000005, but the") &&
                            Contains("with fingerprint 0000000000000006"));
   auto const with_l2 = small_config(2).with(R"({"optimizer": {"type": "Adam", "params": {"adam_w_mode": false}}})");
   CHECK_THAT(error(5, with_l2),
-             Contains("ContractError") && Contains("its optimizer is AdamW, and the stage file's is Adam"));
+             Contains("ContractError") && Contains("its optimizer is AdamW, but the stage file's is Adam"));
 }
 
-TEST_CASE("a record that could not be read again is not written, and one beyond other texts' limit is read") {
+TEST_CASE("a record too large to be read is not written, and one above the limit for other texts is read") {
   TwoSaves const saves;
   auto const record = checkpoint::read_record(saves.second);
   auto const bytes = std::ssize(checkpoint::to_text(record));
@@ -412,10 +415,10 @@ TEST_CASE("a record that could not be read again is not written, and one beyond 
   fs::resize_file(saves.second / "checkpoint.json", static_cast<std::uintmax_t>(largest_text) + 1);  // the new part is
                                                                                                      // a hole
   CHECK_THAT(thrown<SystemError>([&] { static_cast<void>(checkpoint::read_record(saves.second)); }),
-             Contains("it has no hash of itself at its end"));
+             Contains("it does not end with its hash"));
 }
 
-TEST_CASE("a file that is forged to some TiB of nothing takes no memory for its table of hashes") {
+TEST_CASE("a forged sparse file of several TiB needs no memory for its table of hashes") {
   Folder const folder;
   run_small(1, small_config(2), [&](auto& engine, auto& small, auto&) {
     train(engine, small, 1);

@@ -76,7 +76,7 @@ std::map<std::string, std::string> files_in(fs::path const& folder) {
 
 }  // namespace
 
-TEST_CASE("a full disk and a broken one fail a save at every call, and nothing else") {
+TEST_CASE("a full or broken disk makes a save fail at any call, and does nothing else") {
   auto const error = GENERATE(ENOSPC, EIO);
   auto const world = GENERATE(1, 2);
   Folder const folder;
@@ -132,7 +132,8 @@ TEST_CASE("a disk that stays full fails every save until there is room again") {
   }
 }
 
-TEST_CASE("a process that is killed at any call leaves the checkpoint before, or the new one, and the next works") {
+TEST_CASE(
+    "a process that is killed at any call leaves the previous checkpoint or the new one, and the next run works") {
   auto const world = GENERATE(1, 2);  // two ranks make calls in any order, one always in the same
   Folder const folder;
   run_small(world, small_config(2), [&](auto& engine, auto& small, auto&) {
@@ -184,7 +185,7 @@ TEST_CASE("a process that is killed at any call leaves the checkpoint before, or
   }
 }
 
-TEST_CASE("a slow disk holds updates up, which say so, and nothing else") {
+TEST_CASE("a slow disk delays updates, which report it, and nothing else") {
   auto const* const buffer_bytes = GENERATE("0", "8388608");
   INFO(buffer_bytes);
   Folder const folder;
@@ -229,7 +230,7 @@ TEST_CASE("a slow disk holds updates up, which say so, and nothing else") {
   CHECK(reader.damage(1, true).empty());
 }
 
-TEST_CASE("a disk that does not read is told with what is on it, and no older checkpoint is taken for it") {
+TEST_CASE("a read error is reported with the data that it hits, and no older checkpoint is used instead") {
   Folder const folder;
   run_small(2, small_config(2), [&](auto& engine, auto& small, auto&) {
     for (int step = 0; step < 2; ++step) {
@@ -255,7 +256,7 @@ TEST_CASE("a disk that does not read is told with what is on it, and no older ch
   }
 }
 
-TEST_CASE("restoring reads the disk once in all, at every stage and number of ranks") {
+TEST_CASE("a restore reads the disk once in total, at every stage and number of ranks") {
   Folder const folder;
   constexpr std::int64_t count = 6'000'000;
   auto const run = [&](int world, int stage, auto const& each) {
@@ -283,7 +284,7 @@ TEST_CASE("restoring reads the disk once in all, at every stage and number of ra
   }
 }
 
-TEST_CASE("saves read no record again to know which checkpoints stay") {
+TEST_CASE("saves do not read records again to decide which checkpoints to keep") {
   Folder const folder;
   SaveOptions options;
   options.keep = 3;
@@ -300,7 +301,7 @@ TEST_CASE("saves read no record again to know which checkpoints stay") {
   CHECK(folder.contents() == ".lock latest step_00000003 step_00000004 step_00000005 ");
 }
 
-TEST_CASE("folders that a claim makes are on the disk, each in the one above it") {
+TEST_CASE("folders that claim() creates are synced to the disk, each within its parent") {
   Folder const root;
   std::set<std::string> failed;
   for (int call = 1; call <= 6; ++call) {
@@ -331,7 +332,7 @@ TEST_CASE("an update that waits long for a save says so before other ranks give 
   CHECK(log.count("an update has waited 30 ms for the save of step 0 into " + folder.path().string()) > 0);
 }
 
-TEST_CASE("a rank that is lost during a save leaves what was there") {
+TEST_CASE("losing a rank during a save leaves the earlier checkpoints") {
   Folder const folder;
   run_small(2, small_config(2), [&](auto& engine, auto& small, auto&) {
     train(engine, small, 1);
@@ -374,7 +375,7 @@ std::ptrdiff_t files_below(fs::path const& folder) {
   return files;
 }
 
-TEST_CASE("folders that are read-only, or that are gone, are errors") {
+TEST_CASE("read-only and missing folders are errors") {
   Folder const folder;
   std::ofstream{folder / "file"} << "no folder";
   auto const errors = run_small(2, small_config(2), [&](auto& engine, auto& small, auto& notes) {
@@ -411,7 +412,7 @@ TEST_CASE("folders that are read-only, or that are gone, are errors") {
   }
 }
 
-TEST_CASE("a save that failed is thrown once by who comes next, and finish() still gives its report") {
+TEST_CASE("a failed save is thrown once, by the next call, and finish() still returns its report") {
   Folder const folder;
   auto const errors = run_small(2, small_config(2), [&](auto& engine, auto& small, auto& notes) {
     all_micro_steps(engine, small);

@@ -79,7 +79,7 @@ void check_reading(Folder const& folder) {
 
 }  // namespace
 
-TEST_CASE("any layout of 1 to 9 ranks is what docs/checkpoints.md says, to a reader of its own") {
+TEST_CASE("an independent reader finds any layout of 1 to 9 ranks as docs/checkpoints.md describes it") {
   auto const first_seed = std::random_device{}();
   for (unsigned i = 0; i < (sanitized ? 4 : 18); ++i) {
     auto const seed = first_seed + i;
@@ -108,7 +108,7 @@ TEST_CASE("any layout of 1 to 9 ranks is what docs/checkpoints.md says, to a rea
   }
 }
 
-TEST_CASE("layouts of pipelines are what docs/checkpoints.md says, too") {
+TEST_CASE("an independent reader finds the layouts of pipelines as docs/checkpoints.md describes them") {
   for (auto const& [stages, data, zero] : {std::tuple{2, 1, 0}, std::tuple{3, 2, 3}, std::tuple{4, 2, 1}}) {
     Shape const shape{.stages = stages, .data = data, .zero = zero};
     INFO(shape.text());
@@ -124,7 +124,7 @@ TEST_CASE("layouts of pipelines are what docs/checkpoints.md says, too") {
   }
 }
 
-TEST_CASE("layouts of parts that tensor ranks had are what docs/checkpoints.md says, too") {
+TEST_CASE("an independent reader finds the layouts of tensor ranks' parts as docs/checkpoints.md describes them") {
   for (auto const& grid : {Grid{1, 1, 2, 0}, Grid{1, 2, 3, 3}, Grid{2, 2, 2, 2}, Grid{1, 1, 4, 1}}) {
     INFO(grid.text());
     Folder const folder;

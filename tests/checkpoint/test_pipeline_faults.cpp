@@ -55,7 +55,9 @@ void check_whole(fs::path const& checkpoint) {
 
 }  // namespace
 
-TEST_CASE("a rank of a stage that is killed while it saves leaves the checkpoint before, and the next run goes on") {
+TEST_CASE(
+    "a rank of a pipeline stage that is killed during a save leaves the previous checkpoint, and the next run "
+    "resumes") {
   int killed = 0;
   for (auto const& [victim, number] : {std::pair{2, 1}, {2, 2}, {3, 3}, {2, 4}, {1, 3}, {0, 5}}) {
     INFO(fmt::format("rank {} killed at call {}", victim, number));
@@ -81,7 +83,7 @@ TEST_CASE("a rank of a stage that is killed while it saves leaves the checkpoint
   CHECK(killed >= 4);
 }
 
-TEST_CASE("a disk that fails on a rank of one stage is told to all, and changes nothing") {
+TEST_CASE("a disk error on a rank of one stage is reported on all ranks, and changes nothing") {
   auto const error = GENERATE(ENOSPC, EIO);
   int number = 1;
   int failures = 0;

@@ -64,7 +64,7 @@ constexpr std::pair<int, int> grids[] = {{1, 1}, {1, 2}, {2, 1}, {2, 2}, {4, 1},
 
 }  // namespace
 
-TEST_CASE("a pipeline that was saved goes on in any other, at any stage of ZeRO, and without a mesh") {
+TEST_CASE("a saved pipeline resumes in any other pipeline, at any ZeRO stage, and without a mesh") {
   auto const types = GENERATE(fp32_types, bf16_types);
   ChainOptions const options{.ties = GENERATE(Chain::Ties::near, Chain::Ties::across)};
   auto const base = never_stopped(config_of(types, {}), {}, options);
@@ -86,7 +86,7 @@ TEST_CASE("a pipeline that was saved goes on in any other, at any stage of ZeRO,
   }
 }
 
-TEST_CASE("a pipeline goes on in the middle of what a loss scale has seen") {
+TEST_CASE("a pipeline resumes with the state of its loss scale") {
   for (int const overflow : {3, 4}) {
     INFO("overflow in step " << overflow);
     ChainOptions const options{.overflow_at_step = overflow, .ties = Chain::Ties::across};
@@ -98,7 +98,7 @@ TEST_CASE("a pipeline goes on in the middle of what a loss scale has seen") {
   }
 }
 
-TEST_CASE("a pipeline goes on by every optimizer, and with rounded masters and moments") {
+TEST_CASE("a pipeline resumes with every optimizer, and with rounded masters and moments") {
   auto const rule = GENERATE(from_range(all_rules()));
   INFO(rule.name);
   for (auto const& types : {fp32_types, bf16_masters_and_moments}) {
@@ -131,7 +131,7 @@ TEST_CASE("groups of ranks and states on a disk are saved and restored in a pipe
   CHECK(cut_in_two(config_of(bf16_types, one), one, in_groups, two) == base);
 }
 
-TEST_CASE("a save of a pipeline is there once the sums of steps say that the ranks of all stages have written") {
+TEST_CASE("a pipeline's save is complete once step sums show that the ranks of all stages have written") {
   for (int zero = 0; zero <= 3; ++zero) {
     Shape const shape{.stages = 2, .data = 2, .zero = zero};
     auto const config = config_of(fp32_types, shape);

@@ -46,7 +46,7 @@ void check_resume(int world, std::string const& saved, std::string const& restor
 
 }  // namespace
 
-TEST_CASE("a run that was saved at one stage goes on at any other as if it had not ended") {
+TEST_CASE("a run that was saved at one stage resumes at any other as if it had not been interrupted") {
   auto const types = GENERATE(from_range(std::begin(all_types), std::end(all_types)));
   for (int saved = 0; saved <= 3; ++saved) {
     for (int restored = 0; restored <= 3; ++restored) {
@@ -60,7 +60,7 @@ TEST_CASE("a run that was saved at one stage goes on at any other as if it had n
   }
 }
 
-TEST_CASE("a run goes on by every optimizer") {
+TEST_CASE("a run resumes with every optimizer") {
   auto const rule = GENERATE(from_range(all_rules()));
   auto const types = GENERATE(fp32_types, bf16_types, bf16_masters_and_moments);
   static Sample sample{5};
@@ -72,7 +72,7 @@ TEST_CASE("a run goes on by every optimizer") {
   check_resume(1, varied_file(types, 2, rule.optimizer), varied_file(types, 0, rule.optimizer));
 }
 
-TEST_CASE("a run goes on wherever its states were, and are") {
+TEST_CASE("a run resumes wherever its states were before and are now") {
   auto const types = GENERATE(fp32_types, bf16_types, bf16_masters_and_moments);
   if (sanitized && types.name != bf16_types.name) {
     return;
@@ -109,7 +109,7 @@ TEST_CASE("a run goes on wherever its states were, and are") {
   check(4, in_groups("{}"), all_on_disk(R"({"zero_hpz_partition_size": 2})", 0));
 }
 
-TEST_CASE("a run goes on in the middle of what a loss scale has seen") {
+TEST_CASE("a run resumes with the state of its loss scale") {
   for (int const overflow : {2, 3, 4, 5}) {
     INFO(fmt::format("overflow in step {}", overflow));
     int const stage = overflow - 2;
@@ -119,7 +119,7 @@ TEST_CASE("a run goes on in the middle of what a loss scale has seen") {
   }
 }
 
-TEST_CASE("a run goes on whatever its updates are summed up of, and wherever that is rounded") {
+TEST_CASE("a run resumes with any number of micro-steps, and any rounding of their sums") {
   auto const types = GENERATE(fp32_types, bf16_types, bf16_summed_in_fp32, fp16_summed_in_fp32);
   if (sanitized && types.name != bf16_types.name) {
     return;
@@ -134,7 +134,7 @@ TEST_CASE("a run goes on whatever its updates are summed up of, and wherever tha
   }
 }
 
-TEST_CASE("a run goes on from its first step, from before it, and without accumulation") {
+TEST_CASE("a run resumes from its first step, from before it, and without accumulation") {
   for (int const at : {0, 1, 5}) {
     INFO(fmt::format("saved after step {}", at));
     Folder const folder;
@@ -154,7 +154,7 @@ TEST_CASE("a run goes on from its first step, from before it, and without accumu
   }
 }
 
-TEST_CASE("at another number of ranks all states are the same right after they were restored") {
+TEST_CASE("at another number of ranks all states are the same right after a restore") {
   auto const types = GENERATE(fp32_types, bf16_types, bf16_masters_and_moments);
   Folder const folder;
   train(3, varied_file(types, 2), saving(folder / "first", 3, 3));
@@ -177,7 +177,7 @@ TEST_CASE("at another number of ranks all states are the same right after they w
   }
 }
 
-TEST_CASE("a run that goes on at another world is one that began there") {
+TEST_CASE("a run that resumes with another number of ranks is like one that began with it") {
   // Resumes from the same checkpoint at every stage; the samples of the train batch are in the same order.
   Folder const folder;
   train(4, varied_file(bf16_types, 3), saving(folder / "first", 3, 3));
@@ -190,7 +190,7 @@ TEST_CASE("a run that goes on at another world is one that began there") {
   }
 }
 
-TEST_CASE("every sample comes once per epoch, where steps are lost, and with other ranks and batches") {
+TEST_CASE("every sample comes once per epoch, even if steps are lost and ranks and batches change") {
   Folder const folder;
   SampleOrder const order{97, {.seed = 4}};
   struct Part {
@@ -233,7 +233,7 @@ TEST_CASE("every sample comes once per epoch, where steps are lost, and with oth
   CHECK(epochs[2].size() == 233 - 2 * 97);
 }
 
-TEST_CASE("a run goes on between groups and none, and between groups of other sizes") {
+TEST_CASE("a run resumes with groups, without them, and with groups of other sizes") {
   auto const types = GENERATE(fp32_types, bf16_types, bf16_masters_and_moments);
   auto const text = [&](int stage, char const* keys) {
     return Config::from_json(varied_file(types, stage)).with(keys);
@@ -267,7 +267,7 @@ TEST_CASE("a run goes on between groups and none, and between groups of other si
   }
 }
 
-TEST_CASE("a run that saves is one that does not") {
+TEST_CASE("a run that saves has the bits of a run that does not") {
   auto const types = GENERATE(fp32_types, bf16_types, fp16_types, bf16_masters_and_moments);
   for (int stage = 0; stage <= 3; ++stage) {
     static Sample sample{3};

@@ -60,7 +60,7 @@ OfOneRank train_as_processes(std::string const& text, TrainOptions const& option
 
 }  // namespace
 
-TEST_CASE("processes and threads go on from each other's checkpoints, bit for bit") {
+TEST_CASE("processes and threads resume from each other's checkpoints, bit for bit") {
   SharedFolder const shared;
   Types const types[] = {fp32_types, bf16_types, fp16_types, bf16_masters_and_moments};
   for (int stage = 0; stage <= 3; ++stage) {
@@ -81,7 +81,7 @@ TEST_CASE("processes and threads go on from each other's checkpoints, bit for bi
   }
 }
 
-TEST_CASE("pipelines of processes go on from what threads have saved, and threads from theirs") {
+TEST_CASE("pipelines of processes resume from checkpoints of threads, and threads from theirs") {
   SharedFolder const shared;
   Folder const own;
   auto const saving_at = [](fs::path const& folder, int last) {
@@ -119,7 +119,7 @@ TEST_CASE("pipelines of processes go on from what threads have saved, and thread
                                                                  // reads
 }
 
-TEST_CASE("tensor ranks that are processes go on from what they have saved, and threads from theirs") {
+TEST_CASE("tensor ranks that are processes resume from their own checkpoints, and threads from theirs") {
   SharedFolder const shared;
   Folder const own;
   auto const going_on = [](fs::path const& from, fs::path const& into) {

@@ -38,7 +38,7 @@ std::string latest_in(fs::path const& folder) {
 
 }  // namespace
 
-TEST_CASE("a save is there a few steps later, without anybody who waits for it") {
+TEST_CASE("a save completes a few steps later without a call that waits for it") {
   for (int stage = 0; stage <= 3; ++stage) {
     Folder const folder;
     std::atomic<int> steps_until_done = 0;
@@ -68,7 +68,7 @@ TEST_CASE("a save is there a few steps later, without anybody who waits for it")
   }
 }
 
-TEST_CASE("states that are written from where they lie are those that are copied first") {
+TEST_CASE("states that are written in place are the same as states that are copied first") {
   // Some slices are large and not aligned, others are tiny.
   std::int64_t const large = sanitized ? 150'001 : 1'500'001;
   std::vector<std::int64_t> const counts{large / 5, 7, 129, large, 40'000, 1, 65'536};
@@ -119,7 +119,7 @@ TEST_CASE("states that are written from where they lie are those that are copied
   }
 }
 
-TEST_CASE("from the first save on a rank holds the staging that was planned, to the byte") {
+TEST_CASE("from its first save on a rank holds exactly the planned staging memory") {
   for (std::int64_t const asked : {0, 8 << 20, 9 << 20, 24 << 20}) {
     INFO(asked);
     Folder const folder;
@@ -141,7 +141,7 @@ TEST_CASE("from the first save on a rank holds the staging that was planned, to 
   }
 }
 
-TEST_CASE("finish() ends a save, and so does the next one") {
+TEST_CASE("finish() completes a save, and so does the next save") {
   Folder const folder;
   auto const errors = run_small(2, small_config(3), [&](auto& engine, auto& small, auto& notes) {
     train(engine, small, 1);
@@ -168,7 +168,7 @@ TEST_CASE("finish() ends a save, and so does the next one") {
   CHECK(folder.contents() == ".lock latest step_00000001 step_00000002 step_00000003 ");
 }
 
-TEST_CASE("a save is waited for between passes") {
+TEST_CASE("Saving::wait() inside a pass is rejected") {
   Folder const folder;
   auto const errors = run_small(2, small_config(2), [&](auto& engine, auto& small, auto& notes) {
     auto saving = engine.save(folder.path());
@@ -186,7 +186,7 @@ TEST_CASE("a save is waited for between passes") {
   CHECK(folder.contents() == ".lock latest step_00000000 ");
 }
 
-TEST_CASE("what is restored says where it is from, and gives the program's own back") {
+TEST_CASE("a restore returns where the checkpoint is from, and the program's own state") {
   Folder const folder;
   std::vector<Restored> restored(3);
   auto const state = bytes_of_text("whatever the program wants");
@@ -221,7 +221,7 @@ TEST_CASE("what is restored says where it is from, and gives the program's own b
   }
 }
 
-TEST_CASE("what save() and restore() do not allow") {
+TEST_CASE("save() and restore() reject wrong arguments and calls at the wrong time") {
   Folder const folder;
   std::vector<std::byte> const too_large((1U << 20U) + 1);
   auto const errors = run_small(2, small_config(2), [&](auto& engine, auto& small, auto& notes) {
@@ -254,15 +254,15 @@ TEST_CASE("what save() and restore() do not allow") {
   });
   for (auto const& each : errors) {
     REQUIRE(each.size() == 12);
-    CHECK_THAT(each[0], Contains("ContractError save() into a folder without a name"));
+    CHECK_THAT(each[0], Contains("ContractError save(): the folder's name is empty"));
     CHECK_THAT(each[1], Contains("program_state has 1048577 bytes; allowed are up to 1048576"));
-    CHECK_THAT(each[2], Contains("keep is -1; allowed are 0, which is all, and more"));
+    CHECK_THAT(each[2], Contains("keep is -1; allowed: 0 (all) or more"));
     CHECK_THAT(each[3], Contains("keep_every is -1"));
     CHECK_THAT(each[4], Contains("save() while micro-step 1 of 2 is open: it belongs between passes"));
     CHECK_THAT(each[5], Contains("restore() while micro-step 1 of 2 is open"));
     CHECK_THAT(each[6], Contains("save() after 2 of 2 micro-steps of step 1: it belongs between steps"));
-    CHECK_THAT(each[7], Contains("restore() while a report of step 1 is owed: call finish() first"));
-    CHECK_THAT(each[8], Contains("restore_latest() while a report of step 1 is owed"));
+    CHECK_THAT(each[7], Contains("restore(): the report of step 1 is pending; call finish() first"));
+    CHECK_THAT(each[8], Contains("restore_latest(): the report of step 1 is pending"));
     CHECK_THAT(each[9], Contains("SystemError restore() failed and changed nothing: rank 0: checkpoint") &&
                             Contains("has neither checkpoint.json nor latest"));
     CHECK_THAT(each[10], Contains("nowhere: there is no such folder"));
@@ -270,7 +270,7 @@ TEST_CASE("what save() and restore() do not allow") {
   }
 }
 
-TEST_CASE("the newest checkpoints stay, and those of some steps") {
+TEST_CASE("the newest checkpoints are kept, and those of every N-th step") {
   auto const kept = [](std::optional<std::int64_t> keep, std::int64_t every, std::string const& keys) {
     Folder const folder;
     run_small(2, small_config(3, {.zeroth = keys}), [&](auto& engine, auto& small, auto&) {
@@ -289,7 +289,7 @@ TEST_CASE("the newest checkpoints stay, and those of some steps") {
                        "step_00000004 step_00000005 step_00000006 "));
 }
 
-TEST_CASE("a step that is saved again takes the place of what had its name") {
+TEST_CASE("a step that is saved again replaces the checkpoint with its name") {
   Folder const folder;
   auto const config = small_config(3);
   auto const save_at_two = [&](int seed_steps) {
@@ -305,7 +305,7 @@ TEST_CASE("a step that is saved again takes the place of what had its name") {
   CHECK(folder.contents() == ".lock latest step_00000002 ");
 }
 
-TEST_CASE("two jobs do not save into one folder") {
+TEST_CASE("two jobs cannot save into one folder") {
   Folder const folder;
   int const other = ::open((folder / ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   REQUIRE(::flock(other, LOCK_EX | LOCK_NB) == 0);
@@ -317,14 +317,14 @@ TEST_CASE("two jobs do not save into one folder") {
   });
   for (auto const& each : errors) {
     REQUIRE(each.size() == 2);
-    CHECK_THAT(each[0], Contains("another job saves here: \"process 4711 on elsewhere, save 0123\"; this one is job"));
+    CHECK_THAT(each[0], Contains("another job is saving here: \"process 4711 on elsewhere, save 0123\"; this is job"));
     CHECK(each[1].empty());
   }
   ::close(other);
   CHECK(fs::exists(folder / "own/step_00000001/checkpoint.json"));
 }
 
-TEST_CASE("a folder is claimed before there is training to lose, until the engine ends") {
+TEST_CASE("claim() locks a folder before training starts, until the engine is destroyed") {
   Folder const folder;
   run_small(2, small_config(2), [&](auto& engine, auto&, auto&) { engine.save(folder.path()).wait(); });
   auto const is_free = [](fs::path const& claimed) {
@@ -366,15 +366,15 @@ TEST_CASE("a folder is claimed before there is training to lose, until the engin
   ::close(other);
   for (auto const& each : errors) {
     CHECK_THAT(each.at(0), Contains("SystemError claim() failed and changed nothing") &&
-                               Contains("another job saves here") && Contains("this one is job"));
+                               Contains("another job is saving here") && Contains("this is job"));
     CHECK_THAT(each.at(1), Contains("SystemError restore_latest() failed and changed nothing") &&
-                               Contains("another job saves here"));
+                               Contains("another job is saving here"));
     CHECK(each.at(2).empty());
-    CHECK_THAT(each.at(3), Contains("ContractError claim() of a folder without a name"));
+    CHECK_THAT(each.at(3), Contains("ContractError claim(): the folder's name is empty"));
   }
 }
 
-TEST_CASE("a checkpoint that is being read stays until a later save") {
+TEST_CASE("a checkpoint that is being read is kept until a later save") {
   Folder const folder;
   auto const save_at = [&](int step) {
     run_small(2, small_config(2), [&](auto& engine, auto& small, auto&) {
@@ -392,7 +392,7 @@ TEST_CASE("a checkpoint that is being read stays until a later save") {
   CHECK(folder.contents() == ".lock latest step_00000003 ");
 }
 
-TEST_CASE("beside a job that saves and removes, restore() and find_checkpoint() always find a whole checkpoint") {
+TEST_CASE("while another job saves and removes, restore() and find_checkpoint() always find a whole checkpoint") {
   Folder const folder;
   run_small(2, small_config(2), [&](auto& engine, auto&, auto&) { engine.save(folder.path()).wait(); });
   std::string saver;
@@ -419,7 +419,7 @@ TEST_CASE("beside a job that saves and removes, restore() and find_checkpoint() 
   CHECK(messages_of(reader) == "");
 }
 
-TEST_CASE("where ranks do not see the same folder, a save leaves nothing on any machine") {
+TEST_CASE("if ranks do not see the same folder, a save fails and leaves nothing on any machine") {
   Folder const folder;
   for (int rank = 0; rank < 2; ++rank) {
     fs::create_directory(folder / fmt::format("{}", rank));
@@ -434,14 +434,14 @@ TEST_CASE("where ranks do not see the same folder, a save leaves nothing on any 
   });
   REQUIRE(messages_of(outcome) == "");
   for (auto const& each : errors) {
-    CHECK_THAT(each, Contains("of another rank is not there"));
+    CHECK_THAT(each, Contains("of another rank cannot be found"));
   }
   CHECK(fs::is_empty(folder / "1/saved"));
   std::vector<fs::path> left(fs::directory_iterator{folder / "0/saved"}, fs::directory_iterator{});
   CHECK(left == std::vector{folder / "0/saved/.lock"});
 }
 
-TEST_CASE("what jobs that ended in the middle have left is cleared, and nothing else") {
+TEST_CASE("leftovers of interrupted saves are removed, and nothing else") {
   Folder const folder;
   for (auto const* const name : {"step_00000007.00ff.partial", "step_00000003.deleting", "notes.partial", "other"}) {
     fs::create_directory(folder / name);
@@ -452,7 +452,8 @@ TEST_CASE("what jobs that ended in the middle have left is cleared, and nothing 
   CHECK(folder.contents() == ".lock latest notes.partial other step_00000000 ");
 }
 
-TEST_CASE("a save that is not finished is said when the engine ends, and leaves nothing that could be taken for one") {
+TEST_CASE(
+    "an unfinished save is logged when the engine is destroyed, and leaves nothing that looks like a checkpoint") {
   Folder const folder;
   Log const log;
   run_small(2, small_config(2), [&](auto& engine, auto& small, auto&) {
@@ -463,7 +464,7 @@ TEST_CASE("a save that is not finished is said when the engine ends, and leaves 
   CHECK(checkpoint::newest_first(folder.path()).empty());
 }
 
-TEST_CASE("a trace has a lane of what a save reads") {
+TEST_CASE("a trace has a lane for the reads of a save") {
   Folder const folder;
   std::vector<std::vector<Span>> spans(2);
   run_small(2, small_config(3), [&](auto& engine, auto& small, auto&) {
@@ -484,7 +485,7 @@ TEST_CASE("a trace has a lane of what a save reads") {
   }
 }
 
-TEST_CASE("the stage file of who goes on counts, and differences are said") {
+TEST_CASE("a resumed run uses its own stage file, and logs the differences") {
   Folder const folder;
   Log const log;
   run_small(2, small_config(1), [&](auto& engine, auto&, auto&) { engine.save(folder.path()).wait(); });

@@ -166,7 +166,7 @@ class Sequence {
           auto const restoring = error_of([&] { engine.restore_latest(folder()); });
           auto const saving = error_of([&] { engine.save(folder()).wait(); });
           for (auto const& error : {restoring, saving}) {
-            wrong += error.find("another job saves here") == std::string::npos ? "it may come in: " + error : "";
+            wrong += error.find("another job is saving here") == std::string::npos ? "it may come in: " + error : "";
           }
         });
         wrong += messages_of(outcome);
@@ -377,7 +377,7 @@ class Sequence {
   std::string compare(std::optional<Restored> const& restored) const {
     auto const wanted = expected_.restored();
     if (!restored || !wanted) {
-      return restored ? fmt::format("goes on from step {}, where nothing is", restored->step)
+      return restored ? fmt::format("resumes from step {}, where nothing is", restored->step)
              : wanted ? fmt::format("starts over, and step {} is there", *wanted)
                       : "";
     }
@@ -385,7 +385,7 @@ class Sequence {
     auto const& expected = expected_.checkpoints.at(*wanted);
     return restored->step == *wanted && id == expected.id
                ? ""
-               : fmt::format("goes on from step {} of {}, not from step {} of {}", restored->step, id, *wanted,
+               : fmt::format("resumes from step {} of {}, not from step {} of {}", restored->step, id, *wanted,
                              expected.id);
   }
 

@@ -59,7 +59,7 @@ void check_whole(fs::path const& checkpoint) {
 
 }  // namespace
 
-TEST_CASE("a tensor rank that is killed while it saves leaves the checkpoint before, and the next run goes on") {
+TEST_CASE("a tensor rank that is killed during a save leaves the previous checkpoint, and the next run resumes") {
   int killed = 0;
   for (auto const& [victim, number] : {std::pair{1, 1}, {1, 2}, {3, 3}, {1, 4}, {0, 5}}) {
     INFO(fmt::format("rank {} killed at call {}", victim, number));
@@ -86,7 +86,7 @@ TEST_CASE("a tensor rank that is killed while it saves leaves the checkpoint bef
   CHECK(killed >= 3);
 }
 
-TEST_CASE("a disk that fails for one tensor rank is told to all, and changes nothing") {
+TEST_CASE("a disk error on one tensor rank is reported on all ranks, and changes nothing") {
   auto const config = config_of(fp32_types, of_four);
   int failures = 0;
   int number = 1;
@@ -135,7 +135,7 @@ TEST_CASE("a disk that fails for one tensor rank is told to all, and changes not
   CHECK(failures > 5);
 }
 
-TEST_CASE("a rank reads what it needs of what other tensor ranks have saved") {
+TEST_CASE("a rank reads the pieces that it needs from files of other tensor ranks") {
   constexpr std::int64_t rows = 6000;
   constexpr std::int64_t columns = 2400;
   constexpr std::int64_t data = 3 * 4 * rows * columns;  // bytes

@@ -109,26 +109,26 @@ TEST_CASE("forged records of tensor ranks are refused") {
              Contains("cut.index is 2; allowed: a whole number from 0 to 1"));
   CHECK_THAT(cut(R"("dim":1,"sections":[12,12],"multiple":0,"index":0,"of":1)"), Contains("cut.of is 1"));
   CHECK_THAT(cut(R"("dim":1,"sections":[12,12],"multiple":0,"index":0,"of":4)"),
-             Contains("is cut in 4 parts, and there were 2 tensor ranks"));
+             Contains("is divided into 4 parts, but there were 2 tensor ranks"));
   CHECK_THAT(cut(R"("dim":1,"sections":[12,12],"multiple":0,"index":1,"of":2)"), Contains("has no part 0"));
   CHECK_THAT(cut(R"("dim":1,"sections":[],"multiple":0,"index":0,"of":2)"),
              Contains("has parts 0 and 1 of different shapes, cuts or states"));
   CHECK_THAT(cut(R"("dim":1,"sections":[12,12],"multiple":1048576,"index":0,"of":2)"),
              Contains("are beyond the unit's"));
   CHECK_THAT(forge("," + of_first, ""), Contains("are beyond the unit's") || Contains("of different shapes"));
-  CHECK_THAT(forge(R"("index":1,"of":2)", R"("index":0,"of":2)"), Contains("is there twice"));
+  CHECK_THAT(forge(R"("index":1,"of":2)", R"("index":0,"of":2)"), Contains("occurs twice"));
   CHECK_THAT(forge("\"block0.first\"", "\"another\""), Contains("has no part"));
   CHECK_THAT(forge("\"tensor_ranks\":2", "\"tensor_ranks\":4"),
-             Contains("is cut in 2 parts, and there were 4 tensor ranks"));
+             Contains("is divided into 2 parts, but there were 4 tensor ranks"));
   CHECK_THAT(forge("\"tensor_ranks\":2", "\"tensor_ranks\":5"), Contains("tensor_ranks is 5"));
   CHECK_THAT(forge("\"tensor_ranks\":2,", ""), Contains("tensor_ranks is missing"));
-  CHECK_THAT(forge("\"format\":3", "\"format\":2"), Contains("and there were 1 tensor ranks"));
+  CHECK_THAT(forge("\"format\":3", "\"format\":2"), Contains("but there were 1 tensor ranks"));
   forge_grid(saves.second, std::regex_replace(good, std::regex{R"("format":3)"}, R"("format":4)"));
   CHECK_THAT(thrown<ContractError>([&] { return checkpoint::read_record(saves.second); }),
-             Contains("its format is 4, and this version of Zeroth reads 1 to 3"));
+             Contains("its format is 4, but this version of Zeroth reads formats 1 to 3"));
 }
 
-TEST_CASE("what no tensor ranks have cut is of format 2, which versions before read") {
+TEST_CASE("a checkpoint without divided parameters has format 2, which earlier versions can read") {
   SavedGrid const one{{.pipeline = 2, .data = 1, .tensor = 1, .zero = 1}};
   CHECK_THAT(read_file(one.first / "checkpoint.json"), Contains("\"format\":2") && !Contains("tensor_ranks"));
   SavedGrid const two;
@@ -145,7 +145,7 @@ TEST_CASE("what no tensor ranks have cut is of format 2, which versions before r
   CHECK(bytes == plan(divided.model, config_of(fp32_types, saved_by), 4).checkpoint_bytes);
 }
 
-TEST_CASE("tensor ranks that cut nothing have saved whole parameters, by the first of them") {
+TEST_CASE("tensor ranks that divide nothing save whole parameters, from the first of them") {
   Folder const folder;
   std::vector<std::vector<float>> seen(4);
   auto const on = [&](Grid const& grid, auto const& work) {
@@ -175,7 +175,7 @@ TEST_CASE("tensor ranks that cut nothing have saved whole parameters, by the fir
   }
 }
 
-TEST_CASE("padding is no part of what is restored, whatever a file has there") {
+TEST_CASE("padding is not restored, whatever a file contains there") {
   SavedGrid const saves{{.data = 1, .tensor = 2, .zero = 1}};
   auto const states = states_in(saves.second);
   auto const contents = checkpoint::read_record(saves.second).contents;
@@ -203,7 +203,7 @@ TEST_CASE("padding is no part of what is restored, whatever a file has there") {
   }
 }
 
-TEST_CASE("a file of one tensor rank that is missing or damaged is told to all, whatever restores it") {
+TEST_CASE("a missing or damaged file of one tensor rank is reported on all ranks, at any number of them") {
   SavedGrid const saves;
   auto const place = saves.second / "place_00001.safetensors";  // of the second tensor rank
   auto const good = read_file(place);
@@ -232,7 +232,7 @@ TEST_CASE("a file of one tensor rank that is missing or damaged is told to all, 
   }
 }
 
-TEST_CASE("tensor ranks refuse checkpoints of other models with what differs in the whole") {
+TEST_CASE("tensor ranks reject checkpoints of other models with the differences of whole parameters") {
   SavedGrid const saves;
   auto const config = config_of(fp32_types, {.tensor = 2});
   std::vector<std::string> wrong(2);
@@ -246,14 +246,16 @@ TEST_CASE("tensor ranks refuse checkpoints of other models with what differs in 
           wrong[static_cast<std::size_t>(job.rank())] = error_of([&] { engine.restore(saves.second); });
         })) == "");
   for (auto const& each : wrong) {
-    CHECK_THAT(each, Contains("ContractError restore() failed and changed nothing") &&
-                         Contains("parameter \"block0.first\" has shape [8, 24] in it, and the model's is [8, 12]") &&
-                         Contains("parameter \"table\" is trainable in it, and frozen in the model") &&
-                         Contains("\"block1.gain\" in it is no parameter of the model"));
+    CHECK_THAT(
+        each,
+        Contains("ContractError restore() failed and changed nothing") &&
+            Contains("parameter \"block0.first\" has shape [8, 24] in the checkpoint, but [8, 12] in the model") &&
+            Contains("parameter \"table\" is trainable in the checkpoint, but frozen in the model") &&
+            Contains("\"block1.gain\" in the checkpoint is not a parameter of the model"));
   }
 }
 
-TEST_CASE("a parameter may be cut in another way than when it was saved") {
+TEST_CASE("a parameter may be divided differently than when it was saved") {
   struct Way {
     int tensor, data;
     Cut cut;

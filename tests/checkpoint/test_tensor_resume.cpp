@@ -64,7 +64,7 @@ std::filesystem::path last_of(Folder const& folder) { return folder / fmt::forma
 
 }  // namespace
 
-TEST_CASE("what tensor ranks saved goes on at any stage of ZeRO, in a pipeline and without one, with the same bits") {
+TEST_CASE("a checkpoint of tensor ranks resumes at any ZeRO stage, with and without a pipeline, with the same bits") {
   auto const types = GENERATE(from_range(std::begin(types_of_grids), std::end(types_of_grids)));
   if (sanitized && types.keys != fp16_types.keys) {
     return;
@@ -139,7 +139,7 @@ TEST_CASE("states are the same on any mesh: any number of tensor ranks, data ran
   CHECK(padding > 0);
 }
 
-TEST_CASE("a step behind a restore at another number of tensor ranks has the same bits, whoever has saved the states") {
+TEST_CASE("the step after a restore has the same bits, whatever number of tensor ranks saved the states") {
   DividedOptions options;
   options.sequence = true;
   Grid const on{.pipeline = 2, .data = 1, .tensor = 2, .zero = 2};
@@ -165,7 +165,7 @@ TEST_CASE("a step behind a restore at another number of tensor ranks has the sam
   }
 }
 
-TEST_CASE("tensor ranks go on by every optimizer") {
+TEST_CASE("tensor ranks resume with every optimizer") {
   auto const rule = GENERATE(from_range(all_rules()));
   INFO(rule.name);
   Grid const on{1, 2, 2, 2};
@@ -202,7 +202,7 @@ TEST_CASE("groups of data ranks and states on a disk are saved and restored by t
   }
 }
 
-TEST_CASE("a save of a mesh is there once the sums of steps say that all tensor ranks have written") {
+TEST_CASE("a mesh's save is complete once step sums show that all tensor ranks have written") {
   Grid const grid{2, 1, 2, 2};
   auto const config = config_of(fp32_types, grid);
   Folder const folder;

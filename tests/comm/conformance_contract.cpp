@@ -35,7 +35,7 @@ std::vector<Wrong> wrong_collectives(float* data, int rank, int world) {
       {{Operation::send, data, nullptr, 8, fp32, world}, fmt::format("allowed are 0 to {}", world - 1)},
       {{Operation::send, data, nullptr, 8, fp32, rank}, "1 more sends"},
       {{Operation::receive, nullptr, data, 8, fp32, rank}, "1 more receives"},
-      {{Operation::barrier, nullptr, nullptr, 8, fp32, 0}, "a barrier has none"},
+      {{Operation::barrier, nullptr, nullptr, 8, fp32, 0}, "allowed for a barrier: 0"},
       {{Operation::all_reduce, data, data + 1, 8, fp32, 0}, "overlap"},
       {{Operation::all_to_all, data, data, 8, fp32, 0}, "never in place"},
       {{Operation::all_gather, data + rank * 8 + 1, data, 8, fp32, 0}, "overlap"},
@@ -68,7 +68,7 @@ std::vector<Wrong> wrong_sums(float* data) {
   float* const other = data + 512;
   return {
       {{.operation = Operation::reduce_scatter, .input = data, .output = other, .count = 8, .sums = other},
-       "sums and output are given"},
+       "sums and output are both given"},
       {{.operation = Operation::reduce_scatter, .input = data, .count = 8, .sums = data + 7}, "overlap"},
       {{.operation = Operation::reduce_scatter,
         .input = data,
@@ -109,7 +109,7 @@ std::string check_names(Rank& rank) {
   std::string problem;
   for (auto const& [name, allowed] :
        {std::pair{"", "allowed are 1 to 15"}, std::pair{"sixteen_letters_", "allowed are 1 to 15"},
-        std::pair{"a\x1b[2J\n", R"('a\x1b[2J\x0a' is for messages; allowed is UTF-8)"}}) {
+        std::pair{"a\x1b[2J\n", R"('a\x1b[2J\x0a' appears in messages; allowed: UTF-8)"}}) {
     std::string says = "nothing was thrown";
     try {
       auto const part = rank.communicator.split(0, 0, name);

@@ -28,7 +28,7 @@ Collective sum_of(float* data, std::int64_t count) {
   return {Operation::all_reduce, data, data, count, Dtype::fp32, 0};
 }
 
-TEST_CASE("what is started runs beside the caller, until it waits") {
+TEST_CASE("a started collective runs concurrently with its caller, until the caller waits") {
   std::array<float, 3> results{};
   bool done_before = true, done_after = false;
   std::latch started{1};
@@ -56,7 +56,7 @@ TEST_CASE("what is started runs beside the caller, until it waits") {
   CHECK(results == std::array<float, 3>{6, 6, 6});
 }
 
-TEST_CASE("several are under way, are waited for in any order, and take what compute did before") {
+TEST_CASE("several collectives run at once, are waited for in any order, and see earlier compute work") {
   std::vector<std::string> problems(4);
   auto const outcome = run_job(4, [&](Job& job) {
     Collectives left{job, "left"}, right{job, "right"};
@@ -78,7 +78,7 @@ TEST_CASE("several are under way, are waited for in any order, and take what com
   CHECK(problems == std::vector<std::string>(4));
 }
 
-TEST_CASE("a handle that nobody waited for waits where it ends") {
+TEST_CASE("a handle that was never waited for waits in its destructor") {
   std::array<float, 2> results{};
   auto const outcome = run_job(2, [&](Job& job) {
     Collectives beside{job, "beside"};
@@ -93,7 +93,7 @@ TEST_CASE("a handle that nobody waited for waits where it ends") {
   CHECK(results == std::array<float, 2>{10, 10});
 }
 
-TEST_CASE("an exception over a handle ends the waits of all ranks at once") {
+TEST_CASE("an exception that destroys a handle ends the waits of all ranks at once") {
   auto const begin = std::chrono::steady_clock::now();
   auto const outcome = run_job(3, [](Job& job) {
     Collectives beside{job, "beside"};
@@ -113,7 +113,7 @@ TEST_CASE("an exception over a handle ends the waits of all ranks at once") {
   CHECK(std::chrono::steady_clock::now() - begin < std::chrono::minutes{1});
 }
 
-TEST_CASE("ranks that start different things are told which") {
+TEST_CASE("ranks that start different collectives get an error that names both") {
   auto const outcome = run_job(2, [](Job& job) {
     Collectives beside{job, "beside"};
     float value = 1;
@@ -126,7 +126,7 @@ TEST_CASE("ranks that start different things are told which") {
   }
 }
 
-TEST_CASE("uneven blocks are exchanged beside compute, and lists of another length are refused") {
+TEST_CASE("uneven blocks are exchanged during compute, and lists of the wrong length are rejected") {
   std::vector<std::string> problems(3);
   auto const outcome = run_job(3, [&](Job& job) {
     Collectives beside{job, "experts"};
@@ -170,7 +170,7 @@ TEST_CASE("metrics are summed in rank order, in fp64, on a job and on its parts"
   }
 }
 
-TEST_CASE("what a transport reduces by is known before it is asked") {
+TEST_CASE("the reductions that a transport supports are known in advance") {
   using comm::supports;
   using comm::Transport;
   for (auto const transport : {Transport::local, Transport::mpi}) {

@@ -36,7 +36,7 @@ LaunchedRank placed(std::string const& launcher, int rank, int world, bool start
   return {.launcher = launcher, .variables = "RANK=x", .rank = rank, .world = world, .starts_mpi = starts_mpi};
 }
 
-TEST_CASE("launchers are told by their variables") {
+TEST_CASE("launchers are recognised by their variables") {
   struct Row {
     char const* what;
     Environment environment;
@@ -86,7 +86,7 @@ TEST_CASE("launchers are told by their variables") {
   }
 }
 
-TEST_CASE("launchers that say how many ranks a machine has are believed") {
+TEST_CASE("the number of ranks per machine is taken from launchers that give it") {
   auto const of = [](Environment const& environment) { return find_launched_rank(from(environment)); };
   CHECK(of(torchrun)->local_world == std::nullopt);
   CHECK(of(torchrun + Environment{{"LOCAL_WORLD_SIZE", "4"}})->local_world == 4);
@@ -98,7 +98,7 @@ TEST_CASE("launchers that say how many ranks a machine has are believed") {
   CHECK(of(srun + Environment{{"PMI_RANK", "7"}, {"PMI_SIZE", "16"}})->starts_mpi);
 }
 
-TEST_CASE("variables that make no sense are refused, and named") {
+TEST_CASE("contradictory and malformed variables are rejected by name") {
   struct Row {
     Environment environment;
     std::vector<std::string> words;
@@ -135,7 +135,7 @@ TEST_CASE("variables that make no sense are refused, and named") {
   }
 }
 
-TEST_CASE("a launcher's processes are ranks, and otherwise threads are") {
+TEST_CASE("ranks are a launcher's processes, or threads if there is no launcher") {
   auto const mpirun_of_4 = placed("mpirun (Open MPI)", 1, 4, true);
   auto const mpirun_of_1 = placed("mpirun (Open MPI)", 0, 1, true);
   auto const torchrun_of_4 = placed("torchrun", 1, 4, false);
@@ -197,7 +197,7 @@ TEST_CASE("processes on GPUs communicate by NCCL") {
              Contains("ask for nccl"));
 }
 
-TEST_CASE("zeroth run says how many threads are ranks") {
+TEST_CASE("zeroth run sets how many threads are ranks") {
   auto const with = [](Environment const& environment, LaunchOptions const& options,
                        std::optional<LaunchedRank> const& launched) {
     return with_thread_ranks(options, launched, from(environment));
@@ -228,15 +228,15 @@ TEST_CASE("zeroth run says how many threads are ranks") {
              Contains("ZEROTH_THREAD_RANKS=7 in the environment") && Contains("asks for transport mpi"));
 }
 
-TEST_CASE("what cannot be run is refused") {
+TEST_CASE("launch options that cannot be run are rejected") {
   auto const mpirun = placed("mpirun (Open MPI)", 1, 4, true);
   CHECK_THAT(error_of({.thread_ranks = 0}, std::nullopt, true), Contains("thread_ranks is 0"));
   CHECK_THAT(error_of({.restarts = -1}, std::nullopt, true),
-             Contains("LaunchOptions::restarts is -1: allowed are 0 and more"));
+             Contains("LaunchOptions::restarts is -1; allowed: 0 or more"));
   CHECK_THAT(error_of({.thread_ranks = 100'000}, std::nullopt, true),
              Contains("thread_ranks is 100000: allowed are 1 to 4096 in one process"));
   CHECK_THAT(error_of({.join_timeout = std::chrono::milliseconds{0}}, std::nullopt, true),
-             Contains("join_timeout is 0 ms: allowed are 1 and more"));
+             Contains("join_timeout is 0 ms; allowed: 1 or more"));
   CHECK_THAT(error_of({.transport = Transport::local}, mpirun, true),
              Contains("local was asked for") && Contains("mpirun (Open MPI)") && Contains("rank 1 of 4"));
   CHECK_THAT(error_of({.transport = Transport::mpi}, std::nullopt, false),
@@ -246,13 +246,13 @@ TEST_CASE("what cannot be run is refused") {
              Contains("tcp was asked for") && Contains("no launcher started this process"));
 }
 
-TEST_CASE("ranks on GPUs are refused where they cannot run, or would share a GPU unasked") {
+TEST_CASE("ranks on GPUs are rejected if they cannot run, or would share a GPU without share_devices") {
   auto const refused = [](LaunchPlan const& plan, bool share, int gpus) {
     return testing::thrown<ConfigError>([&] { check_cuda(plan, share, gpus, "the driver is too old"); });
   };
   CHECK_THAT(refused({Transport::local, 1}, false, -1), Contains("built without CUDA"));
-  CHECK_THAT(refused({Transport::mpi, 1}, false, 8), Contains("mpi, which works in memory of the host"));
-  CHECK_THAT(refused({Transport::tcp, 1}, false, 8), Contains("tcp, which works in memory of the host"));
+  CHECK_THAT(refused({Transport::mpi, 1}, false, 8), Contains("mpi, which works in host memory"));
+  CHECK_THAT(refused({Transport::tcp, 1}, false, 8), Contains("tcp, which works in host memory"));
   CHECK_THAT(refused({Transport::local, 1}, false, 0), Contains("sees no GPU: the driver is too old"));
   CHECK_THAT(refused({Transport::local, 4}, false, 2),
              Contains("4 ranks on 2 GPUs: start at most 2, or set LaunchOptions::share_devices"));
@@ -273,7 +273,7 @@ TEST_CASE("MPI and the launcher must see the same job") {
   CHECK_THROWS_AS(check_agreement(torchrun_rank, 2, 4), ConfigError);
 }
 
-TEST_CASE("a world without a rank means nothing to threads that are asked for") {
+TEST_CASE("a world size without a rank does not matter if threads are requested") {
   auto const found = [](Environment const& environment, LaunchOptions const& options) {
     return find_launched_rank(without_lone_world(from(environment), options)).has_value();
   };

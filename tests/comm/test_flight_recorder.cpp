@@ -55,7 +55,7 @@ TEST_CASE("tickets of records that were overwritten change nothing") {
   }
 }
 
-TEST_CASE("a note is a moment") {
+TEST_CASE("a note has one time") {
   FlightRecorder recorder{0, 1};
   recorder.note("update", "step", "a unit whose name is much longer than the room that a record has for it");
   auto const records = recorder.snapshot();
@@ -108,7 +108,7 @@ TEST_CASE("a file that cannot be written is named, with the reason") {
                     "No such file or directory");
 }
 
-TEST_CASE("what a rank did last, in words") {
+TEST_CASE("describe_last() says what a rank did last") {
   FlightRecorder recorder{0, 1};
   CHECK(describe_last(recorder) == "started nothing yet");
   auto const first = recorder.enqueue(record_of(3));

@@ -14,7 +14,7 @@
 namespace zeroth::comm::conformance {
 namespace {
 
-TEST_CASE("what a transport inherits conforms: transactions, messages and splits") {
+TEST_CASE("HostCommunicator conforms: transactions, messages and splits") {
   int const world = GENERATE(1, 2, 3, 4);
   for (auto const& cases : {transaction_cases(), message_cases(), split_cases()}) {
     BoardRanks ranks{world};
@@ -34,7 +34,7 @@ TEST_CASE("what a transport inherits conforms: transactions, messages and splits
   }
 }
 
-TEST_CASE("faults end every rank of a transport, and name who is missing or did something else") {
+TEST_CASE("faults end every rank of a transport, and name the rank that is missing or differs") {
   int const world = GENERATE(2, 3);
   for (auto const& each : fault_cases()) {
     BoardRanks ranks{world};
@@ -73,19 +73,19 @@ std::string wait_in_vain(bool check, bool leaves, std::optional<JobFailure> cons
   })[0];
 }
 
-TEST_CASE("who waits for a message waits for its sender alone") {
+TEST_CASE("a rank that waits for a message waits only for its sender") {
   bool const check = GENERATE(false, true);
   CAPTURE(check);
   CHECK_THAT(wait_in_vain(check, false), Catch::Contains("missing: rank 1") && !Catch::Contains("rank 2"));
   CHECK_THAT(wait_in_vain(check, true), Catch::Contains("rank 1 left; rank 0 was waiting for it in receive"));
 }
 
-TEST_CASE("who waits in vain says what the job ends with, and that may be another rank's reason") {
+TEST_CASE("a rank whose wait times out reports the job's reason, which may be another rank's") {
   auto const message = wait_in_vain(false, false, JobFailure{2, "rank 2 heard nothing from rank 1's machine"});
   CHECK_THAT(message, Catch::Contains("rank 2 heard nothing from rank 1's machine") && !Catch::Contains("missing:"));
 }
 
-TEST_CASE("who waits in a collective after a message waits for all ranks") {
+TEST_CASE("a rank that waits in a collective after a message waits for all ranks") {
   bool const check = GENERATE(false, true);
   BoardRanks ranks{3};
   auto const results = run_ranks(ranks.communicators(), [&](Rank& rank) {
@@ -130,7 +130,7 @@ std::vector<std::string> send_three(std::array<std::int64_t, 3> const& counts) {
   });
 }
 
-TEST_CASE("with check each of several messages is compared with what its partner says of it") {
+TEST_CASE("with check, each message is compared with what the other side expects") {
   CHECK(send_three({1, 2, 3}) == std::vector<std::string>(2));
   for (auto const& problem : send_three({1, 2, 2})) {
     CHECK_THAT(problem, Catch::Contains("3 fp32, to rank 1") && Catch::Contains("2 fp32, from rank 0"));

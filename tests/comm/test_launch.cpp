@@ -26,7 +26,7 @@ void meet(Job& job) {
   job.communicator().barrier(device->compute(), {"test", ""});
 }
 
-TEST_CASE("every thread is a rank, and knows which") {
+TEST_CASE("every thread is a rank and knows its number") {
   int const world = GENERATE(1, 2, 3, 5);
   struct Seen {
     int rank = -1, world = -1, local_rank = -1, speaker = -1, speakers = -1;
@@ -52,7 +52,7 @@ TEST_CASE("every thread is a rank, and knows which") {
   CHECK(this_rank().rank == -1);
 }
 
-TEST_CASE("a stop that one rank asks for is seen by all, and forgotten by the next job") {
+TEST_CASE("a stop that one rank requests reaches all ranks, but not the next job") {
   for (int job_number = 0; job_number < 2; ++job_number) {
     std::array<bool, 3> before{}, after{};
     int const status = launch({.thread_ranks = 3}, [&](Job& job) {
@@ -71,7 +71,7 @@ TEST_CASE("a stop that one rank asks for is seen by all, and forgotten by the ne
   }
 }
 
-TEST_CASE("a job that failed leaves a process that can run another one") {
+TEST_CASE("a process can run another job after a failed one") {
   testing::Folder const folder;
   std::array<std::string, 2> errors;
   int const status = launch({.thread_ranks = 2}, [&](Job& job) {
@@ -103,7 +103,7 @@ TEST_CASE("a mistake of the stage file leaves no flight records") {
   CHECK_FALSE(std::filesystem::exists(folder.path() / "flight"));
 }
 
-TEST_CASE("jobs inside jobs are refused") {
+TEST_CASE("nested jobs are rejected") {
   testing::Folder const folder;
   std::atomic<int> inner{-1};
   int const outer = launch({.thread_ranks = 1}, [&](Job&) { inner = launch({.thread_ranks = 1}, [](Job&) {}); });
@@ -113,7 +113,7 @@ TEST_CASE("jobs inside jobs are refused") {
 
 std::atomic<int> handled{0};
 
-TEST_CASE("signals do afterwards what they did before") {
+TEST_CASE("signal handlers are restored after a job") {
   std::array<int, 3> const numbers{SIGINT, SIGTERM, SIGUSR1};
   for (int const number : numbers) {
     auto const before = std::signal(number, [](int) { ++handled; });
@@ -125,7 +125,7 @@ TEST_CASE("signals do afterwards what they did before") {
   }
 }
 
-TEST_CASE("a signal to a process that a rank forked ends that, and not the job") {
+TEST_CASE("a signal to a process that a rank forked ends that process, but not the job") {
   std::array<int, 3> ended_by{};
   std::atomic<bool> for_ever{true};
   bool stops = true;
@@ -149,7 +149,7 @@ TEST_CASE("a signal to a process that a rank forked ends that, and not the job")
   CHECK_FALSE(stops);
 }
 
-TEST_CASE("a signal that was ignored stays so") {
+TEST_CASE("a signal that was ignored stays ignored") {
   int const number = GENERATE(SIGTERM, SIGUSR1);
   auto const before = std::signal(number, SIG_IGN);
   bool stops = true;
@@ -177,7 +177,7 @@ TEST_CASE("a program that handles SIGUSR1 keeps it to itself") {
   CHECK_FALSE(stops);
 }
 
-TEST_CASE("SIGTERM does what the program wanted, after the flight records") {
+TEST_CASE("SIGTERM calls the program's handler after flight records are written") {
   testing::Folder const folder;
   auto const before = std::signal(SIGTERM, [](int) { ++handled; });
   handled = 0;

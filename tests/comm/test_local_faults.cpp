@@ -27,7 +27,7 @@ void all_reduce(Rank& rank, device::Stream& stream, float& data) {
   rank.communicator.all_reduce(stream, {"backward", "block 7"}, &data, &data, 1, Dtype::fp32);
 }
 
-TEST_CASE("those who wait for a rank that left are told so") {
+TEST_CASE("ranks that wait for a rank that left get an error that says so") {
   int const world = GENERATE(2, 3, 4);
   auto const results = run_ranks(make_local(world), [](Rank& rank, std::unique_ptr<Communicator>& owner) {
     auto const stream = rank.device.make_stream("test", device::Overlap::on);
@@ -50,7 +50,7 @@ TEST_CASE("those who wait for a rank that left are told so") {
   }
 }
 
-TEST_CASE("a rank may leave when all are done with it") {
+TEST_CASE("a rank may leave when no other rank needs it any more") {
   auto const results = run_ranks(make_local(4), [](Rank& rank, std::unique_ptr<Communicator>& owner) {
     auto const stream = rank.device.make_stream("test", device::Overlap::on);
     float data = 1;
@@ -66,7 +66,7 @@ TEST_CASE("a rank may leave when all are done with it") {
   }
 }
 
-TEST_CASE("those who wait for a message from a rank that left are told so") {
+TEST_CASE("ranks that wait for a message from a rank that left get an error that says so") {
   auto const results = run_ranks(make_local(2), [](Rank& rank, std::unique_ptr<Communicator>& owner) {
     if (rank.communicator.rank() == 1) {
       owner.reset();
@@ -83,7 +83,7 @@ TEST_CASE("those who wait for a message from a rank that left are told so") {
   CHECK(contains(results[0], "receive (forward of unit 'stage 2', 1 fp32, from rank 1)"));
 }
 
-TEST_CASE("a rank that left is nothing to those who exchange messages with others") {
+TEST_CASE("a rank that left does not disturb messages between others") {
   bool const sends = GENERATE(false, true);
   auto const results = run_ranks(make_local(3), [&](Rank& rank, std::unique_ptr<Communicator>& owner) {
     int const me = rank.communicator.rank();
@@ -105,7 +105,7 @@ TEST_CASE("a rank that left is nothing to those who exchange messages with other
   CHECK(results == std::vector<std::string>{"nothing was thrown", "nothing was thrown", "left"});
 }
 
-TEST_CASE("a message whose sender gave up does not arrive") {
+TEST_CASE("a message whose sender timed out does not arrive") {
   std::atomic<bool> gave_up{false};
   std::vector<float> received(2, 0);
   auto const results = run_ranks(2, [&](Rank& rank) {
@@ -134,7 +134,7 @@ TEST_CASE("a message whose sender gave up does not arrive") {
   CHECK(received[1] == 0);
 }
 
-TEST_CASE("a communicator may end while its own transaction waits") {
+TEST_CASE("a communicator may be destroyed while its own transaction waits") {
   auto const results = run_ranks(make_local(2), [](Rank& rank, std::unique_ptr<Communicator>& owner) {
     auto const stream = rank.device.make_stream("test", device::Overlap::on);
     float data = 1;
@@ -155,7 +155,7 @@ TEST_CASE("a communicator may end while its own transaction waits") {
   CHECK(contains(results[0], "left"));
 }
 
-TEST_CASE("a task that throws before a collective ends the others by an abort") {
+TEST_CASE("a task that throws before a collective aborts the other ranks") {
   auto const results = run_ranks(3, [](Rank& rank) {
     auto const stream = rank.device.make_stream("test", device::Overlap::on);
     float data = 1;
@@ -180,7 +180,7 @@ TEST_CASE("a task that throws before a collective ends the others by an abort") 
 
 /// However an abort and the last arrival coincide, either all ranks ran the collective or none did. When a rank has its
 /// error, no other rank uses its memory any more.
-TEST_CASE("an abort in the middle of a collective") {
+TEST_CASE("an abort in the middle of a collective ends it on all ranks") {
   constexpr int world = 3;
   for (int round = 0; round < 60; ++round) {
     std::atomic<int> started{0};
@@ -214,7 +214,7 @@ TEST_CASE("an abort in the middle of a collective") {
   }
 }
 
-TEST_CASE("an abort reaches parts of the job that were split off") {
+TEST_CASE("an abort reaches the communicators of splits") {
   auto const results = run_ranks(4, [](Rank& rank) {
     auto const stream = rank.device.make_stream("test", device::Overlap::on);
     int const me = rank.communicator.rank();
@@ -241,7 +241,7 @@ TEST_CASE("an abort reaches parts of the job that were split off") {
   CHECK(contains(results[2], "rank 2 (of 'pair': ranks 2 and 3)"));
 }
 
-TEST_CASE("a split that not all ranks come to runs out of time") {
+TEST_CASE("a split that not all ranks join times out") {
   auto const results = run_ranks(3,
                                  [](Rank& rank) {
                                    if (rank.communicator.rank() == 1) {  // is in another collective
@@ -265,7 +265,7 @@ TEST_CASE("a split that not all ranks come to runs out of time") {
   }
 }
 
-TEST_CASE("who has come is not called missing") {
+TEST_CASE("ranks that have arrived are not reported as missing") {
   std::atomic<bool> there{false}, told{false};
   auto const results = run_ranks(3,
                                  [&](Rank& rank) {
@@ -298,7 +298,7 @@ TEST_CASE("who has come is not called missing") {
   CHECK(!contains(results[0], "rank 1"));
 }
 
-TEST_CASE("make_local refuses nonsense") {
+TEST_CASE("make_local rejects invalid arguments") {
   CHECK_THROWS_AS(make_local(0), ContractError);
   CHECK_THROWS_AS(make_local(2, {}, {std::make_shared<FlightRecorder>(0, 2)}), ContractError);
   CHECK_THROWS_AS(make_local(1, {}, {nullptr}), ContractError);

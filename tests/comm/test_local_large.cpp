@@ -5,7 +5,7 @@
 namespace zeroth::comm::conformance {
 namespace {
 
-TEST_CASE("local counts beyond 2^31") {
+TEST_CASE("the local communicator moves more than 2^31 elements") {
   for (auto const& each : large_cases()) {
     for (auto const& problem : run_ranks(2, [&](Rank& rank) { return problem_of(each, rank); })) {
       CAPTURE(each.name);
@@ -14,7 +14,7 @@ TEST_CASE("local counts beyond 2^31") {
   }
 }
 
-TEST_CASE("tcp counts beyond 2^31") {
+TEST_CASE("the tcp communicator moves more than 2^31 elements") {
   auto const within = GENERATE(WithinMachine::memory, WithinMachine::network);
   auto cases = large_cases();
   if (within == WithinMachine::network) {  // all blocks then move like messages, so the longest case is enough

@@ -71,7 +71,7 @@ std::string run_steadily(Rank& rank, std::int64_t& allocated) {
   return problem;
 }
 
-TEST_CASE("a steady program allocates nothing in its communicators") {
+TEST_CASE("communicators allocate nothing in steady state") {
   std::int64_t allocated = -1;
   auto const body = [&](Rank& rank) { return run_steadily(rank, allocated); };
   auto const way = GENERATE(0, 1, 2);
@@ -85,7 +85,7 @@ TEST_CASE("a steady program allocates nothing in its communicators") {
   CHECK(test::allocation_count() > 0);  // the counter works
 }
 
-TEST_CASE("once the longest list has been seen, every transaction has room for it") {
+TEST_CASE("after the longest list of collectives, no transaction allocates") {
   std::array const job_ranks{0};
   TransactionPool pool{job_ranks};
   std::vector<Collective> const longest(40, Collective{Operation::barrier, nullptr, nullptr, 0, Dtype::byte, 0});

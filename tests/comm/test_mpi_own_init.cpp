@@ -16,7 +16,7 @@ testing::Child::Options own_init(char const* level, testing::Folder const& folde
   return options;
 }
 
-TEST_CASE("a program that initialised MPI keeps it") {
+TEST_CASE("MPI stays initialised if the program initialised it") {
   testing::Folder const folder;
   testing::Child child{own_init("multiple", folder)};
   auto const ending = child.wait();
@@ -25,7 +25,7 @@ TEST_CASE("a program that initialised MPI keeps it") {
   CHECK(testing::count_of(child.output(), "jobs ended with 0, and MPI still counts 2 ranks.") == 2);
 }
 
-TEST_CASE("a rank that initialised MPI and does not come to a job is missed in time") {
+TEST_CASE("a rank that initialised MPI but does not join the job is reported within the timeout") {
   auto const* const mode = GENERATE("no_job", "one_job");
   testing::Folder const folder;
   testing::Child child{own_init(mode, folder)};
@@ -36,7 +36,7 @@ TEST_CASE("a rank that initialised MPI and does not come to a job is missed in t
   CHECK_THAT(child.output(), Contains("[rank 0/2] MPI_Comm_dup did not end within 500 ms: it waits for all 2 ranks"));
 }
 
-TEST_CASE("a program that initialised MPI for one thread is told what is needed") {
+TEST_CASE("an error names the thread level that is needed if the program initialised MPI with less") {
   testing::Folder const folder;
   testing::Child child{own_init("single", folder)};
   auto const ending = child.wait();

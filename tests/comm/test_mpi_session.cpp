@@ -27,7 +27,7 @@ TEST_CASE("a call that MPI refuses is named, with its reason") {
                     Contains("MPI_Ibcast failed: MPI_ERR_ROOT"));
 }
 
-TEST_CASE("an extent is as long as it should be") {
+TEST_CASE("MPI extents have the right length") {
   auto const session = MpiSession::open();
   std::int64_t const bytes = GENERATE(0, 1, 2147483647, 2147483648, 5000000001);
   session->thread().run([bytes] {
@@ -46,7 +46,7 @@ TEST_CASE("an extent is as long as it should be") {
   });
 }
 
-TEST_CASE("what ranks say when they leave a communicator is forgotten once all have left") {
+TEST_CASE("leave messages of a communicator are discarded once all ranks have left") {
   Leavers leavers;
   leavers.add(7, {2, 40});  // before this rank has the communicator
   leavers.add(8, {1, 3});

@@ -11,7 +11,7 @@ namespace {
 using Catch::Contains;
 using Nodes = std::vector<std::string>;
 
-TEST_CASE("node lists as Slurm writes them") {
+TEST_CASE("node lists in Slurm's notation are expanded") {
   struct Row {
     char const* list;
     Nodes nodes;
@@ -38,7 +38,7 @@ TEST_CASE("node lists as Slurm writes them") {
   CHECK(expand_node_list("n[0001-1024]", "X").back() == "n1024");
 }
 
-TEST_CASE("what is no node list is refused, quoted, with the place") {
+TEST_CASE("malformed node lists are rejected with a quote and the position") {
   struct Row {
     char const* list;
     char const* problem;

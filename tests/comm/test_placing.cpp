@@ -41,7 +41,7 @@ TEST_CASE("ranks without a device are refused") {
     return testing::thrown<ConfigError>(
         [&] { return device_of(launched, device_count, visible, "the driver is too old"); });
   };
-  CHECK_THAT(error_of(placed(0), 0, ""), Contains("it needs a GPU, and its process sees none: the driver is too old"));
+  CHECK_THAT(error_of(placed(0), 0, ""), Contains("it needs a GPU, but its process sees none: the driver is too old"));
   CHECK_THAT(error_of(placed(2), 0, "CUDA_VISIBLE_DEVICES="), Contains("sees none (CUDA_VISIBLE_DEVICES=)"));
   CHECK_THAT(error_of(placed(4), 4, "CUDA_VISIBLE_DEVICES=0,1,2,3"),
              Contains("local rank 4 has no GPU of its own: its process sees 4 (CUDA_VISIBLE_DEVICES=0,1,2,3)") &&
@@ -53,7 +53,7 @@ TEST_CASE("ranks without a device are refused") {
   CHECK_THAT(error_of(by_srun, 4, ""), Contains("set SLURM_LOCALID in the environment"));
 }
 
-TEST_CASE("two ranks on one device are found out") {
+TEST_CASE("two ranks on one device are detected") {
   std::vector<Presence> const apart{{"node1", "a", "0000:01:00.0", ""},
                                     {"node1", "a", "0000:02:00.0", ""},
                                     {"node2", "b", "0000:01:00.0", ""},
@@ -76,7 +76,7 @@ TEST_CASE("the first rank that cannot take part is named") {
   CHECK_NOTHROW(check_able(ranks));
 }
 
-TEST_CASE("a machine knows itself") {
+TEST_CASE("a machine's identity is the same in each call") {
   CHECK_FALSE(machine_id().empty());
   CHECK(machine_id() == machine_id());
 }

@@ -43,7 +43,7 @@ std::vector<std::string> among_ranks(
   return outcomes;
 }
 
-TEST_CASE("an id is made once and shared by all, and by those of a split") {
+TEST_CASE("an id is created once and shared by all ranks, and by those of a split") {
   std::atomic<int> made{0};
   auto const outcomes = among_ranks(4, [&made](Rendezvous& rendezvous) {
     auto const make = [&made] {
@@ -70,7 +70,7 @@ TEST_CASE("an id is made once and shared by all, and by those of a split") {
   CHECK(piece(0, 2) != piece(1, 2));
 }
 
-TEST_CASE("a root that cannot make an id ends those who wait for it") {
+TEST_CASE("a root that fails to create an id ends the ranks that wait for it") {
   auto const outcomes = among_ranks(3, [](Rendezvous& rendezvous) {
     return rendezvous.share(
         "world", 1, []() -> std::string { throw std::runtime_error{"no NCCL"}; }, patience);
@@ -94,7 +94,7 @@ TEST_CASE("two ranks on one device are refused on all ranks") {
   }
 }
 
-TEST_CASE("a rank that cannot take part says why to all") {
+TEST_CASE("a rank that cannot take part tells all ranks why") {
   int const unable = GENERATE(0, 2);
   auto const outcomes = among_ranks(3, meet, [unable](RendezvousOptions& options) {
     options.problem = options.rank == unable ? std::string(5000, '.') + "no driver" : "";
@@ -105,7 +105,7 @@ TEST_CASE("a rank that cannot take part says why to all") {
   }
 }
 
-TEST_CASE("who does not come is named to those who did") {
+TEST_CASE("ranks that do not join are named to those that did") {
   auto const outcomes = among_ranks(3, meet, [](RendezvousOptions& options) {
     if (options.rank == 1) {  // its timeout ends the wait of both
       options.join_timeout = std::chrono::milliseconds{1500};

@@ -66,7 +66,7 @@ std::vector<std::int64_t> pauses(RestartBudget& budget, int count) {
 
 }  // namespace
 
-TEST_CASE("restarts wait longer each time, and end where there is no progress") {
+TEST_CASE("restarts wait longer each time, and stop if there is no progress") {
   RestartBudget budget{7};
   CHECK(pauses(budget, 8) == std::vector<std::int64_t>{1, 2, 4, 8, 16, 30, 30, -1});
   CHECK(budget.used() == 7);
@@ -77,7 +77,7 @@ TEST_CASE("restarts wait longer each time, and end where there is no progress") 
   CHECK_FALSE(none.next(true));
 }
 
-TEST_CASE("the exit status tells a failure from what is wrong, by the first error that is the job's own") {
+TEST_CASE("the exit status distinguishes failures from mistakes, by the first error that is the job's own") {
   Jobs jobs;
   CHECK(jobs.run(0, [](Job& job, int) { meet(job); }) == ExitCode::done);
   CHECK(jobs.run(0, [](Job& job, int) { fail_on_rank_1<ConfigError>(job); }) == ExitCode::wrong);
@@ -101,7 +101,7 @@ TEST_CASE("the exit status tells a failure from what is wrong, by the first erro
   CHECK(launch({.thread_ranks = 0}, [](Job&) {}) == ExitCode::wrong);
 }
 
-TEST_CASE("who catches an error by himself can tell the exit status of it") {
+TEST_CASE("a program that catches an error itself can compute its exit status") {
   CHECK(exit_code_of(ConfigError{"wrong"}) == 2);
   CHECK(exit_code_of(ContractError{"wrong"}) == 2);
   CHECK(exit_code_of(DamagedError{"wrong"}) == 2);
@@ -110,7 +110,7 @@ TEST_CASE("who catches an error by himself can tell the exit status of it") {
   CHECK(exit_code_of(std::invalid_argument{"failed"}) == 1);
 }
 
-TEST_CASE("a job that failed begins again on all ranks, and says why") {
+TEST_CASE("a failed job restarts on all ranks, and logs why") {
   Jobs jobs;
   testing::Log const log;
   CHECK(jobs.run(2, [](Job& job, int attempt) {
@@ -120,11 +120,12 @@ TEST_CASE("a job that failed begins again on all ranks, and says why") {
     meet(job);
   }) == ExitCode::done);
   CHECK(jobs.attempts() == 2);
-  CHECK(log.count("all ranks start again in 1 s, restart 1 of 2 without progress, after: [rank 1/3] rank 1 does not "
-                  "like it") == 1);
+  CHECK(log.count(
+            "all ranks restart in 1 s, restart 1 of 2 without progress, after: [rank 1/3] rank 1 does not like it") ==
+        1);
 }
 
-TEST_CASE("a job that fails again and again ends, and so does at once one that no restart helps") {
+TEST_CASE("a job that keeps failing ends, and a job that no restart can help ends at once") {
   Jobs jobs;
   testing::Log const log;
   CHECK(jobs.run(1, [](Job& job, int) { fail_on_rank_1<std::runtime_error>(job); }) == ExitCode::failed);
@@ -137,7 +138,7 @@ TEST_CASE("a job that fails again and again ends, and so does at once one that n
   CHECK(jobs.attempts() == 1);
 }
 
-TEST_CASE("restarts are ahead again where more is saved than ever before") {
+TEST_CASE("the budget of restarts is full again once a job saves more than ever before") {
   Jobs jobs;
   std::vector<std::int64_t> const saved{-5, 7, 7};  // saved steps by attempt; the third saves nothing new
   CHECK(jobs.run(1, [&saved](Job& job, int attempt) {
@@ -152,7 +153,7 @@ TEST_CASE("restarts are ahead again where more is saved than ever before") {
   CHECK(jobs.attempts() == 3);
 }
 
-TEST_CASE("what a part of the ranks has saved is progress of the job") {
+TEST_CASE("a save by a part of the ranks counts as progress of the job") {
   Jobs jobs;
   CHECK(jobs.run(1, [](Job& job, int attempt) {
     {
@@ -168,7 +169,7 @@ TEST_CASE("what a part of the ranks has saved is progress of the job") {
   CHECK(jobs.attempts() == 3);
 }
 
-TEST_CASE("a job that was asked to stop does not begin again") {
+TEST_CASE("a job that was asked to stop does not restart") {
   Jobs jobs;
   CHECK(jobs.run(3, [](Job& job, int) {
     job.request_stop();

@@ -16,7 +16,7 @@ TEST_CASE("local and nccl need no staging memory") {
   CHECK(staging_bytes(Transport::nccl, 4, Dtype::fp32, 1'000'000) == 0);
 }
 
-TEST_CASE("mpi stages what it reduces, or one chunk of it") {
+TEST_CASE("mpi stages the operand of a reduction, or one chunk of it") {
   CHECK(staging_bytes(Transport::mpi, 1, Dtype::fp32, 1'000'000) == 0);
   CHECK(staging_bytes(Transport::mpi, 4, Dtype::fp32, 0) == 0);
   CHECK(staging_bytes(Transport::mpi, 4, Dtype::fp32, 1000) == 4000);
@@ -40,7 +40,7 @@ TEST_CASE("staging is a whole number of equal blocks of whole elements") {
   }
 }
 
-TEST_CASE("staging of nonsense is refused") {
+TEST_CASE("invalid staging requests are rejected") {
   CHECK_THROWS_AS(staging_bytes(Transport::mpi, 0, Dtype::fp32, 1), ContractError);
   CHECK_THROWS_AS(staging_bytes(Transport::mpi, 2, Dtype::fp32, -1), ContractError);
 }

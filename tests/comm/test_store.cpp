@@ -22,7 +22,7 @@ using Catch::StartsWith;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-TEST_CASE("a value that one rank sets is got by all, whoever comes first") {
+TEST_CASE("all ranks get a value that one rank sets, whoever comes first") {
   int const world = GENERATE(1, 2, 3, 8);
   std::string id(128, '\0');
   std::iota(id.begin(), id.end(), '\x01');  // any bytes
@@ -41,7 +41,7 @@ TEST_CASE("a value that one rank sets is got by all, whoever comes first") {
   }
 }
 
-TEST_CASE("a gather gives every rank every value, in rank order, as often as it is asked") {
+TEST_CASE("a gather gives every rank all values in rank order, any number of times") {
   int const world = GENERATE(1, 2, 5);
   constexpr int rounds = 20;
   auto const outcomes = among_stores(world, [](Store& store) {
@@ -124,7 +124,7 @@ TEST_CASE("several threads of a rank call at once") {
   CHECK(outcomes[1] == expected);
 }
 
-TEST_CASE("who waits too long is told for whom, and may try again") {
+TEST_CASE("a rank that waits too long learns for which rank, and may try again") {
   Counter timed_out;
   auto const outcomes = among_stores(3, [&timed_out](Store& store) {
     std::string got;
@@ -143,7 +143,7 @@ TEST_CASE("who waits too long is told for whom, and may try again") {
   CHECK(outcomes[0] == "0|1|2|value");
   CHECK(outcomes[2] == "0|1|2|value");
   CHECK_THAT(outcomes[1], StartsWith("LateError: the gather 'all' waited ") && Contains(" for ranks 0") &&
-                              Contains("2") && Contains("nobody set the key 'key' within ") &&
+                              Contains("2") && Contains("no rank set the key 'key' within ") &&
                               Catch::EndsWith("; 0|1|2|value"));
 }
 
@@ -153,7 +153,7 @@ TEST_CASE("a rank that has not joined is named, and one that joins late complete
   auto const early = outcome_of([&] { return joined(rank1.gather("all", "one", milliseconds{30})); });
   CHECK_THAT(early, StartsWith("LateError: ") && Contains("ranks 0 and 2 (has not joined)"));
   CHECK_THAT(outcome_of([&] { return rank1.get("key", milliseconds{30}); }),
-             StartsWith("LateError: nobody set the key 'key'") && Contains("not there: rank 2 (has not joined)"));
+             StartsWith("LateError: no rank set the key 'key'") && Contains("absent: rank 2 (has not joined)"));
   std::array<std::string, 3> got;
   std::thread first{[&] { got[0] = outcome_of([&] { return joined(rank0.gather("all", "0", patience)); }); }};
   std::thread second{[&] { got[1] = outcome_of([&] { return joined(rank1.gather("all", "1", patience)); }); }};
@@ -222,7 +222,7 @@ TEST_CASE("one rank cannot be twice in one gather") {
   CHECK_THAT(got[1], StartsWith("ContractError: rank 1 joins the gather 'all' twice"));
 }
 
-TEST_CASE("a rank that leaves is missed by gathers, and fails nothing") {
+TEST_CASE("a rank that leaves is missing in gathers, but fails nothing else") {
   Store rank0{rank_options(0, 2, 0)};
   std::string early;
   {
@@ -240,7 +240,7 @@ TEST_CASE("a rank that leaves is missed by gathers, and fails nothing") {
              StartsWith("ConfigError: ") && Contains("rank 1 on ") && Contains("has joined and left already"));
 }
 
-TEST_CASE("rank 0 waits for the others before it leaves, but not for ever") {
+TEST_CASE("rank 0 waits for the others before it leaves, but only for a limited time") {
   std::optional<Store> rank0;
   auto options = rank_options(0, 2, 0);
   options.leave_timeout = milliseconds{50};
@@ -273,7 +273,7 @@ TEST_CASE("an exception that unwinds a store fails the job") {
   }
 }
 
-TEST_CASE("of two aborts one counts, on all ranks") {
+TEST_CASE("of two aborts, the same one counts on all ranks") {
   auto const outcomes = among_stores(4, [](Store& store) {
     store.gather("all", "", patience);
     if (store.rank() >= 2) {
@@ -287,14 +287,14 @@ TEST_CASE("of two aborts one counts, on all ranks") {
   }
 }
 
-TEST_CASE("who comes after a failure is told of it") {
+TEST_CASE("a rank that joins after a failure is told the reason") {
   Store rank0{rank_options(0, 2, 0)};
   rank0.abort("rank 0 failed: no disk");
   CHECK_THAT(outcome_of([&] { return std::to_string(Store{rank_options(1, 2, rank0.port())}.rank()); }),
              StartsWith("PeerError: rank 0's store at 127.0.0.1:") && Contains("no disk"));
 }
 
-TEST_CASE("a handler of failures may not wait, and what it throws is kept") {
+TEST_CASE("a failure handler may not wait, and its exceptions are caught") {
   std::optional<Store> rank0;
   std::string inside;
   Counter handled;
@@ -314,7 +314,7 @@ std::ptrdiff_t count_in(char const* folder) {
   return std::distance(std::filesystem::directory_iterator{folder}, std::filesystem::directory_iterator{});
 }
 
-TEST_CASE("neither threads nor descriptors are left behind") {
+TEST_CASE("a store leaks neither threads nor descriptors") {
   (void)among_stores(2, [](Store& store) { return store.gather("all", "", patience).front(); });
   auto const threads = count_in("/proc/self/task");
   auto const descriptors = count_in("/proc/self/fd");
@@ -341,7 +341,7 @@ double processor_seconds() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-TEST_CASE("a store that has nothing to do sleeps") {
+TEST_CASE("an idle store sleeps") {
   auto const outcomes = among_stores(4, [](Store& store) {
     store.gather("all", "", patience);
     double const before = processor_seconds();

@@ -38,7 +38,7 @@ Environment const srun{{"SLURM_PROCID", "1"},
                        {"SLURM_STEP_NODELIST", "gpu[07-08]"},
                        {"SLURM_JOB_NODELIST", "gpu[06-09]"}};
 
-TEST_CASE("where ranks meet") {
+TEST_CASE("the store's address comes from the launcher's variables") {
   struct Row {
     char const* what;
     Environment environment;
@@ -98,7 +98,7 @@ TEST_CASE("where ranks meet") {
   }
 }
 
-TEST_CASE("the words for where it is from name the variables") {
+TEST_CASE("the description of an address names the variables that it comes from") {
   CHECK(address_of_job(torchrun).given_by == "MASTER_ADDR=node1, MASTER_PORT=29500");
   CHECK(address_of_job(srun).given_by == "the first of SLURM_STEP_NODELIST=gpu[07-08], port from slurm 123456.2");
   CHECK(address_of_job(open_mpi).given_by == "all ranks are on one machine, port from PMIX_NAMESPACE=425721857");
@@ -111,14 +111,14 @@ TEST_CASE("a step of a job and the next job have ports of their own") {
   CHECK(port("4711", "1") != port("4712", "0"));
 }
 
-TEST_CASE("a port that was derived may be another job's, and one that was given is the only one") {
+TEST_CASE("a derived port may be taken by another job, but a given port is the only one tried") {
   CHECK(address_of_job(srun).ports == 8);
   CHECK(address_of_job(open_mpi).ports == 8);
   CHECK(address_of_job(torchrun).ports == 1);
   CHECK(address_of_job(srun + Environment{{"MASTER_PORT", "1234"}}).ports == 1);
 }
 
-TEST_CASE("programs that are started by hand are told apart, and their ranks are not") {
+TEST_CASE("programs that are started by hand differ by their arguments, but ranks of one program do not") {
   using namespace std::string_literals;
   auto const program = program_of(
       "/usr/bin/train\0--data\0a.txt\0--rank\0"
@@ -132,7 +132,7 @@ TEST_CASE("programs that are started by hand are told apart, and their ranks are
   CHECK_THAT(this_program(), Catch::StartsWith("test_environment "));
 }
 
-TEST_CASE("every rank of a job derives the same") {
+TEST_CASE("every rank of a job derives the same address") {
   for (auto const& environment : {torchrun, open_mpi, srun}) {
     auto other = environment;
     for (char const* const rank : {"RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"}) {
@@ -148,7 +148,7 @@ TEST_CASE("every rank of a job derives the same") {
   }
 }
 
-TEST_CASE("what is missing or makes no sense is named") {
+TEST_CASE("missing and malformed variables are named") {
   auto const without = [](Environment environment, char const* name) {
     environment.erase(name);
     return environment;

@@ -86,7 +86,7 @@ void check_undisturbed(Store& rank0, Store& rank1) {
   CHECK_FALSE(rank1.failure().has_value());
 }
 
-TEST_CASE("a connection with another token is told so, logged, and disturbs nobody") {
+TEST_CASE("a connection with another token is rejected and logged, and disturbs no rank") {
   Log const log;
   Store rank0{rank_options(0, 3, 0)};
   Store rank1{rank_options(1, 3, rank0.port())};
@@ -94,7 +94,7 @@ TEST_CASE("a connection with another token is told so, logged, and disturbs nobo
   options.at.token = "a job of yesterday";
   auto const error = outcome_of([&] { return std::to_string(Store{options}.rank()); });
   CHECK_THAT(error, StartsWith("ConfigError: rank 0's store at 127.0.0.1:" + std::to_string(rank0.port())) &&
-                        Contains("refused this process: this process's job token is not that job's"));
+                        Contains("refused this process: this process's job token differs from that job's"));
   CHECK_THAT(error, !Contains("the job of this test") && !Contains("yesterday"));
   CHECK(log.has("[rank 0/3] the store refuses 127.0.0.1:"));
   CHECK_THAT(log.all(), Contains("its job token is not this job's") && !Contains("yesterday"));
@@ -102,7 +102,7 @@ TEST_CASE("a connection with another token is told so, logged, and disturbs nobo
   Store const rank2{rank_options(2, 3, rank0.port())};
 }
 
-TEST_CASE("another world, and a rank that is there already, are refused") {
+TEST_CASE("another world size and a duplicate rank are rejected") {
   Log const log;
   Store rank0{rank_options(0, 3, 0)};
   Store rank1{rank_options(1, 3, rank0.port())};
@@ -117,7 +117,7 @@ TEST_CASE("another world, and a rank that is there already, are refused") {
   check_undisturbed(rank0, rank1);
 }
 
-TEST_CASE("another version of the protocol is refused in words") {
+TEST_CASE("another version of the protocol is rejected with both versions") {
   Log const log;
   Store rank0{rank_options(0, 2, 0)};
   ForeignConnection connection{rank0.port()};
@@ -127,7 +127,7 @@ TEST_CASE("another version of the protocol is refused in words") {
   CHECK_THAT(answer.body, Contains(fmt::format("version {} of", protocol_version)) && Contains("version 7"));
 }
 
-TEST_CASE("garbage ends a foreign connection, and nothing else") {
+TEST_CASE("garbage on a foreign connection closes it, and does nothing else") {
   Log const log;
   Store rank0{rank_options(0, 2, 0)};
   Store rank1{rank_options(1, 2, rank0.port())};
@@ -166,7 +166,7 @@ TEST_CASE("garbage ends a foreign connection, and nothing else") {
   check_undisturbed(rank0, rank1);
 }
 
-TEST_CASE("random bytes end a connection's connection, and nothing else") {
+TEST_CASE("random bytes on a connection close it, and do nothing else") {
   Log const log;
   Store rank0{rank_options(0, 2, 0)};
   Store rank1{rank_options(1, 2, rank0.port())};
@@ -186,7 +186,7 @@ TEST_CASE("random bytes end a connection's connection, and nothing else") {
   check_undisturbed(rank0, rank1);
 }
 
-TEST_CASE("connections that say nothing disturb nobody") {
+TEST_CASE("silent connections disturb no rank") {
   Store rank0{rank_options(0, 2, 0)};
   Store rank1{rank_options(1, 2, rank0.port())};
   {
@@ -207,7 +207,7 @@ struct FalseRank {
   ForeignConnection connection;
 };
 
-TEST_CASE("what a rank does wrong fails the job, with its name") {
+TEST_CASE("a rank's protocol error fails the job and names the rank") {
   Log const log;
   struct Row {
     char const* what;
@@ -225,7 +225,7 @@ TEST_CASE("what a rank does wrong fails the job, with its name") {
        [](ForeignConnection& rank) { rank.say(Kind::set, Body{}.text("key").text(std::string(4097, 'v')).take()); },
        "sent a message that announces a text of 4097 bytes, where 4096 are allowed"},
       {"what only rank 0 says", [](ForeignConnection& rank) { rank.say(Kind::welcome, ""); },
-       "sent what only rank 0's store says"},
+       "sent a message that only rank 0's store sends"},
       {"a report about a rank that is not there",
        [](ForeignConnection& rank) { rank.say(Kind::timeout_report, Body{}.text("waited").text("-aa").take()); },
        "sent a message that announces a text of 3 bytes, where 2 are allowed"},
@@ -233,7 +233,7 @@ TEST_CASE("what a rank does wrong fails the job, with its name") {
        [](ForeignConnection& rank) { rank.say(Kind::timeout_report, Body{}.text("waited").text("-?").take()); },
        "sent a report that is not about the ranks of the job"},
       {"two handshakes", [](ForeignConnection& rank) { rank.say(Kind::hello, ""); },
-       "sent what only rank 0's store says"},
+       "sent a message that only rank 0's store sends"},
       {"garbage", [](ForeignConnection& rank) { rank.say("no message at all, but bytes"); },
        "sent a message of unknown kind"},
       {"an end without leave", [](ForeignConnection& rank) { ForeignConnection const ended{std::move(rank)}; },
@@ -250,7 +250,7 @@ TEST_CASE("what a rank does wrong fails the job, with its name") {
   }
 }
 
-TEST_CASE("a rank that falls silent fails the job, with its groups") {
+TEST_CASE("a rank that falls silent fails the job, and the reason names its groups") {
   auto options = rank_options(0, 2, 0);
   options.heartbeat_timeout = milliseconds{300};
   options.groups_of = [](int rank) { return " (group of " + std::to_string(rank) + ")"; };
@@ -306,7 +306,7 @@ TEST_CASE("a rank that finds another program at rank 0's port says so") {
   };
   constexpr milliseconds soon{1000};  // long enough for even a busy impostor to answer the last attempt
   CHECK_THAT(error_of(Impostor{"SSH-2.0-OpenSSH_9.2p1\r\n"}, patience),
-             StartsWith("ConfigError: what answers at 127.0.0.1:") && Contains("is not rank 0's store"));
+             StartsWith("ConfigError: the server at 127.0.0.1:") && Contains("is not rank 0's store"));
   CHECK_THAT(error_of(Impostor{""}, soon), StartsWith("PeerError: rank 1 of 2 did not find rank 0's store") &&
                                                Contains("it took the connection and closed it"));
   CHECK_THAT(error_of(Impostor{"?"}, soon),

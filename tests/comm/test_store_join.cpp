@@ -23,7 +23,7 @@ using Catch::Contains;
 using Catch::StartsWith;
 using std::chrono::milliseconds;
 
-TEST_CASE("ranks find a store that does not listen yet") {
+TEST_CASE("ranks join a store that starts listening later") {
   testing::ReservedPort const reserved;
   int const port = reserved.number();
   std::string got;
@@ -50,7 +50,7 @@ TEST_CASE("pauses between attempts grow to a second") {
   CHECK(pauses == std::vector<milliseconds::rep>{10, 20, 40, 80, 160, 320, 640, 1000, 1000});
 }
 
-TEST_CASE("a rank that finds nobody tries less and less often") {
+TEST_CASE("a rank that finds no store tries less and less often") {
   int error = 0;
   auto const busy = listen_at("127.0.0.1", 0, error);
   REQUIRE(busy);
@@ -74,7 +74,7 @@ TEST_CASE("a rank that finds nobody tries less and less often") {
   CHECK(Clock::now() - begun >= options.join_timeout - milliseconds{100});
 }
 
-TEST_CASE("who takes the connection and says nothing does not take all the time") {
+TEST_CASE("a server that accepts and says nothing does not use up the whole timeout") {
   int error = 0;
   auto silent = std::make_unique<Descriptor>(listen_at("127.0.0.1", 0, error));
   REQUIRE(*silent);
@@ -97,26 +97,26 @@ TEST_CASE("who takes the connection and says nothing does not take all the time"
   CHECK(got == "0|1|");
 }
 
-TEST_CASE("options that make no sense are refused") {
+TEST_CASE("invalid options are rejected") {
   auto const error_of = [](auto const& change) {
     auto options = rank_options(0, 2, 0);
     change(options);
     return outcome_of([&] { return std::to_string(Store{options}.rank()); });
   };
-  CHECK_THAT(error_of([](auto& o) { o.rank = 2; }), Contains("ContractError") && Contains("rank 2 of 2"));
-  CHECK_THAT(error_of([](auto& o) { o.world = 0; }), Contains("rank 0 of 0"));
-  CHECK_THAT(error_of([](auto& o) { o.at.host = ""; }), Contains("host ''"));
+  CHECK_THAT(error_of([](auto& o) { o.rank = 2; }), Contains("ContractError") && Contains("the rank is 2 of 2 ranks"));
+  CHECK_THAT(error_of([](auto& o) { o.world = 0; }), Contains("the rank is 0 of 0 ranks"));
+  CHECK_THAT(error_of([](auto& o) { o.at.host = ""; }), Contains("the host is ''"));
   CHECK_THAT(error_of([](auto& o) { o.at.port = 65536; }), Contains("port 65536"));
   CHECK_THAT(error_of([](auto& o) { o.rank = 1; }), Contains("port 0"));
-  CHECK_THAT(error_of([](auto& o) { o.at.token = std::string(257, 't'); }), Contains("257 bytes of 256"));
+  CHECK_THAT(error_of([](auto& o) { o.at.token = std::string(257, 't'); }), Contains("257 bytes; allowed: up to 256"));
   CHECK_THAT(error_of([](auto& o) { o.heartbeat_timeout = milliseconds{0}; }), Contains("heartbeat_timeout is 0 ms"));
   CHECK_THAT(error_of([](auto& o) { o.heartbeat_timeout = milliseconds{600'001}; }),
-             Contains("heartbeat_timeout is 600001 ms: allowed are 10 to 600000"));
+             Contains("heartbeat_timeout is 600001 ms; allowed: 10 to 600000"));
   CHECK_THAT(error_of([](auto& o) { o.world = 1 << 30; }),
              Contains("SystemError") && Contains("1073741824 ranks") && Contains("ulimit -n"));
 }
 
-TEST_CASE("a port that is taken is named, with what to do") {
+TEST_CASE("the error about a used port names it, and says what to do") {
   Store const first{rank_options(0, 2, 0)};
   auto options = rank_options(0, 2, first.port());
   options.at.given_by = "MASTER_PORT=" + std::to_string(first.port());
@@ -125,7 +125,7 @@ TEST_CASE("a port that is taken is named, with what to do") {
                  Contains("(MASTER_PORT=") && Contains("Address already in use") && Contains("another port"));
 }
 
-TEST_CASE("a job whose port another one has meets at one of the next") {
+TEST_CASE("a job whose port is used by another job uses one of the next ports") {
   Store const other{rank_options(0, 2, 0)};
   auto const options = [&](int rank) {
     auto mine = rank_options(rank, 2, other.port());
@@ -152,20 +152,20 @@ TEST_CASE("a job whose port another one has meets at one of the next") {
   CHECK(got == "0|1|");
 }
 
-TEST_CASE("a rank of several ports says what it found at each") {
+TEST_CASE("a rank that tried several ports reports what it found at each") {
   Store const other{rank_options(0, 2, 0)};
   auto options = rank_options(1, 2, other.port());
   options.at.token = "the job beside it";
   options.at.ports = 2;
   options.join_timeout = milliseconds{300};
-  CHECK_THAT(
-      outcome_of([&] { return std::to_string(Store{options}.rank()); }),
-      StartsWith("PeerError: ") && Contains("or one of the next 1 ports") && Contains("job token is not that job's"));
+  CHECK_THAT(outcome_of([&] { return std::to_string(Store{options}.rank()); }),
+             StartsWith("PeerError: ") && Contains("or one of the next 1 ports") &&
+                 Contains("job token differs from that job's"));
   options.at.port = 65535;
   CHECK_THAT(outcome_of([&] { return std::to_string(Store{options}.rank()); }), StartsWith("ContractError: "));
 }
 
-TEST_CASE("a rank that finds nobody says where it looked, and why it failed") {
+TEST_CASE("a rank that finds no store reports where it looked, and why it failed") {
   testing::ReservedPort const reserved;
   int const port = reserved.number();
   auto options = rank_options(1, 2, port);
@@ -179,7 +179,7 @@ TEST_CASE("a rank that finds nobody says where it looked, and why it failed") {
   CHECK_THAT(unresolved, Contains(options.at.host + ":" + std::to_string(port)) && Contains("cannot be resolved"));
 }
 
-TEST_CASE("IPv6, where this machine has it, and names") {
+TEST_CASE("the store works over IPv6, if this machine has it, and with host names") {
   std::string const host = GENERATE("::1", "localhost");
   auto options = rank_options(0, 2, 0);
   options.at.host = host;
@@ -200,7 +200,7 @@ TEST_CASE("IPv6, where this machine has it, and names") {
   CHECK(rank1.get("key", patience) == host);
 }
 
-TEST_CASE("every interface, where the host is no loopback address") {
+TEST_CASE("the store listens on every interface unless the host is a loopback address") {
   auto options = rank_options(0, 3, 0);
   options.at.host = "0.0.0.0";
   Store rank0{options};

@@ -51,7 +51,7 @@ class Processes : public testing::Children {
 
 std::string name_of(int rank) { return "rank " + std::to_string(rank) + " on " + host_name(); }
 
-TEST_CASE("processes meet and leave") {
+TEST_CASE("processes join and leave") {
   Processes job{calm_ms, {"meet", "meet", "meet", "meet"}};
   for (std::size_t rank = 0; rank < 4; ++rank) {
     job.check_said(rank, "met 0 1 2 3", 0);
@@ -66,7 +66,7 @@ TEST_CASE("a rank that is killed is named to all others") {
   job.check_told(1, "told: " + name_of(2) + " ended without leaving the job");
 }
 
-TEST_CASE("rank 0, when it is killed, is named to all others") {
+TEST_CASE("the reason names rank 0 to all others when rank 0 is killed") {
   Processes job{calm_ms, {"wait", "wait", "call"}};
   job.wait_until_joined();
   job[0].send(SIGKILL);
@@ -75,7 +75,7 @@ TEST_CASE("rank 0, when it is killed, is named to all others") {
   job.check_told(2, words);
 }
 
-TEST_CASE("a rank that is frozen is named to all others, and told itself when it goes on") {
+TEST_CASE("a frozen rank is named to all others, and learns it when it continues") {
   Processes job{hurried_ms, {"wait", "wait", "wait"}};
   job.wait_until_joined();
   job[1].send(SIGSTOP);
@@ -87,7 +87,7 @@ TEST_CASE("a rank that is frozen is named to all others, and told itself when it
   job.check_told(1, words);
 }
 
-TEST_CASE("rank 0, when it is frozen, is named by all others, and told so itself when it goes on") {
+TEST_CASE("when rank 0 is frozen all others name it, and it learns so when it continues") {
   Processes job{hurried_ms, {"wait", "wait", "wait"}};
   job.wait_until_joined();
   job[0].send(SIGSTOP);
@@ -98,7 +98,7 @@ TEST_CASE("rank 0, when it is frozen, is named by all others, and told so itself
   job.check_told(0, "told: ranks 1 and 2 on " + host_name() + " do not hear " + name_of(0));
 }
 
-TEST_CASE("what a rank throws ends all others") {
+TEST_CASE("an exception of a rank ends all others") {
   Processes job{calm_ms, {"wait", "throw", "wait"}};
   job.check_told(1, "told: out of luck");
   job.check_told(0, "told: rank 1 was ended by an exception");
@@ -116,7 +116,7 @@ TEST_CASE("an abort reaches all ranks, though its process ends at once") {
   }
 }
 
-TEST_CASE("a rank that comes late is waited for") {
+TEST_CASE("the others wait for a rank that joins late") {
   Processes job{calm_ms, {"meet", "meet"}, 3};
   std::this_thread::sleep_for(std::chrono::milliseconds{300});
   job.start_rank(2, "meet");
@@ -125,7 +125,7 @@ TEST_CASE("a rank that comes late is waited for") {
   }
 }
 
-TEST_CASE("a job that is stopped as a whole goes on when it is continued") {
+TEST_CASE("a job whose processes are all stopped continues with them") {
   Processes job{hurried_ms, {"rest", "rest", "rest"}};
   job.wait_until_joined();
   for (int const signal : {SIGSTOP, SIGCONT}) {
@@ -141,7 +141,7 @@ TEST_CASE("a job that is stopped as a whole goes on when it is continued") {
   }
 }
 
-TEST_CASE("a rank whose process is started anew is refused") {
+TEST_CASE("a restarted process is rejected as a rank of the same job") {
   Processes job{calm_ms, {"wait", "wait"}};
   job.wait_until_joined();
   job.start_rank(1, "meet");

@@ -97,8 +97,8 @@ class ThreeRanks {
   std::vector<Connection> ranks_;
 };
 
-TEST_CASE("what came while rank 0 was frozen counts before one is named") {
-  SECTION("two that do not hear it, of whom poll() saw one") {
+TEST_CASE("messages that arrived while rank 0 was frozen are read before a rank is reported") {
+  SECTION("two ranks that do not hear it, of which poll() saw one") {
     ThreeRanks job;
     job.say_unheard(1);
     job.say_unheard(2);
@@ -108,7 +108,7 @@ TEST_CASE("what came while rank 0 was frozen counts before one is named") {
     REQUIRE(told);
     CHECK_THAT(told->body, Contains("ranks 1 and 2 on here do not hear rank 0 on here"));
   }
-  SECTION("one that was well, and one that was not heard of") {
+  SECTION("one rank that was well, and one that was silent") {
     ThreeRanks job;
     job.say_beat(2);
     job.let_it_come({2});
@@ -117,7 +117,7 @@ TEST_CASE("what came while rank 0 was frozen counts before one is named") {
     REQUIRE(told);
     CHECK_THAT(told->body, Contains("rank 1 on here has not been heard of for "));
   }
-  SECTION("both were well") {
+  SECTION("both ranks were well") {
     ThreeRanks job;
     job.say_beat(1);
     job.say_beat(2);
@@ -127,7 +127,7 @@ TEST_CASE("what came while rank 0 was frozen counts before one is named") {
   }
 }
 
-TEST_CASE("ranks that take long to come are named once, while others wait") {
+TEST_CASE("ranks that join late are logged once, while others wait") {
   int error = 0;
   testing::Log const log;
   StoreServer server{listen_at("127.0.0.1", 0, error), {"token", 3, timeout}};
@@ -142,7 +142,7 @@ TEST_CASE("ranks that take long to come are named once, while others wait") {
   CHECK_THAT(log.all(), Contains("rank 0 still waits for ranks 1 (has not joined) and 2 (has not joined)"));
 }
 
-TEST_CASE("connections that say nothing are closed, unlogged") {
+TEST_CASE("silent connections are closed without a log line") {
   testing::Log const log;
   int error = 0;
   auto listener = listen_at("127.0.0.1", 0, error);
@@ -171,7 +171,7 @@ TEST_CASE("connections that say nothing are closed, unlogged") {
   CHECK_THAT(log.all(), !Contains("ended"));
 }
 
-TEST_CASE("a rank that has introduced itself is let in, however many connections come behind it") {
+TEST_CASE("a rank that has sent its handshake is accepted, however many connections follow") {
   int error = 0;
   auto listener = listen_at("127.0.0.1", 0, error);
   int const port = port_of(listener);

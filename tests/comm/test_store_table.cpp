@@ -41,7 +41,7 @@ struct Table {
   Clock::time_point begin = Clock::now();
 };
 
-TEST_CASE("answers go to those who asked, with their tags") {
+TEST_CASE("replies go to the ranks that asked, with their tags") {
   Table t{3};
   t.table.get({1, 7}, "key", t.wait(9));
   t.table.get({2, 8}, "key", t.wait(9));
@@ -56,7 +56,7 @@ TEST_CASE("answers go to those who asked, with their tags") {
   CHECK(told(t.table) == Calls{{0, "answer #6"}});
 }
 
-TEST_CASE("a key that is set for some reads goes with the last of them, and can be set again") {
+TEST_CASE("a key that is set for some reads is removed after the last, and can be set again") {
   Table t{3};
   t.table.get({1, 1}, "key", t.wait(9));
   t.table.get({2, 2}, "key", t.wait(9));
@@ -69,10 +69,10 @@ TEST_CASE("a key that is set for some reads goes with the last of them, and can 
   t.table.get({0, 7}, "key", t.wait(1));
   CHECK(told(t.table) == Calls{{0, "answer second|#6"}});
   t.table.expire(t.begin + seconds{1});
-  CHECK(told(t.table) == Calls{{0, "problem nobody set the key 'key' within 1.00 s#7"}});
+  CHECK(told(t.table) == Calls{{0, "problem no rank set the key 'key' within 1.00 s#7"}});
 }
 
-TEST_CASE("waits end at their deadlines, those for one gather at the first of them") {
+TEST_CASE("waits end at their deadlines, and waits for one gather at the first deadline") {
   Table t{3};
   CHECK(t.table.next_deadline() == Clock::time_point::max());
   t.table.get({0, 1}, "key", t.wait(30));
@@ -87,11 +87,11 @@ TEST_CASE("waits end at their deadlines, those for one gather at the first of th
   t.roster[2] = RankState::absent;
   t.table.expire(t.begin + seconds{30});
   CHECK(told(t.table) ==
-        Calls{{0, "problem nobody set the key 'key' within 30.00 s; not there: rank 2 (has not joined)#1"}});
+        Calls{{0, "problem no rank set the key 'key' within 30.00 s; absent: rank 2 (has not joined)#1"}});
   CHECK(t.table.next_deadline() == Clock::time_point::max());
 }
 
-TEST_CASE("a world of 1024 gathers, and names of those who are missing are cut") {
+TEST_CASE("1024 ranks gather, and long lists of missing ranks are truncated") {
   constexpr int world = 1024;
   Table t{world};
   for (int rank = 0; rank < world; ++rank) {
@@ -112,7 +112,7 @@ TEST_CASE("a world of 1024 gathers, and names of those who are missing are cut")
                                    Contains("8 (has not joined) and 1015 more"));
 }
 
-TEST_CASE("the store is bounded") {
+TEST_CASE("the store limits what it holds") {
   Table t{1};
   std::string const value(most_value_bytes, 'v');
   constexpr std::uint64_t most = std::uint64_t{64} << 20;
@@ -129,7 +129,7 @@ TEST_CASE("the store is bounded") {
                                    Contains("the key 'one more.' of 4105 bytes does not fit"));
 }
 
-TEST_CASE("keys that go leave their place to others") {
+TEST_CASE("removed keys make room for others") {
   Table t{1};
   std::string const value(most_value_bytes, 'v');
   for (int i = 0; i < (100 << 20) / static_cast<int>(most_value_bytes); ++i) {

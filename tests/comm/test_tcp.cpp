@@ -34,8 +34,7 @@ char const* name_of(WithinMachine within) {
   return name_of(within == WithinMachine::memory ? Way::memory : Way::network);
 }
 
-TEST_CASE(
-    "the tcp communicator conforms, by memory that all map, by the network within a machine and between machines") {
+TEST_CASE("the tcp communicator conforms over mapped memory, and over the network within and between machines") {
   auto const way = one_way();
   int const world = testing::sanitized ? GENERATE(1, 3) : GENERATE(1, 2, 3, 4);
   bool const check = world != 2;
@@ -65,7 +64,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("faults end every rank over tcp, and name who is missing or did something else") {
+TEST_CASE("faults end every rank over tcp, and name the rank that is missing or differs") {
   auto const within = either_way();
   int const world = GENERATE(2, 3);
   for (auto const& each : fault_cases()) {
@@ -105,7 +104,7 @@ TEST_CASE("reductions in many chunks are exact over tcp") {
   }
 }
 
-TEST_CASE("counts that differ are told where nothing is compared, whoever has more") {
+TEST_CASE("different counts are reported without zeroth.check, whichever rank has more") {
   auto const way = one_way();
   std::int64_t const of_rank_0 = GENERATE(20, 1000);  // data that fits into the queue, and data that does not
   auto const send = [&](Rank& rank) -> std::string {
@@ -126,13 +125,13 @@ TEST_CASE("counts that differ are told where nothing is compared, whoever has mo
   CAPTURE(name_of(way), of_rank_0);
   // The data in the queue has left the sender before the receiver looks at it.
   CHECK_THAT(said[1], Catch::Contains(std::to_string(4 * of_rank_0)) &&
-                          Catch::Contains(std::to_string(2 * of_rank_0)) && Catch::Contains("at the same counts?"));
+                          Catch::Contains(std::to_string(2 * of_rank_0)) && Catch::Contains("with the same counts"));
   if (of_rank_0 == 1000) {
-    CHECK_THAT(said[0], Catch::Contains("at the same counts?"));
+    CHECK_THAT(said[0], Catch::Contains("with the same counts"));
   }
 }
 
-TEST_CASE("ranks that do different things with as many bytes are told where nothing is compared") {
+TEST_CASE("different collectives of equal size are reported without zeroth.check") {
   auto const way = one_way();
   std::int64_t const count = GENERATE(20, 1000);
   struct Row {
@@ -165,11 +164,10 @@ TEST_CASE("ranks that do different things with as many bytes are told where noth
   };
   auto const said = run_tcp_ranks(2, within_machine(way), differ, {}, platform(way));
   CAPTURE(name_of(way), count, row.name);
-  CHECK_THAT(said[1],
-             Catch::Contains("is in another collective here: operation, dtype, operator, count or root differ"));
+  CHECK_THAT(said[1], Catch::Contains("is in another collective: operation, dtype, operator, count or root differ"));
 }
 
-TEST_CASE("ranks beside rank 0 are where others reach rank 0, though its name is this machine's loopback address") {
+TEST_CASE("ranks on rank 0's machine use its reachable address, although its name is a loopback address there") {
   constexpr int world = 3;
   std::mutex mutex;
   std::set<std::string> hosts;
@@ -207,7 +205,7 @@ struct TwoQueues {
   }
 };
 
-TEST_CASE("registered memory is read where it is, for as long as its owner says") {
+TEST_CASE("registered memory is read in place, until its owner withdraws it") {
   TwoQueues queues;
   device::Ledger ledger;
   device::PageMemory const memory{ledger, device::Category::slots, 8192, device::Pages::shared};
@@ -234,7 +232,7 @@ TEST_CASE("registered memory is read where it is, for as long as its owner says"
   CHECK(queues.find(memory) == nullptr);
 }
 
-TEST_CASE("what is in the place of another rank's memory is neither read nor written") {
+TEST_CASE("another file in place of a rank's shared memory is neither read nor written") {
   device::Ledger ledger;
   device::PageMemory const memory{ledger, device::Category::slots, 8192, device::Pages::shared};
   device::PageMemory const foreign{ledger, device::Category::slots, 8192, device::Pages::shared};
@@ -252,7 +250,7 @@ TEST_CASE("what is in the place of another rank's memory is neither read nor wri
   CHECK_THROWS_WITH(windows.open(1, 0, file, 4096, 8192), Catch::Contains("cannot be opened"));
 }
 
-TEST_CASE("who withdraws its memory is not waited for, and what was borrowed of it does not count") {
+TEST_CASE("withdrawing memory does not wait, and pieces borrowed from it do not count") {
   TwoQueues queues;
   device::Ledger ledger;
   device::PageMemory const memory{ledger, device::Category::slots, 4096, device::Pages::shared};

@@ -72,7 +72,7 @@ std::string framed(std::string const& body, Kind kind = Kind::hello) {
   return std::string{head.data(), head.size()} + body;
 }
 
-TEST_CASE("a rank of the job is let in, and nobody else") {
+TEST_CASE("only ranks of the job are accepted") {
   AcceptorOfRank1 acceptor;
   auto const said = [&](Handshake const& handshake) { return acceptor.answer_to(framed(encode(handshake))); };
   CHECK_THAT(said({.token = "another token", .from = 0, .to = 1, .world = 3}), Contains("its job token is not"));
@@ -88,7 +88,7 @@ TEST_CASE("a rank of the job is let in, and nobody else") {
   CHECK(acceptor.accepted[0].rank == 2);
 }
 
-TEST_CASE("what is no handshake closes the connection") {
+TEST_CASE("a malformed handshake closes the connection") {
   AcceptorOfRank1 acceptor;
   auto const whole = framed(encode(Handshake{.token = "the token", .from = 0, .to = 1, .world = 3}));
   auto const head = [](std::uint32_t bytes) {
@@ -104,7 +104,7 @@ TEST_CASE("what is no handshake closes the connection") {
   CHECK(acceptor.accepted.empty());
 }
 
-TEST_CASE("who does not finish its handshake, and a crowd that says nothing, keep nobody out") {
+TEST_CASE("unfinished handshakes and many silent connections do not keep ranks out") {
   AcceptorOfRank1 acceptor{std::chrono::milliseconds{200}};
   auto const whole = framed(encode(Handshake{.token = "the token", .from = 0, .to = 1, .world = 3}));
   std::vector<Descriptor> crowd;
@@ -154,7 +154,7 @@ std::string bytes_of(WireHead const& head) {
   return {bytes.data(), bytes.size()};
 }
 
-TEST_CASE("a rank that has greeted is let in, however many pending connections come behind it") {
+TEST_CASE("a rank that has sent its handshake is accepted, however many pending connections follow") {
   AcceptorOfRank1 acceptor;
   auto const whole = framed(encode(Handshake{.token = "the token", .from = 0, .to = 1, .world = 3}));
   std::vector<Descriptor> sockets;
@@ -166,7 +166,7 @@ TEST_CASE("a rank that has greeted is let in, however many pending connections c
   CHECK(acceptor.serve_until([&] { return !acceptor.accepted.empty(); }));
 }
 
-TEST_CASE("a rank takes nothing that it did not ask for, and no head that makes no sense") {
+TEST_CASE("a rank rejects data that it did not request, and invalid message heads") {
   auto const left = bytes_of({.kind = WireKind::left, .communicator = 7, .offset = 9});
   CHECK(said(left + left) == "3 3 it closed the connection");
   CHECK(said(left.substr(0, 20)) == "it closed the connection");

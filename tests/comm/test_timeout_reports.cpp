@@ -19,7 +19,7 @@ TimeoutReport report(std::string const& words, std::string const& letters) {
   return made;
 }
 
-TEST_CASE("a job's reason says who does not hear whom, and not what the first says") {
+TEST_CASE("the job's reason says which ranks do not hear which, not what the first report says") {
   Hosts const hosts{"a", "b", "c", "d"};
   TimeoutReports reports{4, 0, Clock::time_point::max()};
   CHECK(reports.is_empty());
@@ -34,7 +34,7 @@ TEST_CASE("a job's reason says who does not hear whom, and not what the first sa
   CHECK(reports.find(hosts).origin == 1);
 }
 
-TEST_CASE("where all answer, who waits for one that waits itself has not the job's reason") {
+TEST_CASE("if all answer, a rank that waits for a waiting rank does not give the job's reason") {
   TimeoutReports reports{4, 0, Clock::time_point::max()};
   reports.add(0, report("nought waited", "-hll"));
   reports.add(2, report("two waited", "---l"));
@@ -44,7 +44,7 @@ TEST_CASE("where all answer, who waits for one that waits itself has not the job
   CHECK(found.origin == 2);
 }
 
-TEST_CASE("where two wait for each other, the one whose patience has ended has the job's reason") {
+TEST_CASE("if two ranks wait for each other, the one that timed out gives the job's reason") {
   for (int const first : {0, 1}) {
     TimeoutReports reports{2, first, Clock::time_point::max()};
     reports.add(1 - first, report("was asked", first == 0 ? "l-" : "-l"));
@@ -55,7 +55,7 @@ TEST_CASE("where two wait for each other, the one whose patience has ended has t
   }
 }
 
-TEST_CASE("a rank that does not even complain is named in the words of one that misses it") {
+TEST_CASE("a rank that sends no report is named by a rank that misses it") {
   Hosts const hosts{"a", "b", "c"};
   TimeoutReports reports{3, 0, Clock::time_point::max()};
   reports.add(0, report("nought waited", "-sh"));
@@ -64,7 +64,7 @@ TEST_CASE("a rank that does not even complain is named in the words of one that 
   CHECK(reports.find(hosts).reason == "ranks 0 and 2 do not hear rank 1 on b: nought waited");
 }
 
-TEST_CASE("the rank that most do not hear comes first, and machines are named where there is one") {
+TEST_CASE("the rank that most ranks do not hear is named first, with its machine if it is known") {
   TimeoutReports reports{4, 0, Clock::time_point::max()};
   reports.add(2, report("two waited", "ss-s"));
   reports.add(0, report("nought waited", "-hsh"));

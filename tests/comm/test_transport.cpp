@@ -16,14 +16,14 @@ TEST_CASE("a transport is found by its name") {
   CHECK(transport_named("mpi") == Transport::mpi);
 }
 
-TEST_CASE("a transport that is none is refused with the names of all") {
+TEST_CASE("an unknown transport is rejected with the names of all") {
   CHECK(testing::thrown<ConfigError>([] { return transport_named("gloo"); }) ==
         "transport is \"gloo\"; allowed are local, mpi, nccl, tcp");
   CHECK_THROWS_AS(transport_named(""), ConfigError);
   CHECK(name_of(static_cast<Transport>(77)) == "?");
 }
 
-TEST_CASE("a transport's row says what all else follows from") {
+TEST_CASE("the rest of a transport's properties follow from its row in the table") {
   for (auto const& row : transport_table) {
     INFO(row.name);
     CHECK(&traits_of(row.transport) == &row);

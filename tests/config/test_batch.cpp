@@ -18,7 +18,7 @@ std::string batch_file(std::optional<std::int64_t> train, std::optional<std::int
                      member("train_micro_batch_size_per_gpu", micro), member("gradient_accumulation_steps", steps));
 }
 
-TEST_CASE("Any two batch sizes, or one of the first two, give the others") {
+TEST_CASE("Any two batch sizes, or one of the first two, determine the others") {
   bool const with_train = GENERATE(true, false);
   bool const with_micro = GENERATE(true, false);
   bool const with_steps = GENERATE(true, false);
@@ -42,7 +42,7 @@ TEST_CASE("Any two batch sizes, or one of the first two, give the others") {
   CHECK(batch.accumulation == steps);
 }
 
-TEST_CASE("What DeepSpeed's inference makes of batch sizes is what comes out, or an error where its assertion fails") {
+TEST_CASE("Batch sizes are inferred as in DeepSpeed, and rejected if its assertion fails") {
   // DeepSpeed divides with truncation, then asserts the product. It accepts the same files, with the same values.
   auto const deepspeed = [](std::int64_t train, std::int64_t micro, std::int64_t steps,
                             std::int64_t world) -> std::optional<BatchSettings> {
@@ -82,7 +82,7 @@ TEST_CASE("What DeepSpeed's inference makes of batch sizes is what comes out, or
   CHECK(passed > 100);
 }
 
-TEST_CASE("\"auto\" and null are as good as absent") {
+TEST_CASE("\"auto\" and null mean the same as an absent key") {
   auto const batch = Config::from_json(R"({"train_batch_size": "auto", "train_micro_batch_size_per_gpu": 3,
                                            "gradient_accumulation_steps": null})")
                          .settings(4, 1)
@@ -91,7 +91,7 @@ TEST_CASE("\"auto\" and null are as good as absent") {
   CHECK(batch.accumulation == 1);
 }
 
-TEST_CASE("The largest batch fits, one more does not") {
+TEST_CASE("The largest batch is accepted, and one more is rejected") {
   CHECK(Config::from_json(R"({"train_micro_batch_size_per_gpu": 2147483647})").settings(1, 1).batch.train ==
         2147483647);
   CHECK(problems_of(R"({"train_micro_batch_size_per_gpu": 2147483648})") ==

@@ -15,7 +15,7 @@ using testing::problems_of;
 using testing::settings_of;
 using testing::thrown;
 
-TEST_CASE("Every key arrives") {
+TEST_CASE("Every key has its effect on the settings") {
   auto const settings = settings_of(R"(
     "gradient_accumulation_steps": 2, "gradient_clipping": 0.5, "communication_data_type": "FP32",
     "data_types": {"grad_accum_dtype": "float32", "param_dtype": "half"},
@@ -73,7 +73,7 @@ TEST_CASE("Every key arrives") {
   CHECK(rules.schedule.total_steps == 60);
 }
 
-TEST_CASE("A schedule takes its rates from the optimizer where DeepSpeed's does") {
+TEST_CASE("A schedule takes its rates from the optimizer if DeepSpeed's does") {
   auto const schedule = [](std::string const& scheduler) {
     return settings_of(R"("optimizer": {"type": "AdamW", "params": {"lr": 0.5}})" + scheduler).rules.schedule;
   };
@@ -112,7 +112,7 @@ TEST_CASE("Adam is AdamW unless adam_w_mode is false") {
   CHECK_FALSE(decoupled("ADAM", R"("adam_w_mode": false)"));
 }
 
-TEST_CASE("Overlap, slots and the time of reduction follow the stage and each other") {
+TEST_CASE("Overlap, slots and the time of reduction are derived from the stage and from each other") {
   for (int stage = 0; stage <= 3; ++stage) {
     auto const of_stage = [&](std::string const& more) {
       return settings_of(fmt::format(R"("zero_optimization": {{"stage": {}{}}})", stage, more));
@@ -134,7 +134,7 @@ TEST_CASE("Overlap, slots and the time of reduction follow the stage and each ot
   }
 }
 
-TEST_CASE("A number is what it means, however it is written") {
+TEST_CASE("Numbers have the same value in any notation") {
   auto const bucket = [](char const* number) {
     return settings_of(fmt::format(R"("zero_optimization": {{"stage3_prefetch_bucket_size": {}}})", number))
         .prefetch_count;
@@ -153,7 +153,7 @@ TEST_CASE("A number is what it means, however it is written") {
   CHECK(std::get<optim::Adam>(update.rule).beta1 == 0);
 }
 
-TEST_CASE("\"auto\" is the largest unit where it is a number of elements, and the default where nothing hangs on it") {
+TEST_CASE("\"auto\" is the largest unit's size for element counts, and the default for keys that nothing depends on") {
   auto const settings = settings_of(
       R"("zero_optimization": {"reduce_bucket_size": "auto", "stage3_prefetch_bucket_size": "auto",
                                "stage3_param_persistence_threshold": "auto", "overlap_comm": "auto"},
@@ -167,7 +167,8 @@ TEST_CASE("\"auto\" is the largest unit where it is a number of elements, and th
   CHECK(settings.persistence.param_count == 0);
 }
 
-TEST_CASE("Thresholds of persistent parameters are numbers of elements, by either name, and none persists by default") {
+TEST_CASE(
+    "Thresholds of persistent parameters are element counts, under either name, and no parameter persists by default") {
   auto const by = [](char const* members) {
     return settings_of(fmt::format(R"("zero_optimization": {{"stage": 3, {}}})", members)).persistence;
   };
@@ -187,7 +188,7 @@ TEST_CASE("Comments and a byte-order mark are skipped") {
             .batch.train == 4);
 }
 
-TEST_CASE("Aliases are the keys that they stand for") {
+TEST_CASE("An alias has the effect of its key") {
   auto const settings = settings_of(R"("bfloat16": {"enabled": true},
                                        "zero_optimization": {"prefetch_bucket_size": 21, "max_live_parameters": 22})");
   CHECK(settings.precision.compute == Dtype::bf16);
@@ -195,7 +196,7 @@ TEST_CASE("Aliases are the keys that they stand for") {
   CHECK(settings.max_live_count == 22);
 }
 
-TEST_CASE("DeepSpeed's other keys are accepted where they ask for nothing but what Zeroth does") {
+TEST_CASE("DeepSpeed's other keys are accepted if they ask for what Zeroth does anyway") {
   CHECK(problems_of(testing::file_with(R"(
     "steps_per_print": null, "wall_clock_breakdown": false, "zero_allow_untested_optimizer": true,
     "gradient_predivide_factor": 1, "gradient_allreduce_op": "mean", "prescale_gradients": false,
@@ -262,7 +263,7 @@ TEST_CASE("Offload has DeepSpeed's defaults, but for the pipeline, which follows
   CHECK(small.parameters_in_memory_count == 0);
 }
 
-TEST_CASE("Groups are what the keys of DeepSpeed's or zeroth.group_size say, and otherwise all ranks") {
+TEST_CASE("Groups come from DeepSpeed's keys or zeroth.group_size, and otherwise contain all ranks") {
   auto const groups = [](char const* members) { return settings_of(members, 8).groups; };
   auto const none = groups("");
   CHECK(none.size == 8);
@@ -284,7 +285,7 @@ TEST_CASE("Groups are what the keys of DeepSpeed's or zeroth.group_size say, and
   CHECK_FALSE(sums.cut_parameters);
 }
 
-TEST_CASE("Gradients of ties are summed apart in a pipeline, and together elsewhere, unless the file says so") {
+TEST_CASE("Gradients of ties are by default summed apart in a pipeline, and together elsewhere") {
   auto const ties = [](char const* members) {
     return settings_of(fmt::format(R"("zeroth": {{{}}})", members), 1).pipeline.tied_gradients;
   };
@@ -295,7 +296,7 @@ TEST_CASE("Gradients of ties are summed apart in a pipeline, and together elsewh
   CHECK(ties(R"("mesh": {"pipeline": 2}, "tied_gradients": "together")") == TiedGradients::together);
 }
 
-TEST_CASE("A pipeline's schedule, chunks and partition are what the file says, and fit together") {
+TEST_CASE("A pipeline's schedule, chunks and partition come from the file, and must fit together") {
   auto const pipeline = [](char const* members) {
     return settings_of(fmt::format(R"("gradient_accumulation_steps": 4, "zeroth": {{{}}})", members), 1).pipeline;
   };
@@ -321,19 +322,21 @@ TEST_CASE("A pipeline's schedule, chunks and partition are what the file says, a
 
   auto const refused = [&](char const* members) { return thrown<ConfigError>([&] { pipeline(members); }); };
   CHECK_THAT(refused(R"("pipeline": {"schedule": "interleaved_1f1b"})"),
-             Contains("zeroth.pipeline.chunks: 1, but zeroth.pipeline.schedule \"interleaved_1f1b\" takes turns"));
+             Contains("zeroth.pipeline.chunks: 1, but zeroth.pipeline.schedule \"interleaved_1f1b\" alternates"));
   CHECK_THAT(
       refused(R"("pipeline": {"schedule": "zb_h1", "chunks": 2})"),
-      Contains("zeroth.pipeline.chunks (line 1): 2, but a stage has one chunk by zeroth.pipeline.schedule \"zb_h1\""));
-  CHECK_THAT(refused(R"("mesh": {"pipeline": 3}, "pipeline": {"schedule": "interleaved_1f1b", "chunks": 2})"),
-             Contains("3, which does not divide gradient_accumulation_steps, 4; multiples of 3 are allowed"));
+      Contains("zeroth.pipeline.chunks (line 1): 2, but zeroth.pipeline.schedule \"zb_h1\" has one chunk per stage"));
+  CHECK_THAT(
+      refused(R"("mesh": {"pipeline": 3}, "pipeline": {"schedule": "interleaved_1f1b", "chunks": 2})"),
+      Contains(
+          "every 3 micro-steps (zeroth.mesh.pipeline), but gradient_accumulation_steps is 4; allowed: multiples of 3"));
   CHECK_THAT(refused(R"("pipeline": {"schedule": "file"})"),
-             Contains("zeroth.pipeline.schedule_file: is not there, but zeroth.pipeline.schedule is \"file\""));
+             Contains("zeroth.pipeline.schedule_file: is missing, but zeroth.pipeline.schedule is \"file\""));
   CHECK_THAT(refused(R"("pipeline": {"schedule_file": "s.csv"})"),
-             Contains("zeroth.pipeline.schedule_file (line 1): is there, but zeroth.pipeline.schedule is \"1f1b\""));
+             Contains("zeroth.pipeline.schedule_file (line 1): is set, but zeroth.pipeline.schedule is \"1f1b\""));
 }
 
-TEST_CASE("The first units of chunks are a list that fits the chunks") {
+TEST_CASE("The list of first units must fit the number of chunks") {
   auto const refused = [](char const* first_units, char const* more = "") {
     return thrown<ConfigError>([&] {
       settings_of(fmt::format(R"("zeroth": {{"mesh": {{"pipeline": 3}}, "pipeline": {{"first_units": {}{}}}}})",
@@ -342,14 +345,13 @@ TEST_CASE("The first units of chunks are a list that fits the chunks") {
     });
   };
   std::string const key = "zeroth.pipeline.first_units (line 1): ";
-  CHECK_THAT(refused("[0, 2]"),
-             Contains(key + "has length 2, but zeroth.mesh.pipeline is 3 and zeroth.pipeline.chunks 1; allowed is 3 "
-                            "units, one for each chunk"));
+  CHECK_THAT(refused("[0, 2]"), Contains(key + "has length 2, but zeroth.mesh.pipeline is 3 and zeroth.pipeline.chunks "
+                                               "is 1; allowed: 3 units, one for each chunk"));
   CHECK_THAT(refused("[]"), Contains(key + "has length 0"));
-  CHECK_THAT(refused("[1, 2, 3]"), Contains(key + "begins with 1; allowed there is 0, the model's first unit"));
-  CHECK_THAT(refused("[0, 2, 2]"), Contains(key + "has 2 behind 2; allowed are numbers that rise"));
+  CHECK_THAT(refused("[1, 2, 3]"), Contains(key + "begins with 1; allowed: 0, the model's first unit"));
+  CHECK_THAT(refused("[0, 2, 2]"), Contains(key + "has 2 after 2; allowed: increasing numbers"));
   CHECK_THAT(refused("[0, 2, 5]", R"(, "partition": "flops")"),
-             Contains(key + "is there, and zeroth.pipeline.partition too; give one of them"));
+             Contains(key + "is set, but so is zeroth.pipeline.partition; set one of them"));
   CHECK_THAT(refused("[0, 2, -1]"), Contains(key + "-1 is out of range in [0, 2, -1]; allowed"));
   CHECK_THAT(refused("[0, 2.5, 3]"), Contains("2.5 is not a whole number in [0, 2.5, 3]"));
   CHECK_THAT(refused("\"0, 2\""), Contains(key + "\"0, 2\" is a string; allowed: an array of integers, each"));
@@ -378,7 +380,7 @@ TEST_CASE("Loss is scaled for fp16 only") {
   CHECK_FALSE(settings_of("").rules.skip_nonfinite);
 }
 
-TEST_CASE("Updates that are not finite are skipped in 16 bits, and where the file says so") {
+TEST_CASE("Updates that are not finite are skipped in 16 bits, and if the file says so") {
   auto const skips = [](char const* value, char const* more) {
     return settings_of(fmt::format(R"("zeroth": {{"skip_nonfinite": {}}}{})", value, more)).rules.skip_nonfinite;
   };

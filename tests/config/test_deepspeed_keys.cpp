@@ -73,7 +73,7 @@ TEST_CASE("Every key that DeepSpeed reads is known") {
   }
 }
 
-TEST_CASE("Every key of DeepSpeed's at its default is accepted, without a word") {
+TEST_CASE("Every DeepSpeed key at its default is accepted without a note") {
   int checked = 0;
   for (auto const& key : keys_of_deepspeed()) {
     auto const path = key["key"].get<std::string>();
@@ -88,7 +88,7 @@ TEST_CASE("Every key of DeepSpeed's at its default is accepted, without a word")
   CHECK(checked >= 200);
 }
 
-TEST_CASE("What DeepSpeed has removed is in a table as removed, and nothing else is") {
+TEST_CASE("The table marks as removed exactly the keys that DeepSpeed has removed") {
   std::set<std::string> theirs;
   for (auto const& key : keys_of_deepspeed()) {
     if (key.value("removed", false)) {

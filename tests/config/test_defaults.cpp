@@ -110,7 +110,7 @@ TEST_CASE("An empty file resolves to the defaults") {
   CHECK_FALSE(settings.rules.has_learning_rate);
 }
 
-TEST_CASE("The table holds together") {
+TEST_CASE("The table of keys is consistent") {
   std::set<std::string_view> paths;
   for (auto const& key : config::keys) {
     INFO(key.path);

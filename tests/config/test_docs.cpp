@@ -54,7 +54,7 @@ std::string table_of_aliases() {
   return table;
 }
 
-TEST_CASE("The documentation has the tables of keys") {
+TEST_CASE("docs/config.md contains the tables of keys") {
   auto const path = testing::source_folder() / "docs" / "config.md";
   std::ifstream file{path};
   std::string const text{std::istreambuf_iterator<char>{file}, std::istreambuf_iterator<char>{}};

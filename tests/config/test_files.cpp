@@ -40,7 +40,7 @@ TEST_CASE("Every file of configs/ loads for one to four ranks") {
   CHECK(std::ranges::includes(names, needed));
 }
 
-TEST_CASE("The stage files differ in the stage alone") {
+TEST_CASE("The stage files differ only in the stage") {
   auto const values = [](int stage) {
     auto printed = testing::printed(Config::from_file(config_file(fmt::format("zero{}.json", stage))));
     for (auto const* const path :
@@ -56,7 +56,7 @@ TEST_CASE("The stage files differ in the stage alone") {
   }
 }
 
-TEST_CASE("The files for 16 bits and for accumulation are that") {
+TEST_CASE("The files for 16 bits and for accumulation set what their names say") {
   auto const fp16 = Config::from_file(config_file("zero2_fp16.json")).settings(2, 1);
   CHECK(fp16.precision.compute == Dtype::fp16);
   CHECK(fp16.rules.loss_scale.dynamic);

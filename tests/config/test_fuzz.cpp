@@ -145,7 +145,7 @@ TEST_CASE("A damaged file is accepted or refused") {
   CHECK(accepted > 300);
 }
 
-TEST_CASE("Nesting without end is refused") {
+TEST_CASE("Endless nesting is rejected") {
   for (auto const* const piece : {"[", "{\"a\":", "[{\"fp16\":"}) {
     std::string text = "{\"train_batch_size\": ";
     for (int i = 0; i < 100'000; ++i) {

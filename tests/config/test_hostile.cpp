@@ -38,14 +38,14 @@ std::string keys(int count) {
   return text + R"(, "optimizer": {"type": "SGD"}, "zeroth": {"strict": true}})";
 }
 
-TEST_CASE("Depth ends at 32 levels, however deep a text goes on") {
+TEST_CASE("Nesting beyond 32 levels is rejected, however deep a text is") {
   for (std::string const open : {"[", "{\"a\":", "[{\"a\":"}) {
     CHECK_THAT(problems_of("{\"train_batch_size\": " + repeated(open, 200'000)),
                Contains("not valid JSON: nested deeper than 32 levels"));
   }
 }
 
-TEST_CASE("Of many problems twenty are told and the others counted") {
+TEST_CASE("Of many problems twenty are reported and the others counted") {
   int const count = testing::sanitized ? 2'000 : 50'000;
   auto const more = fmt::format("\n  and {} more", count - 20);
   auto const message = problems_of(keys(count));
@@ -56,7 +56,7 @@ TEST_CASE("Of many problems twenty are told and the others counted") {
   CHECK_THAT(problems_of("{" + repeated("\"a\": 1, ", count) + "\"a\": 1}"), Catch::EndsWith(more));
 }
 
-TEST_CASE("A text that breaks off behind many problems says so") {
+TEST_CASE("The report of a truncated text with many problems says that it is truncated") {
   CHECK_THAT(problems_of("{" + repeated("\"a\": 1, ", 99) + "\"a\"}"),
              Contains("not valid JSON") && Catch::EndsWith("\n  and 79 more"));
 }
@@ -70,14 +70,14 @@ TEST_CASE("A message does not grow with the text") {
   CHECK(problems_of("{\"" + digits + "\": 1}").size() < 1'000);
 }
 
-TEST_CASE("A text ends where its object does, and a NUL is no end") {
+TEST_CASE("Text after the object is rejected, and a NUL does not end the text") {
   CHECK_THAT(problems_of(R"({"train_batch_size": 8} {})"), Contains("line 1, column 25: not valid JSON"));
   CHECK(problems_of(std::string("{\"train_batch_size\": 8}\0{", 24)) ==
         "  line 1, column 24: not valid JSON: a NUL byte");
   CHECK(problems_of(std::string("{\n\0", 3)) == "  line 2, column 1: not valid JSON: a NUL byte");
 }
 
-TEST_CASE("What a terminal would obey is shown, not sent: in keys, values and the parser's own words") {
+TEST_CASE("Control characters are escaped in messages: in keys, values and the parser's texts") {
   for (std::string const evil : {"\\u001b[2J", "\\u009b2J", "\\u202e", "\\u2066", "\\u0007", "\\u007f"}) {
     auto const message =
         problems_of(testing::file_with("\"" + evil + "\": \"" + evil + "\", \"zeroth\": {\"strict\": true}"));
@@ -91,7 +91,7 @@ TEST_CASE("What a terminal would obey is shown, not sent: in keys, values and th
   CHECK(problems_of("{\"\xe2\x80\xae\" 1}").find("\xe2\x80\xae") == std::string::npos);
 }
 
-TEST_CASE("A problem of the text names the file, and a pipe or a device is none") {
+TEST_CASE("Problems name the file, and pipes and devices are rejected as files") {
   testing::Folder const folder;
   auto const refusal = [&](std::string const& text) {
     std::ofstream{folder / "stage.json", std::ios::binary} << text;
@@ -107,7 +107,7 @@ TEST_CASE("A problem of the text names the file, and a pipe or a device is none"
   CHECK(refused("/dev/zero") == "/dev/zero: 1 problem\n  is a device; allowed: a regular file");
 }
 
-TEST_CASE("Comments are refused where a file may have none") {
+TEST_CASE("Comments are rejected in files that may have none") {
   config::Problems problems;
   CHECK(config::read_document("{} // no", problems, config::Comments::refused).empty());
   CHECK(problems.about_the_whole());

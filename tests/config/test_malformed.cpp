@@ -42,7 +42,7 @@ std::vector<Malformed> read_table() {
   return table;
 }
 
-TEST_CASE("A malformed file is refused with all that is wrong with it") {
+TEST_CASE("A malformed file is rejected with all of its problems") {
   auto const table = read_table();
   CHECK(table.size() >= 150);
   for (auto const& [text, world, problems] : table) {
@@ -61,7 +61,7 @@ TEST_CASE("An empty text is refused") {
         "'{', or a literal");
 }
 
-TEST_CASE("All problems are said at once, in the order of the file, under its name") {
+TEST_CASE("All problems are reported at once, in the order of the file, under its name") {
   auto const text = R"(// a comment
 {
   "train_batch_size": 30,
@@ -86,7 +86,7 @@ TEST_CASE("All problems are said at once, in the order of the file, under its na
           "  scheduler.params.total_num_steps: missing; WarmupDecayLR needs it: an integer of at least 1"));
 }
 
-TEST_CASE("A mistake in JSON is said with its line and column") {
+TEST_CASE("A mistake in JSON is reported with line and column") {
   CHECK(problems_of("{\n  \"train_batch_size\": 8\n  \"fp16\": {}\n}") ==
         "  line 3, column 8: not valid JSON: syntax error while parsing object - unexpected string literal; expected "
         "'}'");
@@ -98,7 +98,7 @@ TEST_CASE("A mistake in JSON is said with its line and column") {
                          "key - invalid string: ill-formed UTF-8 byte"));
 }
 
-TEST_CASE("A mistake brings no further complaint about what depends on it") {
+TEST_CASE("A mistake causes no further messages about keys that depend on it") {
   // An absent accumulation would make the dtypes contradict each other; a wrong stage decides when gradients are
   // reduced.
   CHECK(problems_of(testing::file_with(R"("gradient_accumulation_steps": "two", "bf16": {"enabled": true},
@@ -113,7 +113,7 @@ TEST_CASE("A mistake brings no further complaint about what depends on it") {
         "\"Lion\"");
 }
 
-TEST_CASE("A message repeats of a file only what a terminal can show") {
+TEST_CASE("A message quotes only printable characters of a file") {
   auto const message = problems_of(testing::file_with(R"("\u001b[2J": 1, ")" + std::string(500, 'x') +
                                                       R"(": "\u0000", "zeroth": {"strict": true})"));
   CHECK(message.find('\x1b') == std::string::npos);
@@ -126,7 +126,7 @@ TEST_CASE("A message repeats of a file only what a terminal can show") {
         "  fp16 (line 1): \"" + dots + "...\" is a string; allowed: an object");
 }
 
-TEST_CASE("A file that cannot be read is named") {
+TEST_CASE("The message about an unreadable file names it") {
   auto const missing = testing::source_folder() / "configs" / "no_such_file.json";
   CHECK_THROWS_MATCHES(Config::from_file(missing), ConfigError,
                        Catch::Message(missing.string() + ": 1 problem\n  cannot be opened: No such file or directory"));
@@ -135,7 +135,7 @@ TEST_CASE("A file that cannot be read is named") {
                        Catch::Message(folder.string() + ": 1 problem\n  is a folder; allowed: a regular file"));
 }
 
-TEST_CASE("A world that cannot be is the caller's mistake") {
+TEST_CASE("An impossible number of ranks is a ContractError") {
   auto const config = Config::from_json(testing::file_with(""));
   CHECK_THROWS_WITH(config.settings(0, 1), Catch::StartsWith("Config::settings: world is 0; allowed: 1 or more"));
   CHECK_THROWS_AS(config.settings(0, 1), ContractError);

@@ -41,7 +41,7 @@ std::vector<std::string> messages_of(std::string const& file) {
   return messages;
 }
 
-TEST_CASE("Checksums are those that their papers give") {
+TEST_CASE("Checksums have the published values") {
   CHECK(monitor::crc32c("123456789") == 0xe3069283U);
   CHECK(monitor::crc32c("") == 0);
   CHECK(monitor::crc32c(std::string(32, '\0')) == 0x8a9136aaU);  // RFC 3720, B.4
@@ -78,7 +78,7 @@ TEST_CASE("An event file begins with its version and has a message for each step
   CHECK(std::distance(std::filesystem::directory_iterator{folder / "run"}, {}) == 2);  // a file of its own
 }
 
-TEST_CASE("Comma-separated values have a file for each name, and a run that goes on adds to it") {
+TEST_CASE("The CSV monitor has a file for each name, and a resumed run appends to it") {
   testing::Folder const folder;
   MonitorSettings const settings{true, folder.path().string(), "run"};
   for (std::int64_t const samples : {8, 16}) {
@@ -89,7 +89,7 @@ TEST_CASE("Comma-separated values have a file for each name, and a run that goes
   CHECK(text_of(folder / "run/.._a,_b.csv") == "step,\"a, b\"\n8,1\n16,1\n");
 }
 
-TEST_CASE("A monitor's folder that cannot be is named") {
+TEST_CASE("The error about a monitor's impossible folder names it") {
   testing::Folder const folder;
   std::ofstream{folder / "file"} << "x";
   MonitorSettings const settings{true, (folder / "file").string(), "run"};

@@ -24,7 +24,7 @@ TEST_CASE("Edits are counted") {
   CHECK(edit_distance("ca", "abc") == 3);  // a swap is not edited again
 }
 
-TEST_CASE("One edit in any name leads back to it or to a name as near") {
+TEST_CASE("One edit in any name suggests it or a name as near") {
   for (auto const& key : keys) {
     auto const dot = key.path.rfind('.');
     std::string const section{dot == std::string_view::npos ? "" : key.path.substr(0, dot)};
@@ -44,7 +44,7 @@ TEST_CASE("One edit in any name leads back to it or to a name as near") {
   }
 }
 
-TEST_CASE("A name of another section is found there") {
+TEST_CASE("A name of another section is suggested with that section") {
   CHECK(nearest_path("", "stage") == "zero_optimization.stage");
   CHECK(nearest_path("zero_optimization", "loss_scale") == "fp16.loss_scale");
   CHECK(nearest_path("optimizer", "betas") == "optimizer.params.betas");
@@ -52,7 +52,7 @@ TEST_CASE("A name of another section is found there") {
   CHECK(nearest_path("", std::string(100'000, 'x')) == "");
 }
 
-TEST_CASE("Sections are known by what lies in them") {
+TEST_CASE("Sections are recognised by the keys in them") {
   for (auto const* const section : {"", "zero_optimization", "optimizer", "optimizer.params", "scheduler.params",
                                     "fp16", "bf16", "data_types", "zeroth", "activation_checkpointing"}) {
     CHECK(is_section(section));
@@ -64,7 +64,7 @@ TEST_CASE("Sections are known by what lies in them") {
   CHECK(names_in("hybrid_engine").empty());
 }
 
-TEST_CASE("A path means one thing") {
+TEST_CASE("No path of a key has two meanings") {
   for (auto const& key : foreign_keys()) {
     INFO(key.path);
     CHECK_FALSE(find_key(key.path).has_value());

@@ -24,7 +24,7 @@ std::vector<std::string> notes_of(std::string const& members) {
 }
 using Texts = std::vector<std::string>;
 
-TEST_CASE("A key without effect is noted, one that asks for nothing is not") {
+TEST_CASE("A key without effect is noted, unless it asks for nothing") {
   CHECK(notes_of(R"("aio": {"single_submit": true, "overlap_events": true})") ==
         Texts{"aio.single_submit: true: requests are submitted as they come"});
   CHECK(notes_of(R"("zero_optimization": {"sub_group_size": 1e9, "stage3_max_reuse_distance": "auto"})").empty());
@@ -38,14 +38,14 @@ TEST_CASE("A key without effect is noted, one that asks for nothing is not") {
   CHECK(config.notes().front().kind == config::NoteKind::no_effect);
 }
 
-TEST_CASE("A value of the wrong form is refused, whatever it is without") {
+TEST_CASE("A value of the wrong form is rejected, also for keys without effect") {
   CHECK(problems_of(testing::file_with(R"("zero_optimization": {"allgather_bucket_size": "many"})")) ==
         "  zero_optimization.allgather_bucket_size (line 1): \"many\" is a string; allowed: a whole number");
   CHECK(problems_of(testing::file_with(R"("prescale_gradients": 1)")) ==
         "  prescale_gradients (line 1): 1 is a number; allowed: true or false");
 }
 
-TEST_CASE("A zeroth.strict that is no boolean is a mistake of the file") {
+TEST_CASE("A zeroth.strict that is not a boolean is rejected") {
   for (std::string const wrong : {R"("yes")", "1", "[]", "{}"}) {
     CAPTURE(wrong);
     auto const problems = problems_of(testing::file_with(R"("nobody": 1, "zeroth": {"strict": )" + wrong + "}"));
@@ -54,7 +54,7 @@ TEST_CASE("A zeroth.strict that is no boolean is a mistake of the file") {
   }
 }
 
-TEST_CASE("With zeroth.strict what would be noted is an error") {
+TEST_CASE("With zeroth.strict notes are errors") {
   CHECK(problems_of(testing::file_with(
             R"("prescale_gradients": true, "nobody": 1, "optimizer": {"type": "SGD"}, "zeroth": {"strict": true})")) ==
         "  prescale_gradients (line 1): true: a mean either way: fp16 sums are divided before they travel, by a power "
@@ -62,7 +62,7 @@ TEST_CASE("With zeroth.strict what would be noted is an error") {
         "  nobody (line 1): unknown key, with value 1; ignored, as DeepSpeed does (zeroth.strict is true)");
 }
 
-TEST_CASE("What is assumed, or odd, is noted") {
+TEST_CASE("Assumed and odd values are noted") {
   auto const assumed = [](std::string const& members) {
     Texts texts;
     auto const config = Config::from_json(testing::file_with(members));
@@ -72,24 +72,25 @@ TEST_CASE("What is assumed, or odd, is noted") {
     }
     return texts;
   };
-  CHECK(assumed("") == Texts{"optimizer.type: nobody names one: AdamW with a rate of 0.001"});
+  CHECK(assumed("") == Texts{"optimizer.type: not set; assuming AdamW with a rate of 0.001"});
   CHECK(assumed(R"("optimizer": {"type": "AdamW"})").empty());
   auto const* const optimizer = R"("optimizer": {"type": "SGD"}, "scheduler": )";
   CHECK(assumed(std::string{optimizer} +
                 R"({"type": "WarmupDecayLR", "params": {"total_num_steps": 10, "warmup_num_steps": 20}})") ==
-        Texts{"scheduler.params.total_num_steps: 10 is less than scheduler.params.warmup_num_steps, 20: the rate is at "
-              "its end right after the warm-up"});
+        Texts{"scheduler.params.total_num_steps: 10 is less than scheduler.params.warmup_num_steps, 20: the rate "
+              "reaches its final value right after the warm-up"});
   CHECK(assumed(std::string{optimizer} + R"({"type": "WarmupLR", "params": {"warmup_num_steps": 20}})").empty());
 }
 
-TEST_CASE("With zeroth.strict no optimizer is assumed, so that a program may still bring or name one") {
+TEST_CASE("With zeroth.strict no optimizer is assumed, and a program may still name or provide one") {
   auto const strict = Config::from_json(testing::file_with(R"("zeroth": {"strict": true})"));
   CHECK(strict.notes().empty());
   REQUIRE(strict.open().size() == 1);
   CHECK(strict.open().front().path == "optimizer.type");
   auto const text = testing::file_with(R"("zeroth": {"strict": true})");
   CHECK(problems_of(text, 1).find("  optimizer.type: ") == 0);
-  CHECK(problems_of(text, 1).find("or bring a rule: none is assumed where zeroth.strict is true") != std::string::npos);
+  CHECK(problems_of(text, 1).find("or give a rule of the program: none is assumed if zeroth.strict is true") !=
+        std::string::npos);
   ConfigInputs inputs;
   inputs.given = R"({"optimizer": {"type": "SGD"}})";
   CHECK(Config::from_json(text, inputs).open().empty());
@@ -100,7 +101,7 @@ TEST_CASE("With zeroth.strict no optimizer is assumed, so that a program may sti
           .empty());
 }
 
-TEST_CASE("An unknown key is ignored where DeepSpeed ignores it, unless it is nearly a known one") {
+TEST_CASE("An unknown key is ignored where DeepSpeed ignores it, unless it is close to a known key") {
   CHECK(notes_of(R"("num_gpus": 4, "log": "x")") ==
         Texts{"num_gpus: unknown key, with value 4; ignored, as DeepSpeed does",
               "log: unknown key, with value \"x\"; ignored, as DeepSpeed does; log_level is known"});
@@ -115,13 +116,13 @@ TEST_CASE("An unknown key is ignored where DeepSpeed ignores it, unless it is ne
   CHECK_FALSE(problems_of(testing::file_with(R"("zeroth": {"nobody": 1})")).empty());
 }
 
-TEST_CASE("Comments are comments") {
+TEST_CASE("Keys named like comments are taken as comments") {
   CHECK(notes_of(R"("_comment": "x", "_read_the_docs": 1, "comment": [], "comments": {"a": {}})").empty());
   CHECK(notes_of(R"("zero_optimization": {"_comment": "x"})") ==
         Texts{"zero_optimization._comment: taken as a comment; DeepSpeed refuses it in this section"});
 }
 
-TEST_CASE("Trailing commas are read, other Hjson is named") {
+TEST_CASE("Trailing commas are read, and other Hjson syntax is rejected by name") {
   auto const settings = Config::from_json(R"({
     "train_batch_size": 8,  // a comma, and a brace in a comment: ,}
     "optimizer": {"type": "AdamW", "params": {"lr": 0.5, "betas": [0.5, 0.5, /* , ] */ ], }, },
@@ -143,7 +144,7 @@ TEST_CASE("Trailing commas are read, other Hjson is named") {
   contains("{'train_batch_size': 8}", "Hjson's quotes of ' are not read");
 }
 
-TEST_CASE("One cause gives one line") {
+TEST_CASE("Several keys with one cause give one line") {
   CHECK(problems_of(testing::file_with(R"("bf16": {"enabled": true, "loss_scale": 0, "hysteresis": 2})")) ==
         "  bf16.loss_scale (line 1): 0 is not supported: bf16 needs no loss scale; remove it (likewise hysteresis)");
   CHECK(problems_of(testing::file_with(
@@ -156,7 +157,7 @@ TEST_CASE("One cause gives one line") {
         "WarmupDecayLR; neither is warmup_max_lr");
 }
 
-TEST_CASE("What DeepSpeed has removed is refused with that reason, and noted where it asks for nothing") {
+TEST_CASE("Keys that DeepSpeed has removed are rejected with that reason, and noted if they ask for nothing") {
   CHECK(
       problems_of(testing::file_with(R"("elasticity": {"enabled": true})")) ==
       "  elasticity (line 1): DeepSpeed 0.19 has removed this key, and Zeroth does not have it; give the batch sizes");
@@ -166,7 +167,7 @@ TEST_CASE("What DeepSpeed has removed is refused with that reason, and noted whe
         Texts{"zero_optimization.mics_shard_size: -1: DeepSpeed 0.19 has removed this key and refuses the file"});
 }
 
-TEST_CASE("Offload to the host's memory is what the CPU device does") {
+TEST_CASE("Offload to the device cpu is supported") {
   auto const settings = testing::settings_of(R"("zero_optimization": {"stage": 3,
       "offload_optimizer": {"device": "cpu", "pin_memory": true, "buffer_count": 4}, "offload_param": {"device": "none"}})");
   CHECK(settings.offload.optimizer == OffloadDevice::cpu);
@@ -177,12 +178,12 @@ TEST_CASE("Offload to the host's memory is what the CPU device does") {
         OffloadDevice::none);
 }
 
-TEST_CASE("The oldest spelling of stage 1") {
+TEST_CASE("The oldest spelling of stage 1 is accepted") {
   CHECK(testing::settings_of(R"("zero_optimization": true)").stage == 1);
   CHECK(testing::settings_of(R"("zero_optimization": false)").stage == 0);
 }
 
-TEST_CASE("What counts for a dynamic loss scale is not asked of others") {
+TEST_CASE("Limits for a dynamic loss scale do not apply to a static one") {
   auto const members = R"("fp16": {"enabled": %, "loss_scale": 1024, "hysteresis": 0, "min_loss_scale": 0,
                                    "loss_scale_window": 0})";
   auto const with = [&](std::string text, char const* enabled, char const* scale) {
@@ -198,7 +199,7 @@ TEST_CASE("What counts for a dynamic loss scale is not asked of others") {
         "  fp16.loss_scale_window (line 2): 0 is out of range with a dynamic loss scale; allowed: 1 or more");
 }
 
-TEST_CASE("The table of DeepSpeed's other keys holds together") {
+TEST_CASE("The table of DeepSpeed's other keys is consistent") {
   for (auto const& key : config::foreign_keys()) {
     INFO(key.path);
     bool const explains = key.verdict != config::Verdict::removed;

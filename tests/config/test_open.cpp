@@ -59,7 +59,7 @@ std::string refusal(std::string const& file, std::string const& text) {
   }
 }
 
-TEST_CASE("What is given beside a file that does not leave it open is noted") {
+TEST_CASE("A value that is given although the file does not leave it open is noted") {
   auto const config = given(R"({
     "train_batch_size": 8, "train_micro_batch_size_per_gpu": 2,
     "optimizer": {"type": "AdamW", "params": {"lr": 0.5, "weight_decay": "auto"}}})",
@@ -69,12 +69,11 @@ TEST_CASE("What is given beside a file that does not leave it open is noted") {
   for (auto const& note : config.notes()) {
     notes.push_back(fmt::format("{} {}: {}", note.line, note.path, note.text));
   }
-  CHECK(notes ==
-        std::vector<std::string>{"0 bf16.enabled: true, which <given> says, is ignored: the file leaves it at false",
-                                 "3 optimizer.params.lr: 0.25, which <given> says, is ignored: the file says 0.5"});
+  CHECK(notes == std::vector<std::string>{"0 bf16.enabled: true from <given> is ignored: the file leaves it at false",
+                                          "3 optimizer.params.lr: 0.25 from <given> is ignored: the file says 0.5"});
 }
 
-TEST_CASE("A file says what it leaves open, and nothing of it becomes a default") {
+TEST_CASE("Open values of a file are listed, and get no default") {
   auto const config = Config::from_json(all_auto);
   CHECK(open_paths(config) == std::vector<std::string>{"train_micro_batch_size_per_gpu", "fp16.enabled", "bf16.enabled",
                                                        "optimizer.params.lr", "scheduler.params.warmup_num_steps",
@@ -84,7 +83,7 @@ TEST_CASE("A file says what it leaves open, and nothing of it becomes a default"
   CHECK(printed["optimizer.params.lr"]["origin"] == "open: the file leaves it to the program");
   CHECK_THROWS_MATCHES(
       config.settings(2, 1), ConfigError,
-      Catch::Message("<text>: 6 values are left to the program, and not given\n"
+      Catch::Message("<text>: 6 required values are not set\n"
                      "  train_micro_batch_size_per_gpu (line 2, \"auto\"): an integer from 1 to 2147483647; or give "
                      "train_batch_size\n"
                      "  fp16.enabled (line 4, \"auto\"): true or false\n"
@@ -97,7 +96,7 @@ TEST_CASE("A file says what it leaves open, and nothing of it becomes a default"
   CHECK_THROWS_AS(config.expect_complete(), ConfigError);
 }
 
-TEST_CASE("Given values fill what is open, and are ignored elsewhere") {
+TEST_CASE("Given values fill open keys, and are ignored for others") {
   auto const config = given(all_auto, values);
   CHECK(config.open().empty());
   auto const settings = config.settings(4, 1);
@@ -117,7 +116,7 @@ TEST_CASE("Given values fill what is open, and are ignored elsewhere") {
   CHECK(config.with(R"({"zero_optimization": {"stage": 2}})").settings(1, 1).batch.micro == 2);  // stays given
 }
 
-TEST_CASE("Each open value is one that somebody has to give") {
+TEST_CASE("The list of open values has exactly those that must be given") {
   auto const without = [](std::string const& pointer) {
     auto fewer = Json::parse(values);
     fewer = fewer.patch(Json::array({{{"op", "remove"}, {"path", pointer}}}));
@@ -132,11 +131,11 @@ TEST_CASE("Each open value is one that somebody has to give") {
   CHECK(without("/scheduler/params/total_num_steps") == Paths{"scheduler.params.total_num_steps"});
 }
 
-TEST_CASE("Batch sizes may be absent; what two of them say is not open") {
+TEST_CASE("Batch sizes may be absent, and a size that follows from two others is not open") {
   CHECK(open_paths(Config::from_json("{}")) == std::vector<std::string>{"train_micro_batch_size_per_gpu"});
   CHECK_THROWS_WITH(Config::from_json("{}").settings(1, 1),
-                    "<text>: 1 value is left to the program, and not given\n  train_micro_batch_size_per_gpu: an "
-                    "integer from 1 to 2147483647; or give train_batch_size");
+                    "<text>: 1 required value is not set\n  train_micro_batch_size_per_gpu: an integer from 1 to "
+                    "2147483647; or give train_batch_size");
   auto const batch = [](std::string const& file, std::string const& text) {
     auto const sizes = given(file, text).settings(2, 1).batch;
     return std::array{sizes.train, sizes.micro, sizes.accumulation};
@@ -152,7 +151,7 @@ TEST_CASE("Batch sizes may be absent; what two of them say is not open") {
   CHECK(batch("{}", R"({"train_batch_size": 64})") == std::array<std::int64_t, 3>{64, 32, 1});
 }
 
-TEST_CASE("Of two 16-bit dtypes one that is enabled answers for the other") {
+TEST_CASE("If one of the two 16-bit dtypes is enabled, the other is not open") {
   auto const dtype = [](std::string const& members, std::string const& text) {
     return given(testing::file_with(members), text).compute_dtype();
   };
@@ -168,7 +167,7 @@ TEST_CASE("Of two 16-bit dtypes one that is enabled answers for the other") {
   CHECK(open(R"("fp16": {"enabled": false}, "bf16": {"enabled": "auto"})") == std::vector<std::string>{"bf16.enabled"});
 }
 
-TEST_CASE("An optimizer that the file does not have is the program's") {
+TEST_CASE("The program provides the optimizer if the file has none") {
   auto const text = R"({"optimizer": {"type": "SGD", "params": {"lr": 0.5}}})";
   auto const settings = given(testing::file_with(""), text).settings(1, 1);
   CHECK(std::holds_alternative<optim::Sgd>(settings.update.rule));
@@ -178,7 +177,7 @@ TEST_CASE("An optimizer that the file does not have is the program's") {
   CHECK(other.rules.schedule.base == 1e-3F);
 }
 
-TEST_CASE("What is given must be right, and is named where it is not") {
+TEST_CASE("Given values are checked, and wrong ones are rejected by name") {
   ConfigInputs inputs;
   inputs.given = R"({"optimizer": {"params": {"lrr": 1}}})";
   inputs.given_by = "values.json";
@@ -187,7 +186,7 @@ TEST_CASE("What is given must be right, and is named where it is not") {
   CHECK_THROWS_AS(given(all_auto, R"({"optimizer": {"params": {"lr": -1}}})"), ConfigError);
 }
 
-TEST_CASE("What a command line states is taken, and what the file contradicts is refused") {
+TEST_CASE("Values from the command line are used, and contradictions with the file are rejected") {
   auto const file = testing::file_with(R"("optimizer": {"type": "AdamW", "params": {"lr": 1e-3}})");
   auto const config = stated(file, R"({"optimizer": {"params": {"weight_decay": 0.25, "lr": 0.001}}})");
   CHECK(std::get<optim::Adam>(config.settings(1, 1).update.rule).weight_decay == 0.25F);
@@ -195,11 +194,11 @@ TEST_CASE("What a command line states is taken, and what the file contradicts is
   CHECK(refusal(file, R"({"optimizer": {"params": {"lr": 0.5}}})") ==
         "<text>: 1 problem\n  optimizer.params.lr (line 1): 0.001, but the command line says 0.5; change one of them");
   CHECK(refusal(file, R"({"scheduler": {"params": {"warmup_num_steps": 5}}})") ==
-        "<text>: 1 problem\n  scheduler.params.warmup_num_steps: 5, which the command line says, plays no part: "
+        "<text>: 1 problem\n  scheduler.params.warmup_num_steps: 5 from the command line does not apply: "
         "scheduler.type is null");
 }
 
-TEST_CASE("Assignments take the place of what the file says, before it is judged") {
+TEST_CASE("Assignments replace values of the file before it is checked") {
   std::vector<std::string> const assignments{"zero_optimization.stage=2", "optimizer.type=SGD",
                                              "zero_optimization.zero_hpz_partition_size=1",
                                              "zero_optimization.stage=3"};

@@ -56,7 +56,7 @@ TEST_CASE("Every type of optimizer has its parameters") {
   CHECK(lion.weight_decay == 0.25F);
 }
 
-TEST_CASE("Rates and epsilons start where the optimizer's do") {
+TEST_CASE("Rates and epsilons have the defaults of their optimizer") {
   auto const rate = [](char const* type) {
     return with_optimizer(fmt::format(R"("type": "{}")", type)).rules.schedule.base;
   };
@@ -69,7 +69,7 @@ TEST_CASE("Rates and epsilons start where the optimizer's do") {
   CHECK(rule_of<optim::RmsProp>(R"("type": "RMSprop")").epsilon == 1e-8F);
 }
 
-TEST_CASE("A rule of the program's own takes the place of optimizer.type") {
+TEST_CASE("A program's own rule replaces optimizer.type") {
   auto const file = Config::from_json(testing::file_with(R"("zero_optimization": {"stage": 1})"));
   auto const config = file.with(testing::own_momentum());
   auto const settings = config.settings(1, 1000);
@@ -85,8 +85,8 @@ TEST_CASE("A rule of the program's own takes the place of optimizer.type") {
 
   auto const lion = Config::from_json(testing::file_with(R"("optimizer": {"type": "Lion"})"));
   CHECK_THROWS_WITH(lion.with(testing::own_momentum()),
-                    Contains(R"(optimizer.type (line 1): "Lion", but the program brings a rule of its own, )"
-                             R"("own momentum"; leave the optimizer out)"));
+                    Contains(R"(optimizer.type (line 1): "Lion", but the program uses its own rule, )"
+                             R"("own momentum"; remove optimizer.type)"));
   auto const refused = [&](optim::CustomRule const& rule, char const* why) {
     CHECK_THROWS_WITH(file.with(rule), Contains(why));
   };

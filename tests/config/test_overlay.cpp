@@ -10,7 +10,7 @@ namespace {
 using testing::printed;
 using testing::thrown;
 
-TEST_CASE("A change takes the place of what the file says, and what follows from it is derived again") {
+TEST_CASE("A change replaces values of the file, and derived values are derived again") {
   auto const config = Config::from_json(R"({"train_batch_size": 8, "bf16": {"enabled": true},
                                             "zero_optimization": {"stage": 1, "reduce_bucket_size": 1000}})");
   auto const changed = config.with(R"({"zero_optimization": {"stage": 3}})");
@@ -24,7 +24,7 @@ TEST_CASE("A change takes the place of what the file says, and what follows from
   CHECK(config.settings(2, 100).stage == 1);  // the first is unchanged
 }
 
-TEST_CASE("A change may bring sections and values that the file lacks, and be laid over a change") {
+TEST_CASE("A change may add sections and values, and may be applied after another change") {
   auto const config = Config::from_json(R"({"train_batch_size": 8})")
                           .with(R"({"zeroth": {"gradient_slots": 3}, "bf16": {"enabled": true}})")
                           .with(R"({"zeroth": {"reduce_gradients": "every_micro_step"}})");
@@ -43,12 +43,12 @@ TEST_CASE("A change finds a key under either of its spellings") {
   CHECK(config.compute_dtype() == Dtype::fp32);
 }
 
-TEST_CASE("A null or \"auto\" change takes a value back") {
+TEST_CASE("A null or \"auto\" change removes a value") {
   auto const config = Config::from_json(R"({"train_batch_size": 8, "zeroth": {"gradient_slots": 5}})");
   CHECK(config.with(R"({"zeroth": {"gradient_slots": "auto"}})").settings(1, 100).gradient_slots == 1);
 }
 
-TEST_CASE("A change that contradicts the file is refused like a file, naming lines of the file alone") {
+TEST_CASE("A change that contradicts the file is rejected, and only lines of the file are named") {
   auto const config = Config::from_json("{\"train_batch_size\": 8,\n\"bf16\": {\"enabled\": true}}");
   CHECK(thrown<ConfigError>([&] { return config.with(R"({"fp16": {"enabled": true}})"); }) ==
         "<text>: 1 problem\n  bf16.enabled (line 2): true, and fp16.enabled too; enable one of them");

@@ -68,7 +68,7 @@ TEST_CASE("Dtypes follow their rules") {
   }
 }
 
-TEST_CASE("Gradients of 16 bits are summed up in fp32 on the rank where a file says so, and only there") {
+TEST_CASE("16-bit gradients are summed in fp32 on the rank only if the file says so") {
   std::string const wide = R"(, "data_types": {"grad_accum_dtype": "fp32"})";
   auto const sums = [](std::string const& members) { return settings_of(members).sums_micro_steps; };
   CHECK(sums(bf16 + last + twice + wide));
@@ -87,14 +87,14 @@ TEST_CASE("Gradients of 16 bits are summed up in fp32 on the rank where a file s
   CHECK(config.settings(2, 1).sums_micro_steps);  // this world needs two micro-steps
 }
 
-TEST_CASE("Settings know whether the file says when gradients are reduced") {
+TEST_CASE("Settings record whether the file says when gradients are reduced") {
   CHECK(settings_of(every).reduce_gradients_given);
   CHECK(settings_of(last).reduce_gradients_given);
   CHECK_FALSE(settings_of(R"("gradient_accumulation_steps": 2)").reduce_gradients_given);
   CHECK_FALSE(settings_of(R"("zeroth": {"reduce_gradients": "auto"})").reduce_gradients_given);
 }
 
-TEST_CASE("A Config knows the dtypes of the program without a world") {
+TEST_CASE("A Config knows the program's dtypes without the number of ranks") {
   auto const dtypes = [](std::string const& members) {
     auto const config = Config::from_json(testing::file_with(members));
     return fmt::format("{} {}", name_of(config.compute_dtype()), name_of(config.gradient_dtype()));
@@ -105,7 +105,7 @@ TEST_CASE("A Config knows the dtypes of the program without a world") {
   CHECK(dtypes(fp16 + every) == "fp16 fp16");
 }
 
-TEST_CASE("bf16 masters make all gradients bf16, and moments may follow") {
+TEST_CASE("bf16 masters make all gradients bf16, and moments may be bf16 too") {
   auto const with = [](char const* more) {
     return fmt::format(R"("bf16": {{"enabled": true, "bf16_master_weights_and_grads": true{}}}, )", more);
   };
@@ -130,7 +130,7 @@ TEST_CASE("bf16 masters make all gradients bf16, and moments may follow") {
   }
 }
 
-TEST_CASE("What contradicts bf16 masters is refused, once") {
+TEST_CASE("Each contradiction of bf16 masters is rejected once") {
   auto const problems = [](std::string const& members) { return problems_of(testing::file_with(members), 1); };
   std::string const masters = R"("bf16": {"enabled": true, "bf16_master_weights_and_grads": true}, )";
   CHECK(
@@ -164,7 +164,7 @@ TEST_CASE("Dtypes have DeepSpeed's spellings") {
   CHECK(settings_of(R"("communication_data_type": "BF16")").precision.reduce == Dtype::bf16);
 }
 
-TEST_CASE("Accumulation that only the world size reveals decides on dtypes then") {
+TEST_CASE("Accumulation that only the world size determines also determines dtypes") {
   auto const config = Config::from_json(testing::file_with(
       R"("train_micro_batch_size_per_gpu": 2, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2})"));
   CHECK(config.settings(4, 1).precision.accumulate == Dtype::bf16);  // one micro-step

@@ -39,7 +39,7 @@ auto as_tuple(Settings const& s) {
       std::make_tuple(l.dynamic, l.initial, l.minimum, l.window, l.hysteresis, l.consecutive_hysteresis));
 }
 
-TEST_CASE("What is printed as JSON reads back as the same settings") {
+TEST_CASE("Settings printed as JSON read back as the same settings") {
   std::string const bf16 = R"("bf16": {"enabled": true})";
   for (auto const& members : {
            std::string{},

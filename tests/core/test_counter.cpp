@@ -23,7 +23,7 @@ TEST_CASE("a counter starts at zero and returns what it has become") {
   counter.wait_for(7);
 }
 
-TEST_CASE("a wait that is not met ends at its deadline, not before") {
+TEST_CASE("a wait that is not satisfied ends at its deadline, not before") {
   Counter counter;
   auto const begin = Clock::now();
   CHECK_FALSE(counter.wait_until(1, begin + milliseconds{30}));
@@ -48,7 +48,7 @@ TEST_CASE("targets are taken modulo 2^32") {
   CHECK(counter.value() == 3);
 }
 
-TEST_CASE("adding wakes every sleeper, and shows what was written before") {
+TEST_CASE("adding wakes every sleeper, and makes earlier writes visible") {
   constexpr int sleepers = 8;
   Counter counter;
   int written = 0;
@@ -92,7 +92,7 @@ TEST_CASE("two threads hand a value back and forth without losing a wake") {
   CHECK(shared == 2 * rounds);
 }
 
-TEST_CASE("who has seen the value may destroy the counter") {
+TEST_CASE("a thread that has seen the value may destroy the counter") {
   for (int i = 0; i < 2'000; ++i) {
     auto counter = std::make_unique<Counter>();
     std::thread adder{[address = counter.get()] { address->add(); }};
@@ -103,7 +103,7 @@ TEST_CASE("who has seen the value may destroy the counter") {
   SUCCEED("for the sanitizers to judge");
 }
 
-TEST_CASE("many threads add, one waits for the sum") {
+TEST_CASE("one thread can wait for the sum of many threads' additions") {
   constexpr int adders = 4;
   constexpr int each = 5'000;
   Counter counter;

@@ -109,7 +109,7 @@ TEMPLATE_TEST_CASE("rounding is right for every 4099th pattern of a float", "", 
   CHECK(wrong == 0);
 }
 
-TEST_CASE("known values") {
+TEST_CASE("known values convert exactly") {
   CHECK(from_float<fp16>(65504.0F).bits == 0x7bff);
   CHECK(from_float<fp16>(65519.996F).bits == 0x7bff);
   CHECK(from_float<fp16>(65520.0F).bits == 0x7c00);
@@ -128,7 +128,7 @@ TEST_CASE("known values") {
   static_assert(to_float(from_float<bf16>(-2.5F)) == -2.5F);
 }
 
-TEST_CASE("bytes and names") {
+TEST_CASE("dtypes have their sizes and names") {
   CHECK(bytes_of(Dtype::fp32) == 4);
   CHECK(bytes_of(Dtype::bf16) == 2);
   CHECK(bytes_of(Dtype::fp16) == 2);

@@ -14,7 +14,7 @@ namespace {
 
 double relative_error(double got, double expected) { return std::fabs(got - expected) / std::fabs(expected); }
 
-TEST_CASE("a power is the product that it says") {
+TEST_CASE("an exact power equals the repeated product") {
   CHECK(power(0.9, 0) == 1);
   CHECK(power(0.9, 1) == 0.9);
   CHECK(power(0.5, 20) == std::ldexp(1.0, -20));
@@ -51,7 +51,7 @@ TEST_CASE("a logarithm is right to a few units in the last place") {
   }
 }
 
-TEST_CASE("a point on a circle is where its sine and cosine say, exactly so after each quarter") {
+TEST_CASE("points on a circle match sine and cosine, exactly at each quarter") {
   CHECK(turned(0).cosine == 1);
   CHECK(turned(0.25).sine == 1);
   CHECK(turned(0.25).cosine == 0);
@@ -68,7 +68,7 @@ TEST_CASE("a point on a circle is where its sine and cosine say, exactly so afte
   CHECK(worst < 1e-15);
 }
 
-TEST_CASE("a raised cosine falls from exactly 1 to exactly 0") {
+TEST_CASE("the raised cosine falls from exactly 1 to exactly 0") {
   CHECK(raised_cosine(0) == 1);
   CHECK(raised_cosine(1) == 0);
   CHECK(raised_cosine(0.5) == Approx(0.5).epsilon(1e-15));

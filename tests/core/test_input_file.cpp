@@ -22,7 +22,7 @@ std::string reason(std::filesystem::path const& path) {
   return testing::thrown<Unreadable>([&] { return read_text(path); });
 }
 
-TEST_CASE("A text is read as a whole, also through a link and from /proc, whose files have no length") {
+TEST_CASE("Texts are read whole, also through a link and from /proc, whose files have no length") {
   testing::Folder const folder;
   for (std::size_t const bytes : {0U, 1U, 65535U, 65536U, 65537U, 200'000U}) {
     std::string text(bytes, 'x');
@@ -37,7 +37,7 @@ TEST_CASE("A text is read as a whole, also through a link and from /proc, whose 
   CHECK(read_text("/proc/self/status").starts_with("Name:"));
 }
 
-TEST_CASE("What is no regular file is refused with what it is, at once") {
+TEST_CASE("A path that is not a regular file is rejected at once with its kind") {
   testing::Folder const folder;
   REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
   sockaddr_un address{};
@@ -53,11 +53,11 @@ TEST_CASE("What is no regular file is refused with what it is, at once") {
   ::close(listener);
 }
 
-TEST_CASE("A file longer than any text, and one that becomes shorter, are refused") {
+TEST_CASE("A file above the limit for texts, and one that becomes shorter, are rejected") {
   testing::Folder const folder;
   std::ofstream{folder / "long"} << "x";
   std::filesystem::resize_file(folder / "long", static_cast<std::uintmax_t>(largest_text) + 1);  // a hole
-  CHECK(reason(folder / "long") == "has more than 100000000 bytes, which is as much as a text may have");
+  CHECK(reason(folder / "long") == "has more than 100000000 bytes, the limit for text files");
   InputFile const file{folder / "long"};
   CHECK(file.bytes() == largest_text + 1);
   std::filesystem::resize_file(folder / "long", 10);

@@ -17,7 +17,7 @@ std::uint64_t hash_of(std::span<std::byte const> bytes) {
 
 }  // namespace
 
-TEST_CASE("one bit or two sign bits that differ give another hash, at every place") {
+TEST_CASE("one different bit, or two different sign bits, change the hash at every position") {
   std::vector<std::byte> bytes(512, std::byte{0x5a});
   std::set<std::uint64_t> seen{hash_of(bytes)};
   std::size_t inputs = 1;
@@ -42,7 +42,7 @@ TEST_CASE("one bit or two sign bits that differ give another hash, at every plac
   CHECK(seen.size() == inputs);
 }
 
-TEST_CASE("lengths differ, and pieces of whole blocks are as one") {
+TEST_CASE("different lengths have different hashes, and pieces of whole blocks hash as one") {
   std::vector<std::byte> const zeros(1024);
   std::span const all{zeros};
   std::set<std::uint64_t> seen;

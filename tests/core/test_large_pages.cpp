@@ -65,7 +65,7 @@ std::int64_t mappings() {
 
 }  // namespace
 
-TEST_CASE("shared memory in large pages is zero, and what one writes the other reads, to the last byte") {
+TEST_CASE("shared memory in large pages starts as zero, and both sides see each other's writes") {
   for (std::int64_t const bytes : {std::int64_t{1}, std::int64_t{4096}, large_page - 1, large_page, large_page + 1,
                                    3 * large_page - 4096, 5 * large_page + 12345}) {
     INFO(bytes << " bytes");
@@ -79,7 +79,7 @@ TEST_CASE("shared memory in large pages is zero, and what one writes the other r
   }
 }
 
-TEST_CASE("both who map shared memory use its large pages, where the system gives any") {
+TEST_CASE("both mappings of shared memory use large pages, if the system gives any") {
   Shared const shared{8 * large_page};
   auto const before = memory_that_is("ShmemPmdMapped");
   std::fill(shared[0].begin(), shared[0].end(), std::byte{1});
@@ -101,7 +101,7 @@ TEST_CASE("both who map shared memory use its large pages, where the system give
   CHECK(memory_that_is("ShmemPmdMapped") - begin == 16 * large_page);
 }
 
-TEST_CASE("mapping shared memory leaves nothing behind, and says why it cannot") {
+TEST_CASE("mapping shared memory leaks nothing, and reports why it fails") {
   { Shared const first{3 * large_page + 1}; }
   auto const before = mappings();
   for (int i = 0; i < 10; ++i) {

@@ -59,7 +59,7 @@ TEST_CASE("warnings go to standard error, at the level that the program asks for
   CHECK_THAT(on_error, Contains("[zeroth]") && Contains("unit 3 is odd\n") && !Contains("even"));
 }
 
-TEST_CASE("warnings go where the program has its own") {
+TEST_CASE("warnings go to the program's logger if it sets one") {
   std::ostringstream lines;
   auto const before = spdlog::default_logger();
   spdlog::set_default_logger(

@@ -65,7 +65,7 @@ double correlation(std::vector<float> const& a, std::vector<float> const& b, std
 
 }  // namespace
 
-TEST_CASE("elements are Philox's words, of a counter and a key that stay where they are") {
+TEST_CASE("random elements are Philox's words, with a fixed layout of counter and key") {
   // From kat_vectors of Random123, key and counters taken apart by hand. Runs that go on must draw alike.
   Random const random{
       .seed = 0x299f31d0a4093822U - 3U * 0x9e3779b97f4a7c15U, .step = 2, .sample = 0x85a313198a2e, .use = 0x03707344};
@@ -78,7 +78,7 @@ TEST_CASE("elements are Philox's words, of a counter and a key that stay where t
         PhiloxWords{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
 }
 
-TEST_CASE("elements are the same whatever the instruction set, and wherever a call begins and ends") {
+TEST_CASE("random elements are the same on every instruction set, wherever a call begins and ends") {
   constexpr std::int64_t far = (std::int64_t{1} << 34U) - 5;  // a group's number becomes longer than a word
   for (Isa const isa : testing::all_isas()) {
     testing::WithIsa const with{isa};
@@ -99,7 +99,7 @@ TEST_CASE("elements are the same whatever the instruction set, and wherever a ca
   }
 }
 
-TEST_CASE("a mask keeps the elements whose numbers are not below the rate, whatever that is") {
+TEST_CASE("a mask keeps the elements whose numbers are not below the rate, at any rate") {
   constexpr std::size_t count = 20000;
   auto const values = uniform(some, 0, count);
   for (float const rate : {0.0F, 0x1p-149F, 0x1p-25F, 0x1p-24F, 0x1.000002p-24F, 1e-3F, 0.1F, 0.5F, 0.9F,
@@ -138,7 +138,7 @@ TEST_CASE("no two seeds, steps, samples, uses or elements share random words") {
   CHECK(words.size() == calls);
 }
 
-TEST_CASE("numbers are uniform, and independent of those of neighbours in every direction") {
+TEST_CASE("random numbers are uniform, and independent of their neighbours in every direction") {
   constexpr std::size_t count = 200000;
   auto const values = uniform(some, 0, count);
   CHECK(std::fabs(chi_square(values)) < 5);
@@ -172,27 +172,27 @@ TEST_CASE("numbers are uniform, and independent of those of neighbours in every 
   CHECK(std::fabs(correlation(of_samples, of_samples, 4)) < 5);
 }
 
-TEST_CASE("what is no place, and no rate, is refused with what is allowed") {
+TEST_CASE("invalid positions and rates are rejected with what is allowed") {
   std::array<float, 4> values{};
   std::array<std::byte, 4> mask{};
   auto const refused = [](std::function<void()> const& call, std::string const& why) {
     CHECK_THROWS_WITH(call(), Catch::Contains(why));
   };
-  refused([&] { Random{.step = -1}.uniform(0, values); }, "Random::uniform(): step -1; allowed are 0 and above");
+  refused([&] { Random{.step = -1}.uniform(0, values); }, "Random::uniform(): the step is -1; allowed: 0 or more");
   refused([&] { Random{.sample = -1}.keep(0, 0.5F, mask); },
-          "Random::keep(): sample -1; allowed are 0 to 281474976710655");
+          "Random::keep(): the sample is -1; allowed: 0 to 281474976710655");
   refused([&] { Random{.sample = Random::most_samples}.uniform(0, values); },
-          "sample 281474976710656; allowed are 0 to 281474976710655");
+          "the sample is 281474976710656; allowed: 0 to 281474976710655");
   refused([&] { some.uniform(-1, values); },
-          "Random::uniform(): 4 elements from -1 on; allowed are elements 0 to 1125899906842623");
+          "Random::uniform(): 4 elements from -1 on; allowed: elements 0 to 1125899906842623");
   refused([&] { some.keep(Random::most_elements - 3, 0.5F, mask); },
-          "Random::keep(): 4 elements from 1125899906842621 on; allowed are elements 0 to 1125899906842623");
+          "Random::keep(): 4 elements from 1125899906842621 on; allowed: elements 0 to 1125899906842623");
   some.keep(Random::most_elements - 4, 0.5F, mask);  // the last ones
   for (float const rate : {-0.1F, 1.0F, std::numeric_limits<float>::infinity()}) {
-    refused([&] { some.keep(0, rate, mask); }, "allowed is 0 to below 1");
+    refused([&] { some.keep(0, rate, mask); }, "allowed: 0 to below 1");
   }
   refused([&] { some.keep(0, std::numeric_limits<float>::quiet_NaN(), mask); },
-          "Random::keep(): a rate of nan; allowed is 0 to below 1");
+          "Random::keep(): the rate is nan; allowed: 0 to below 1");
 }
 
 }  // namespace zeroth

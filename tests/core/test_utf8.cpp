@@ -38,7 +38,7 @@ bool is_surrogate(std::uint32_t character) { return character >= 0xd800 && chara
 
 }  // namespace
 
-TEST_CASE("every character of Unicode is UTF-8, and nothing that only looks like one") {
+TEST_CASE("every Unicode character is valid UTF-8, and lookalikes are not") {
   std::vector<std::uint32_t> wrong;
   for (std::uint32_t character = 0; character <= 0x1fffff; ++character) {  // as far as four bytes could count
     bool const exists = character <= 0x10ffff && !is_surrogate(character);
@@ -50,7 +50,7 @@ TEST_CASE("every character of Unicode is UTF-8, and nothing that only looks like
   CHECK(wrong.empty());
 }
 
-TEST_CASE("of two bytes, only two of ASCII or one character of two bytes are UTF-8") {
+TEST_CASE("two bytes are UTF-8 only as two ASCII characters or one two-byte character") {
   std::vector<std::string> wrong;
   for (unsigned first = 0; first < 256; ++first) {
     for (unsigned second = 0; second < 256; ++second) {
@@ -64,7 +64,7 @@ TEST_CASE("of two bytes, only two of ASCII or one character of two bytes are UTF
   CHECK(wrong.empty());
 }
 
-TEST_CASE("overlong forms and characters that are cut off are not UTF-8") {
+TEST_CASE("overlong forms and truncated characters are not UTF-8") {
   CHECK(is_utf8(""));
   CHECK_FALSE(is_utf8(bytes({0xc0, 0x80})));              // NUL in two bytes
   CHECK_FALSE(is_utf8(bytes({0xe0, 0x9f, 0xbf})));        // U+07FF in three
@@ -80,7 +80,7 @@ TEST_CASE("overlong forms and characters that are cut off are not UTF-8") {
   }
 }
 
-TEST_CASE("what is shown is UTF-8 that commands nothing, and says which bytes there were") {
+TEST_CASE("escaped text is printable UTF-8 that shows the original bytes") {
   CHECK(escaped("block.0/weight") == "block.0/weight");
   CHECK(escaped(encoded(0xe9) + encoded(0x4e2d)) == encoded(0xe9) + encoded(0x4e2d));
   CHECK(escaped("caf\xe9") == "caf\\xe9");

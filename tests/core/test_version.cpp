@@ -8,7 +8,7 @@
 namespace zeroth::testing {
 namespace {
 
-TEST_CASE("The version is the package's, in numbers and in words") {
+TEST_CASE("The version is the package's, as numbers and as text") {
   CHECK(version == ZEROTH_PACKAGE_VERSION);
   CHECK(version == fmt::format("{}.{}.{}", ZEROTH_VERSION_MAJOR, ZEROTH_VERSION_MINOR, ZEROTH_VERSION_PATCH));
 }

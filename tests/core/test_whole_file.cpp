@@ -29,7 +29,7 @@ auto files_in(fs::path const& folder) {
   return std::distance(fs::directory_iterator{folder}, fs::directory_iterator{});
 }
 
-TEST_CASE("A whole file takes the place of what was there, and nothing else stays") {
+TEST_CASE("A whole file replaces the earlier one, and leaves nothing else") {
   testing::Folder const folder;
   auto const file = folder.path() / "a b.json";
   for (std::string const text : {"first, and longer\n", "second", "", "with a \n and a \r"}) {
@@ -39,7 +39,7 @@ TEST_CASE("A whole file takes the place of what was there, and nothing else stay
   }
 }
 
-TEST_CASE("A file that cannot be written is refused by name, and leaves nothing") {
+TEST_CASE("The error about an unwritable file names it, and nothing is left") {
   testing::Folder const folder;
   CHECK(testing::thrown<SystemError>([&] { write_whole_file("page", folder.path() / "gone/page", "text"); }) ==
         "page " + (folder.path() / "gone/page").string() + ": cannot be written: No such file or directory");
@@ -50,7 +50,7 @@ TEST_CASE("A file that cannot be written is refused by name, and leaves nothing"
   CHECK(files_in(folder.path()) == 1);
 }
 
-TEST_CASE("Where only half of it fits, the file that was there stays") {
+TEST_CASE("The earlier file stays if only half of the new one fits") {
   testing::Folder const folder;
   auto const file = folder.path() / "page";
   write_whole_file("page", file, "before");
@@ -66,7 +66,7 @@ TEST_CASE("Where only half of it fits, the file that was there stays") {
   CHECK(files_in(folder.path()) == 1);
 }
 
-TEST_CASE("Until it is published, a file has a name that nobody knows before, and it leaves none behind") {
+TEST_CASE("Until it is published a file has a unique temporary name, and leaves none behind") {
   testing::Folder const folder;
   auto const file = folder.path() / "page";
   write_whole_file("page", file, "before");
@@ -92,7 +92,7 @@ TEST_CASE("Until it is published, a file has a name that nobody knows before, an
   CHECK(text_of(folder.path() / longest) == "text");
 }
 
-TEST_CASE("A link stays one, and what it leads to is replaced") {
+TEST_CASE("A link stays a link, and its target is replaced") {
   testing::Folder const folder;
   fs::create_directory(folder / "elsewhere");
   fs::create_symlink("elsewhere/second", folder / "link");
@@ -110,12 +110,12 @@ TEST_CASE("A link stays one, and what it leads to is replaced") {
         "page " + (folder / "round").string() + ": cannot be written: Too many levels of symbolic links");
 }
 
-TEST_CASE("A pipe is written, not replaced, and refused where nobody reads it") {
+TEST_CASE("A pipe is written, not replaced, and rejected if it has no reader") {
   testing::Folder const folder;
   auto const pipe = folder / "pipe";
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
   CHECK(testing::thrown<SystemError>([&] { write_whole_file("page", pipe, "text"); }) ==
-        "page " + pipe.string() + ": cannot be written: nobody reads this pipe");
+        "page " + pipe.string() + ": cannot be written: the pipe has no reader");
   int const reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
   REQUIRE(reader >= 0);
   write_whole_file("page", pipe, "text");

@@ -161,12 +161,12 @@ TEMPLATE_TEST_CASE("reduce_epilogue gives the CPU's elements and block sums", ""
   check_epilogue<To, From>(source, before, {0, 0}, accumulate, false, {0, 0});
 }
 
-TEST_CASE("an epilogue of no elements is nothing") {
+TEST_CASE("an epilogue of no elements does nothing") {
   testing::every_way();
   check_epilogue<float, bf16>({}, {}, {0, 0}, true, true, {0, 0});
 }
 
-TEMPLATE_TEST_CASE("reduce_epilogue in place reads the sums off and writes nothing", "", float, bf16, fp16) {
+TEMPLATE_TEST_CASE("reduce_epilogue in place only reads the sums, and writes nothing", "", float, bf16, fp16) {
   testing::every_way();
   for (std::int64_t const shift : {0, 1}) {
     auto const values = rounded<TestType>(random_floats(5003, Numbers::any_finite, 5));
@@ -191,7 +191,7 @@ TEMPLATE_TEST_CASE("reduce_epilogue in place reads the sums off and writes nothi
   }
 }
 
-TEST_CASE("one bad element is in the sum of its block alone") {
+TEST_CASE("one bad element affects only the sum of its block") {
   testing::every_way();
   for (float const bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
     std::vector<float> values(4096, 1.0F);

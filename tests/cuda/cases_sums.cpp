@@ -155,7 +155,7 @@ TEMPLATE_TEST_CASE("rank_fold into sums gives the CPU's bits", "", (Type<float, 
   }
 }
 
-TEST_CASE("rank_fold beyond 2^31 elements") {
+TEST_CASE("rank_fold handles more than 2^31 elements") {
   testing::every_way();
   constexpr std::int64_t far = (std::int64_t{1} << 32) + 48;
   check_rank_fold<bf16>(Dtype::bf16, 2, Outputs::in_place, 0, 3, 5000, Numbers::ordinary, far);
@@ -201,7 +201,7 @@ TEST_CASE("add_loss adds weighted means in fp64") {
   CHECK(fields_of(contribution.values()[0]) == fields_of({3, 1.5 + 0.1 * 2.25, 4, 1, 12345}));
 }
 
-TEST_CASE("collect lets through what is not finite") {
+TEST_CASE("collect passes values through that are not finite") {
   testing::every_way();
   for (float const bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
     std::vector<float> values(3000, 1.0F);
@@ -233,7 +233,7 @@ auto fields_of(optim::StepScalars const& s) {
                     bits(s.loss_scale_used)};
 }
 
-TEST_CASE("advance goes through training as the CPU does: schedules, clipping, overflows, steps without weight") {
+TEST_CASE("advance gives the CPU's bits: schedules, clipping, overflows, steps without weight") {
   testing::every_way();
   auto const kind =
       GENERATE(optim::ScheduleKind::constant, optim::ScheduleKind::warmup, optim::ScheduleKind::warmup_decay,

@@ -134,7 +134,7 @@ TEMPLATE_TEST_CASE("an update gives the CPU's bits for every dtype", "", (Types<
   given.check();
 }
 
-TEST_CASE("an update at every count and alignment") {
+TEST_CASE("an update is right at every count and alignment") {
   testing::every_way();
   for (std::int64_t const count : {0, 1, 3, 4, 5, 8, 13, 1021, 1024, 2047, 2048, 2049, 4096, 4099}) {
     for (std::int64_t const shift : {0, 1, 2, 4, 7, 8}) {
@@ -150,7 +150,7 @@ TEST_CASE("an update at every count and alignment") {
   }
 }
 
-TEST_CASE("masters of bf16 at every count, alignment and place in the model") {
+TEST_CASE("updates of bf16 masters are right at every count, alignment and place in the model") {
   testing::every_way();
   constexpr std::int64_t far = std::int64_t{1} << 40U;
   for (std::int64_t const count : {0, 1, 7, 8, 9, 2047, 2048, 4099}) {
@@ -168,7 +168,7 @@ TEST_CASE("masters of bf16 at every count, alignment and place in the model") {
   }
 }
 
-TEST_CASE("segments have factors of their own, and what lies between them is left alone") {
+TEST_CASE("segments have their own factors, and elements between them are left unchanged") {
   testing::every_way();
   auto const decoupled = GENERATE(false, true);
   Case<bf16, bf16> given{20000, Numbers::ordinary};
@@ -181,7 +181,7 @@ TEST_CASE("segments have factors of their own, and what lies between them is lef
   }
 }
 
-TEST_CASE("more segments than a launch takes") {
+TEST_CASE("more segments than one launch can take are updated") {
   testing::every_way();
   for (int const segment_count : {95, 96, 97, 300}) {
     INFO(segment_count << " segments");
@@ -194,7 +194,7 @@ TEST_CASE("more segments than a launch takes") {
   }
 }
 
-TEST_CASE("no segments, or only empty ones, are no update") {
+TEST_CASE("an update without segments, or with only empty ones, does nothing") {
   testing::every_way();
   Case<float, void> given{100, Numbers::ordinary};
   given.check();
@@ -241,7 +241,7 @@ TEST_CASE("the scalars are read when the kernel runs, not when it is launched") 
   CHECK(testing::first_difference(v.values(), expected.states[1]) == -1);
 }
 
-TEST_CASE("an update beyond 2^31 elements") {
+TEST_CASE("an update handles more than 2^31 elements") {
   testing::every_way();
   constexpr std::int64_t far = (std::int64_t{1} << 33) + 3;
   Case<bf16, bf16> given{5000, Numbers::ordinary};

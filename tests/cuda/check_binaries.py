@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the built library and programs are made of: kernels for all architectures that the build names, and no shared
+"""Checks what the built library and programs contain: kernels for all architectures that the build names, and no shared
 library of CUDA's or NCCL's that would have to be there for a program to start.
 
     check_binaries.py images ARCHITECTURES FILE...     ARCHITECTURES as CMake's CMAKE_CUDA_ARCHITECTURES, with commas: "80-real,120"

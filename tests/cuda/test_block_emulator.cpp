@@ -28,7 +28,7 @@ struct Reverse {
   }
 };
 
-TEST_CASE("a phase is through before the next one begins") {
+TEST_CASE("a phase is complete before the next one begins") {
   std::vector<int> values(192);
   std::iota(values.begin(), values.end(), 0);
   for (bool const backwards : {false, true}) {
@@ -54,7 +54,7 @@ struct Race {
   }
 };
 
-TEST_CASE("threads that depend on each other in a phase give themselves away") {
+TEST_CASE("threads that depend on each other within a phase are detected") {
   std::vector<int> forwards(32), backwards(32);
   emulate(Race{forwards.data()}, 1);
   emulate(Race{backwards.data()}, 1, {.backwards = true});
@@ -81,7 +81,7 @@ struct Untouched {
   }
 };
 
-TEST_CASE("what was never written is NaN") {
+TEST_CASE("shared memory that was never written is NaN") {
   float shared = 0, own = 0;
   emulate(Untouched{&shared, &own}, 1);
   CHECK(std::isnan(shared));
@@ -110,7 +110,7 @@ struct Alone {
   }
 };
 
-TEST_CASE("threads that are alone have no shared memory") {
+TEST_CASE("single threads have no shared memory") {
   std::vector<float> seen(32), kept(32);
   emulate(Alone{seen.data(), kept.data(), false}, 1);
   CHECK(std::isnan(seen[7]));
@@ -137,7 +137,7 @@ struct Fold {
   static float combined(float a, float b) { return a * b - (a + b); }
 };
 
-TEST_CASE("warps are folded apart, halves onto halves, and all lanes get what lane 0 gets") {
+TEST_CASE("warps are folded separately, half onto half, and all lanes get the result of lane 0") {
   std::vector<float> values(64), results(64);
   for (std::size_t i = 0; i < values.size(); ++i) {
     values[i] = static_cast<float>(i % 11) / 16;
@@ -174,7 +174,7 @@ struct Stride {
   }
 };
 
-TEST_CASE("a grid may be smaller than what was asked for") {
+TEST_CASE("a grid may be smaller than requested") {
   std::vector<int> visits(10);
   emulate(Stride{visits.data(), 10}, 10, {.most_blocks = 3});
   CHECK(visits == std::vector<int>(10, 1));

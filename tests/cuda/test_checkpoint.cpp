@@ -27,7 +27,7 @@ Trained train_on_gpu(int world, std::string const& text, TrainOptions options, G
 
 }  // namespace
 
-TEST_CASE("a run goes on from a GPU to the CPU, and back") {
+TEST_CASE("a run resumes from a GPU on the CPU, and back") {
   auto const types = GENERATE(fp32_types, bf16_types, fp16_types, bf16_masters_and_moments);
   for (int stage = 0; stage <= 3; ++stage) {
     static Sample sample{3};
@@ -52,7 +52,7 @@ TEST_CASE("a run goes on from a GPU to the CPU, and back") {
   }
 }
 
-TEST_CASE("work that comes late on some streams changes nothing about a save") {
+TEST_CASE("late work on some streams does not change a save") {
   for (unsigned const delays : {5U, 11U}) {
     for (int stage = 0; stage <= 3; ++stage) {
       static Sample sample{3};

@@ -53,7 +53,7 @@ bool all_zero(std::vector<std::byte> const& bytes) {
 
 }  // namespace
 
-TEST_CASE("a device hands out zero-filled, aligned memory and keeps the book of it") {
+TEST_CASE("a device allocates zero-filled, aligned memory and counts it in its ledger") {
   begin_on({});
   auto const device = device::make_cuda_device(0);
   CHECK(device->name() == "cuda:0");
@@ -70,7 +70,7 @@ TEST_CASE("a device hands out zero-filled, aligned memory and keeps the book of 
 }
 
 #ifndef ZEROTH_ON_GPU
-TEST_CASE("memory is aligned wherever CUDA's blocks start, and goes back") {
+TEST_CASE("memory is aligned wherever CUDA's blocks start, and is freed") {
   for (std::size_t const offset : {0U, 256U}) {
     fake_cuda::reset({.block_offset = offset});
     auto const device = device::make_cuda_device(0);
@@ -114,7 +114,7 @@ struct Pool {
   ~Pool() { device::set_cuda_allocator({}); }
 };
 
-TEST_CASE("a device takes its memory from the program's allocator, on its compute stream, and gives all of it back") {
+TEST_CASE("a device takes its memory from the program's allocator, on its compute stream, and frees all of it") {
   begin_on({});
   Pool pool;
   pool.serve();
@@ -134,7 +134,7 @@ TEST_CASE("a device takes its memory from the program's allocator, on its comput
   CHECK(pool.blocks.empty());
 }
 
-TEST_CASE("an engine's memory comes from the program's allocator, as much as was planned") {
+TEST_CASE("an engine takes exactly the planned memory from the program's allocator") {
   begin_on({});
   Pool pool;
   pool.serve();
@@ -157,7 +157,7 @@ TEST_CASE("an engine's memory comes from the program's allocator, as much as was
   CHECK(left_on_gpus() == "");
 }
 
-TEST_CASE("what the program's allocator refuses is said in its words") {
+TEST_CASE("an error of the program's allocator is passed on in its words") {
   begin_on({});
   using Catch::Contains;
   auto const refused = [](auto const& allocate) {
@@ -176,7 +176,7 @@ TEST_CASE("what the program's allocator refuses is said in its words") {
              Contains("one of allocate and deallocate is empty"));
 }
 
-TEST_CASE("memory of the host is zero-filled, aligned and in no ledger") {
+TEST_CASE("host memory is zero-filled, aligned and in no ledger") {
   begin_on({});
   auto const device = device::make_cuda_device(0);
   auto const memory = device->allocate_host(5000);
@@ -214,7 +214,7 @@ TEST_CASE("calls return while the GPU is busy; synchronize() waits") {
   opener.join();
 }
 
-TEST_CASE("a sum of one input is that input, and in place no work at all") {
+TEST_CASE("a sum of one input is that input, and needs no work in place") {
   begin_on({});
   auto const device = device::make_cuda_device(0);
   auto& stream = device::as_cuda(device->compute());
@@ -238,7 +238,7 @@ TEST_CASE("a sum of one input is that input, and in place no work at all") {
   CHECK(contents_of(*device, *from) == std::vector<std::byte>(64, std::byte{5}));
 }
 
-TEST_CASE("a wait is for the point that was recorded last before it") {
+TEST_CASE("a wait is for the last point that was recorded before it") {
   begin_on({});
   auto const device = device::make_cuda_device(0);
   auto const one = device->make_stream("one", Overlap::on);
@@ -273,7 +273,7 @@ TEST_CASE("without overlap, work is in order with the caller's") {
   CHECK(device->make_stream("beside", Overlap::on)->native().native != device->compute().native().native);
 }
 
-TEST_CASE("what runs beside goes before the compute stream's work") {
+TEST_CASE("side streams have priority over the compute stream") {
   begin_on({});
   auto const device = device::make_cuda_device(0);
   int least = 0, greatest = 0;
@@ -284,7 +284,7 @@ TEST_CASE("what runs beside goes before the compute stream's work") {
   CHECK(priority_of(*device->make_stream("in line", Overlap::off)) == least);
 }
 
-TEST_CASE("events that order have no time") {
+TEST_CASE("events that only order work record no time") {
   begin_on({});
   auto const device = device::make_cuda_device(0);
   auto const beside = device->make_stream("beside", Overlap::on);
@@ -307,7 +307,7 @@ TEST_CASE("events that order have no time") {
   static_cast<void>(cudaGetLastError());
 }
 
-TEST_CASE("waits of the compute stream, and work that overlaps nothing, are measured once they have passed") {
+TEST_CASE("waits of the compute stream, and work without overlap, are measured once they have passed") {
   begin_on({});
   auto const device = device::make_cuda_device(0);
   auto const beside = device->make_stream("beside", Overlap::on);
@@ -339,7 +339,7 @@ TEST_CASE("waits of the compute stream, and work that overlaps nothing, are meas
 }
 
 #ifndef ZEROTH_ON_GPU  // where it is not known what events take
-TEST_CASE("waits that were none are no time, and others what they are without their events") {
+TEST_CASE("waits that did not wait count no time, and others count without their events") {
   fake_cuda::reset({.timed_event_us = 3});
   auto const device = device::make_cuda_device(0);
   auto const beside = device->make_stream("beside", Overlap::on);
@@ -466,7 +466,7 @@ TEST_CASE("a timeline gets the spans and waits of all streams") {
   CHECK(timeline.spans().size() == 3);
 }
 
-TEST_CASE("threads of streams beside the device's own add spans while it flushes them, and none is lost") {
+TEST_CASE("other threads add spans while the device flushes them, and none is lost") {
   begin_on({});
   auto const device = device::make_cuda_device(0);
   Timeline timeline;
@@ -500,7 +500,7 @@ TEST_CASE("threads of streams beside the device's own add spans while it flushes
   CHECK(timeline.spans().size() == std::size_t{threads} * count);
 }
 
-TEST_CASE("a thread that is on no GPU adds spans of a stream of any", "[two GPUs]") {
+TEST_CASE("a thread without a current GPU can add spans of any GPU's stream", "[two GPUs]") {
   begin_on({.count = 2});
   auto const device = device::make_cuda_device(1);
   auto const stream = device->make_stream("save", Overlap::on);
@@ -517,7 +517,7 @@ TEST_CASE("a thread that is on no GPU adds spans of a stream of any", "[two GPUs
   CHECK(gpu == 0);  // where such a thread begins
 }
 
-TEST_CASE("a stream waits for a stream of the same handle on another GPU, or of another rank", "[two GPUs]") {
+TEST_CASE("a stream waits for a stream with the same handle on another GPU or of another rank", "[two GPUs]") {
   begin_on({.count = 2});
   {
     device::CudaContext mine{0}, elsewhere{1}, neighbour{0};

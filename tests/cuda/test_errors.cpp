@@ -52,7 +52,7 @@ Outcome train_blindly(int world, int gpus, int stage, std::string const& zero = 
 
 }  // namespace
 
-TEST_CASE("memory that is not to be had is named with its category, and what is free") {
+TEST_CASE("an allocation error names the category, and the free memory") {
   fake_cuda::reset({.bytes = 100'000});
   auto const device = device::make_cuda_device(0);
   auto const some = device->allocate(device::Category::parameters, 30'000);
@@ -68,7 +68,7 @@ TEST_CASE("memory that is not to be had is named with its category, and what is 
                  "cudaHostAlloc on cuda:0 refused 5000 bytes for memory that host and GPU share: out of memory"));
 }
 
-TEST_CASE("a rank without memory ends all ranks") {
+TEST_CASE("a failed allocation on one rank ends all ranks") {
   for (int after = 0; after < 5; ++after) {
     fake_cuda::reset();
     fake_cuda::refuse("cudaMalloc", cudaErrorMemoryAllocation, 5 + after);
@@ -83,7 +83,7 @@ TEST_CASE("a rank without memory ends all ranks") {
   }
 }
 
-TEST_CASE("pinned memory that is not to be had ends all ranks, with rank, bytes and states") {
+TEST_CASE("a failed allocation of pinned memory ends all ranks, naming rank, bytes and states") {
   for (int const world : {1, 2}) {
     int refused = 0;
     for (int after = 0; after < 12 * world; ++after) {
@@ -106,7 +106,7 @@ TEST_CASE("pinned memory that is not to be had ends all ranks, with rank, bytes 
   }
 }
 
-TEST_CASE("a copy of offloaded states that is refused ends all ranks, with rank, bytes, state, unit and reason") {
+TEST_CASE("a refused copy of offloaded states ends all ranks, naming rank, bytes, state, unit and reason") {
   std::set<std::string> seen;
   for (int after = 0; after < 120; ++after) {
     fake_cuda::reset();
@@ -132,7 +132,7 @@ TEST_CASE("a copy of offloaded states that is refused ends all ranks, with rank,
   CHECK(seen.size() == 4);
 }
 
-TEST_CASE("a call of CUDA that is refused while the host updates ends all ranks, with the call, or state and unit") {
+TEST_CASE("a CUDA error during an update by the host ends all ranks, naming the call, or state and unit") {
   auto const* const call = GENERATE("cudaLaunchHostFunc", "cudaMemcpyAsync");
   std::set<std::string> seen;
   for (int after = 0; after < (call == std::string{"cudaMemcpyAsync"} ? 120 : 8); ++after) {
@@ -164,7 +164,7 @@ TEST_CASE("a call of CUDA that is refused while the host updates ends all ranks,
                      : Seen{"read parameters", "written gradients", "written parameters"}));
 }
 
-TEST_CASE("work that fails while states come and go ends all ranks with its error") {
+TEST_CASE("work that fails while states are copied ends all ranks with its error") {
   auto const update = GENERATE(as<std::string>{}, "", updated_by_host);
   for (int stage = 0; stage <= 3; ++stage) {
     for (int const after : {40, 80, 130}) {
@@ -200,7 +200,7 @@ TEST_CASE("work that fails on the GPU ends all ranks with its error") {
   }
 }
 
-TEST_CASE("a call that CUDA refuses is named, and fails the device") {
+TEST_CASE("a CUDA error names its call, and fails the device") {
   fake_cuda::reset();
   auto const device = device::make_cuda_device(0);
   auto const stream = device->make_stream("test", device::Overlap::on);
@@ -218,7 +218,7 @@ TEST_CASE("a call that CUDA refuses is named, and fails the device") {
   CHECK(contains(thrown<SystemError>([&] { static_cast<void>(device->make_event()); }), "cudaMemsetAsync"));
 }
 
-TEST_CASE("an error of the caller's own work is said to be found in the call that returns it") {
+TEST_CASE("an error of the caller's own work is reported as found in the call that returns it") {
   fake_cuda::reset();
   auto const device = device::make_cuda_device(0);
   auto const memory = device->allocate(device::Category::slots, 100);
@@ -234,7 +234,7 @@ TEST_CASE("an error of the caller's own work is said to be found in the call tha
       Catch::StartsWith("found in cudaMemsetAsync on cuda:0: an illegal memory access was encountered (cudaErrorIll"));
 }
 
-TEST_CASE("a kernel that is given memory which its GPU does not reach is refused") {
+TEST_CASE("a kernel rejects memory that its GPU cannot reach") {
   fake_cuda::reset({.gpus = 2});
   float on_stack = 0;
   auto const other = device::make_cuda_device(1);
@@ -251,7 +251,7 @@ TEST_CASE("a kernel that is given memory which its GPU does not reach is refused
   }
 }
 
-TEST_CASE("events are of their device's GPU, whichever one their thread is on, and kernels go to that one") {
+TEST_CASE("events and kernels use their device's GPU, whichever GPU is current on the thread") {
   fake_cuda::reset({.gpus = 2});
   auto const device = device::make_cuda_device(0);
   auto const memory = device->allocate(device::Category::slots, 100);
@@ -269,7 +269,7 @@ TEST_CASE("events are of their device's GPU, whichever one their thread is on, a
                  "convert on cuda:0: invalid resource handle"));
 }
 
-TEST_CASE("a GPU that is not there is refused") {
+TEST_CASE("a missing GPU is rejected") {
   fake_cuda::reset({.gpus = 2});
   CHECK(device::cuda_device_count() == 2);
   CHECK(contains(thrown<ContractError>([] { return device::make_cuda_device(2); }),
@@ -277,7 +277,7 @@ TEST_CASE("a GPU that is not there is refused") {
   CHECK(contains(thrown<ContractError>([] { return device::make_cuda_device(-1); }), "make_cuda_device(-1)"));
 }
 
-TEST_CASE("GPUs are described by what they can, and the CUDA of driver and library") {
+TEST_CASE("the description of GPUs has their compute capability, and the CUDA versions of driver and library") {
   auto const cuda = [](int code) { return fmt::format("{}.{}", code / 1000, code / 10 % 100); };
   fake_cuda::reset({.gpus = 2, .driver = CUDART_VERSION + 1000});
   CHECK(device::describe_gpus() ==
@@ -288,7 +288,7 @@ TEST_CASE("GPUs are described by what they can, and the CUDA of driver and libra
   fake_cuda::reset();
 }
 
-TEST_CASE("where there is no GPU, CUDA's own words say why, and which driver is needed") {
+TEST_CASE("without a GPU the message has CUDA's reason, and the driver that is needed") {
   fake_cuda::reset();
   CHECK(device::why_no_gpu().empty());
   fake_cuda::reset({.driver = 11040});
@@ -304,13 +304,12 @@ TEST_CASE("where there is no GPU, CUDA's own words say why, and which driver is 
   fake_cuda::reset({.driver = 0});
   CHECK(contains(device::why_no_gpu(), "no driver was found (libcuda.so.1)"));
   fake_cuda::reset({.gpus = 0});
-  CHECK(
-      contains(device::why_no_gpu(),
-               "no CUDA-capable device is detected (cudaErrorNoDevice): what do nvidia-smi and CUDA_VISIBLE_DEVICES"));
+  CHECK(contains(device::why_no_gpu(),
+                 "no CUDA-capable device is detected (cudaErrorNoDevice): check nvidia-smi and CUDA_VISIBLE_DEVICES"));
   fake_cuda::reset();
 }
 
-TEST_CASE("a GPU that the kernels were not built for is refused before anything is enqueued") {
+TEST_CASE("a GPU for which the kernels were not built is rejected before any work is enqueued") {
   fake_cuda::reset({.capability = 75});
   CHECK(
       contains(thrown<SystemError>([] { return device::make_cuda_device(0); }),
@@ -322,7 +321,7 @@ TEST_CASE("a GPU that the kernels were not built for is refused before anything 
   fake_cuda::reset();
 }
 
-TEST_CASE("a stream of the caller's comes before the device's own is used, and to a GPU") {
+TEST_CASE("the caller's stream must be set before the device's own is used, and must belong to a GPU") {
   fake_cuda::reset();
   auto const gpu = device::make_cuda_device(0);
   static_cast<void>(gpu->compute());

@@ -87,7 +87,7 @@ Outcome train_with(int stage, int timeout_ms, Fault const& fault) {
 
 }  // namespace
 
-TEST_CASE("a rank that throws ends all ranks with its words") {
+TEST_CASE("an exception of a rank ends all ranks with its message") {
   for (int stage = 0; stage <= 3; ++stage) {
     auto const outcome = train_with(stage, 60'000, [](Others const&) { throw std::runtime_error{"out of paper"}; });
     for (int rank = 0; rank < world; ++rank) {

@@ -63,7 +63,7 @@ std::vector<int> kept_nans(Job& job, int stage) {
 
 }  // namespace
 
-TEST_CASE("on a GPU, what is kept beyond its guard is NaN at every stage") {
+TEST_CASE("on a GPU, memory that is used after its guard is NaN at every stage") {
   for (int stage = 0; stage <= 3; ++stage) {
     begin_on({});
     std::vector<std::vector<int>> nans(2);
@@ -78,7 +78,7 @@ TEST_CASE("on a GPU, what is kept beyond its guard is NaN at every stage") {
   }
 }
 
-TEST_CASE("on a GPU, ranks that start with different parameters are told so") {
+TEST_CASE("on a GPU, different initial parameters of ranks are reported") {
   for (int stage = 0; stage <= 2; ++stage) {
     begin_on({});
     auto const outcome = run_job(

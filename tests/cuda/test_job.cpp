@@ -70,7 +70,7 @@ TEST_CASE("launch puts ranks on GPUs, one after another") {
   fake_cuda::reset();
 }
 
-TEST_CASE("weights that a GPU saved are the CPU's, byte for byte, and load on either") {
+TEST_CASE("a GPU saves the same weight files as the CPU, and either loads them") {
   Folder const folder;
   for (int stage = 0; stage <= 3; ++stage) {
     auto const config = small_config(stage, {.more = R"(, "bf16": {"enabled": true})"});

@@ -76,7 +76,7 @@ TEST_CASE("faults end every rank on GPUs") {
   }
 }
 
-TEST_CASE("ranks that meet in two places in opposite order are told so, at once") {
+TEST_CASE("ranks that enter two transactions in opposite order get an error at once") {
   auto const platform = on_new_gpus({});
   auto const began = std::chrono::steady_clock::now();
   auto const problems = run_ranks(
@@ -104,7 +104,7 @@ TEST_CASE("ranks that meet in two places in opposite order are told so, at once"
   CHECK(std::chrono::steady_clock::now() - began < std::chrono::minutes{1});  // and not after the ten of the timeout
 }
 
-TEST_CASE("a transaction is on GPUs, or on the host, on all ranks") {
+TEST_CASE("a transaction must be on GPUs on all ranks, or on the host on all ranks") {
   auto const platform = on_new_gpus({});
   auto const problems = run_ranks(
       make_local(2),
@@ -125,7 +125,7 @@ TEST_CASE("a transaction is on GPUs, or on the host, on all ranks") {
 }
 
 #ifndef ZEROTH_ON_GPU
-TEST_CASE("more ranks than a kernel can sum are refused before anything is enqueued") {
+TEST_CASE("more ranks than a kernel can sum are rejected before any work is enqueued") {
   auto const platform = on_new_gpus({});
   auto const problems = run_ranks(
       make_local(17),
@@ -135,7 +135,7 @@ TEST_CASE("more ranks than a kernel can sum are refused before anything is enque
       },
       platform);
   for (auto const& problem : problems) {
-    CHECK(contains(problem, "communicator 'world' has 17 ranks; among threads on GPUs at most 16 can be"));
+    CHECK(contains(problem, "communicator 'world' has 17 ranks; allowed for threads on GPUs: up to 16"));
   }
 }
 

@@ -6,7 +6,7 @@
 
 namespace zeroth::testing {
 
-TEST_CASE("the memory that the driver reports grows by what was planned") {
+TEST_CASE("the memory use that the driver reports grows by the planned amount") {
   for (int const world : {1, 4}) {
     for (int stage = 0; stage <= 3; ++stage) {
       begin_on({});

@@ -88,7 +88,7 @@ std::set<std::string> const harmless{
 
 }  // namespace
 
-TEST_CASE("ranks that communicate by NCCL train as threads on the CPU do") {
+TEST_CASE("ranks over NCCL train with the bits of threads on the CPU") {
   auto const types = GENERATE(from_range(std::begin(all_types), std::end(all_types)));
   for (int stage = 0; stage <= 3; ++stage) {
     for (bool const overlap : {true, false}) {
@@ -103,7 +103,7 @@ TEST_CASE("ranks that communicate by NCCL train as threads on the CPU do") {
   }
 }
 
-TEST_CASE("the same bits on any number of ranks are refused over NCCL") {
+TEST_CASE("same_bits_at_any_ranks is rejected over NCCL") {
   begin_nccl({.gpus = 2});
   auto const config = Config::from_json(file(fp32_types, 2, true, R"(, "same_bits_at_any_ranks": true)"));
   auto const outcome = run_nccl_job(
@@ -150,7 +150,7 @@ TEST_CASE("backward on a new thread for each micro-step changes nothing over NCC
 }
 
 TEST_CASE(
-    "ranks in groups by NCCL train as threads on the CPU do without groups, and hand NCCL the bytes of the formulas") {
+    "ranks in groups over NCCL train like threads on the CPU without groups, and send the bytes of the formulas") {
   for (bool const two_levels : {false, true}) {
     for (auto const& [stage, keys] : {std::pair{3, R"(, "zero_hpz_partition_size": 2)"},
                                       {3, R"(, "mics_shard_size": 2)"},
@@ -179,7 +179,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("ranks that communicate by NCCL train with states in the host's memory as stage 0 does on the CPU") {
+TEST_CASE("ranks over NCCL with states in host memory train like stage 0 on the CPU") {
   auto const* const reduce = R"(, "reduce_gradients": "every_micro_step")";
   auto const* const offload = R"(, "sub_group_size": 1, "offload_optimizer": {"device": "cpu", "ratio": 0.7})";
   auto const base = bits_of(train_on_threads(4, file(all_types[1], 0, false, reduce)));
@@ -193,7 +193,7 @@ TEST_CASE("ranks that communicate by NCCL train with states in the host's memory
   }
 }
 
-TEST_CASE("ranks train on the default stream of their GPUs, whether anything overlaps or not") {
+TEST_CASE("ranks train on the default stream of their GPUs, with and without overlap") {
   for (int const stage : {0, 3}) {
     for (bool const overlap : {true, false}) {
       INFO(fmt::format("stage {}, overlap {}", stage, overlap));
@@ -218,7 +218,7 @@ TEST_CASE("ranks train on the default stream of their GPUs, whether anything ove
   }
 }
 
-TEST_CASE("work that comes late on some streams changes nothing with NCCL") {
+TEST_CASE("late work on some streams changes nothing over NCCL") {
   for (int stage = 0; stage <= 3; ++stage) {
     INFO(fmt::format("stage {}", stage));
     auto const text = file(all_types[0], stage, true);
@@ -226,7 +226,7 @@ TEST_CASE("work that comes late on some streams changes nothing with NCCL") {
   }
 }
 
-TEST_CASE("settings say how communicators are made, and what is registered with them") {
+TEST_CASE("settings determine how communicators are created, and which memory they register") {
   struct Row {
     char const* keys;
     std::multimap<std::string, int> policies;  // of one rank
@@ -254,7 +254,7 @@ TEST_CASE("settings say how communicators are made, and what is registered with 
   }
 }
 
-TEST_CASE("an NCCL that gains nothing from windows trains without them") {
+TEST_CASE("an NCCL that gains nothing from windows is used without them") {
   auto const text = file(all_types[0], 3, true);
   begin_nccl({});
   fake_nccl::give_no_windows();
@@ -269,7 +269,7 @@ TEST_CASE("an NCCL that gains nothing from windows trains without them") {
   CHECK(bits_of(trained) == bits_of(train_on_threads(2, text)));
 }
 
-TEST_CASE("what collectives send comes from NCCL's allocator, and nothing else does") {
+TEST_CASE("exactly the memory that collectives send comes from NCCL's allocator") {
   using device::Category;
   begin_nccl({});
   {
@@ -312,7 +312,7 @@ TEST_CASE("what collectives send comes from NCCL's allocator, and nothing else d
   }
 }
 
-TEST_CASE("memory that NCCL refuses is an error that names the category") {
+TEST_CASE("an allocation that NCCL refuses is an error that names the category") {
   begin_nccl({});
   fake_nccl::refuse("ncclMemAlloc", ncclSystemError);
   auto const outcome = run_nccl_job(1, [](Job& job) {

@@ -84,7 +84,7 @@ TEST_CASE("a collective that never ends is found, named and aborted on every ran
     waiting.insert(who_waited(problem));
     CHECK_THAT(problem, Contains("waited") && Contains("all_reduce (backward of unit 'block 7', 1 fp32)") &&
                             Contains("of communicator 'test'") && Contains("all have submitted it") &&
-                            Contains("NCCL_WIN_ENABLE=0 does without"));
+                            Contains("NCCL_WIN_ENABLE=0"));
   }
   REQUIRE(waiting.size() == 1);  // of whom all are told
   CHECK(std::set<std::string>{"rank 0", "rank 1", "rank 2"}.contains(*waiting.begin()));
@@ -93,7 +93,7 @@ TEST_CASE("a collective that never ends is found, named and aborted on every ran
   CHECK(left_over() == "");
 }
 
-TEST_CASE("a rank that does not come is named, with what it did last, without any check") {
+TEST_CASE("a missing rank is named with its last collective, also without zeroth.check") {
   begin_nccl();
   std::latch told{2};
   auto const problems = run_nccl_ranks(3, [&told](Rank& rank, auto&) {
@@ -120,7 +120,7 @@ TEST_CASE("a rank that does not come is named, with what it did last, without an
   CHECK(left_over() == "");
 }
 
-TEST_CASE("a rank that does not come to its first collective is named, with the one that was first") {
+TEST_CASE("a rank that misses its first collective is named with that collective") {
   begin_nccl();
   auto const problems = run_nccl_ranks(
       3,
@@ -143,7 +143,7 @@ TEST_CASE("a rank that does not come to its first collective is named, with the 
   CHECK(left_over() == "");
 }
 
-TEST_CASE("a message whose other side does not come is found before it is on its way") {
+TEST_CASE("a message without its other side is detected before it is started") {
   begin_nccl();
   auto const problems = run_nccl_ranks(
       2,
@@ -164,7 +164,7 @@ TEST_CASE("a message whose other side does not come is found before it is on its
   CHECK(left_over() == "");
 }
 
-TEST_CASE("counts that differ end as a collective that never ends where nobody compares") {
+TEST_CASE("without zeroth.check, different counts end as a collective that never ends") {
   begin_nccl();
   std::latch submitted{2};
   auto const problems = run_nccl_ranks(2, [&submitted](Rank& rank, auto&) {
@@ -177,7 +177,7 @@ TEST_CASE("counts that differ end as a collective that never ends where nobody c
   CHECK(left_over() == "");
 }
 
-TEST_CASE("an error inside NCCL ends every rank, and says where") {
+TEST_CASE("an error inside NCCL ends every rank, and names the place") {
   begin_nccl();
   fake_nccl::break_work("test", 1, ncclRemoteError);
   auto const problems = run_nccl_ranks(3, [](Rank& rank, auto&) { return sum_once(rank); });
@@ -188,7 +188,7 @@ TEST_CASE("an error inside NCCL ends every rank, and says where") {
   CHECK(left_over() == "");
 }
 
-TEST_CASE("a call that NCCL refuses ends every rank, and says which") {
+TEST_CASE("an NCCL call that fails ends every rank, and is named") {
   begin_nccl();
   fake_nccl::refuse("ncclAllReduce", ncclInvalidArgument, 1);
   auto const problems = run_nccl_ranks(2, [](Rank& rank, auto&) { return sum_once(rank); });
@@ -200,7 +200,7 @@ TEST_CASE("a call that NCCL refuses ends every rank, and says which") {
   CHECK(left_over() == "");
 }
 
-TEST_CASE("communicators that never come to be are given up at the deadline") {
+TEST_CASE("creation of a communicator that never finishes fails at the deadline") {
   for (std::string const name : {"world", "test"}) {
     begin_nccl();
     fake_nccl::stall_making(name);
@@ -223,7 +223,7 @@ TEST_CASE("communicators that never come to be are given up at the deadline") {
   }
 }
 
-TEST_CASE("initialisation that NCCL refuses is an error of the system, named on every rank") {
+TEST_CASE("a failed NCCL initialisation is a SystemError on every rank") {
   begin_nccl();
   fake_nccl::refuse("ncclCommInitRankConfig", ncclUnhandledCudaError);
   auto const problems = run_nccl_ranks(2, [](Rank& rank, auto&) { return sum_once(rank); });
@@ -234,7 +234,7 @@ TEST_CASE("initialisation that NCCL refuses is an error of the system, named on 
   CHECK(left_over() == "");
 }
 
-TEST_CASE("an id that NCCL does not give is an error of the system") {
+TEST_CASE("a failed request for an NCCL id is a SystemError") {
   begin_nccl();
   fake_nccl::refuse("ncclGetUniqueId", ncclSystemError);
   auto const problems = run_nccl_ranks(2, [](Rank& rank, auto&) { return sum_once(rank); });
@@ -243,12 +243,12 @@ TEST_CASE("an id that NCCL does not give is an error of the system") {
   CHECK(left_over() == "");
 }
 
-TEST_CASE("a libnccl that is older than the code needs is refused, on every rank, with both versions") {
+TEST_CASE("a libnccl that is too old is rejected on every rank with both versions") {
   begin_nccl();
   fake_nccl::set_version(22707);
   auto const problems = run_nccl_ranks(2, [](Rank& rank, auto&) { return sum_once(rank); });
   for (auto const& problem : problems) {
-    CHECK_THAT(problem, Contains("libnccl is version 2.27.7, and 2.28.0 is the oldest that works"));
+    CHECK_THAT(problem, Contains("libnccl is version 2.27.7, but 2.28.0 is the oldest supported"));
   }
   CHECK(fake_nccl::calls("ncclCommInitRankConfig") == 0);
   begin_nccl();
@@ -273,7 +273,7 @@ TEST_CASE("a communicator that cannot be finished is aborted") {
   CHECK(left_over() == "");
 }
 
-TEST_CASE("an abort that does not return keeps nobody from ending") {
+TEST_CASE("an NCCL abort that does not return does not keep ranks from ending") {
   begin_nccl();
   fake_nccl::stall_work("world");
   fake_nccl::stall_abort();
@@ -304,7 +304,7 @@ TEST_CASE("an abort that does not return keeps nobody from ending") {
   CHECK(fake_nccl::calls("ncclCommAbort") == 2);
 }
 
-TEST_CASE("a destruction for which other ranks take their time is waited for, until the job fails") {
+TEST_CASE("destruction waits for slow ranks until the job fails") {
   begin_nccl();
   fake_nccl::stall_destroy();
   std::atomic<int> gone{0};
@@ -339,7 +339,7 @@ TEST_CASE("a destruction for which other ranks take their time is waited for, un
   CHECK(fake_nccl::calls("ncclCommAbort") == 2);  // of 'part'
 }
 
-TEST_CASE("windows come and go while NCCL takes its time") {
+TEST_CASE("windows are registered and deregistered while NCCL is slow") {
   begin_nccl();
   auto const problems = run_nccl_ranks(2, [](Rank& rank, auto&) {
     auto const device = device::make_cuda_device(0, device::CudaBuffers::registrable);
@@ -359,7 +359,7 @@ TEST_CASE("windows come and go while NCCL takes its time") {
   CHECK(left_over() == "");
 }
 
-TEST_CASE("memory that is registered twice with a communicator is refused by the NCCL of the tests") {
+TEST_CASE("the tests' NCCL rejects memory that is registered twice with a communicator") {
   begin_nccl();
   auto const problems = run_nccl_ranks(1, [](Rank& rank, auto&) {
     auto const device = device::make_cuda_device(0, device::CudaBuffers::registrable);
@@ -371,8 +371,7 @@ TEST_CASE("memory that is registered twice with a communicator is refused by the
   CHECK(left_over() == "");
 }
 
-TEST_CASE(
-    "memory that is freed beside work, for which ncclMemFree does not wait, is refused by the NCCL of the tests") {
+TEST_CASE("the tests' NCCL rejects ncclMemFree while work still uses the memory") {
   begin_nccl({});
   void* memory = nullptr;
   cudaStream_t stream = nullptr;
@@ -407,7 +406,7 @@ TEST_CASE("memory that cannot be registered in time ends every rank") {
   CHECK(left_over() == "");
 }
 
-TEST_CASE("a communicator that ends with work on its way fails the job") {
+TEST_CASE("destroying a communicator with unfinished work fails the job") {
   begin_nccl();
   std::atomic<bool> failed{false};
   auto const problems = run_nccl_ranks(2, [&failed](Rank& rank, auto&) {
@@ -437,17 +436,17 @@ TEST_CASE("a communicator that ends with work on its way fails the job") {
   CHECK(left_over() == "");
 }
 
-TEST_CASE("nccl works on streams of a GPU, and says so") {
+TEST_CASE("nccl rejects host streams") {
   begin_nccl();
   auto const problems = run_nccl_ranks(1, [](Rank& rank, auto&) {
     auto const cpu = device::make_cpu_device();
     auto const stream = cpu->make_stream("test", device::Overlap::on);
     return testing::thrown<ContractError>([&] { rank.communicator.submit(*stream, label, {}); });
   });
-  CHECK_THAT(problems[0], Contains("communicator 'world' is NCCL's, which works on streams of a GPU"));
+  CHECK_THAT(problems[0], Contains("communicator 'world' is NCCL's and needs a GPU stream"));
 }
 
-TEST_CASE("nccl refuses the stream that is another one to each thread, and says so") {
+TEST_CASE("nccl rejects cudaStreamPerThread") {
   begin_nccl();
   auto const problems = run_nccl_ranks(1, [](Rank& rank, auto&) {
     device::CudaContext context{0};
@@ -455,12 +454,14 @@ TEST_CASE("nccl refuses the stream that is another one to each thread, and says 
     device::CudaStream stream{"compute", device::CudaStream::Role::beside, context, spans, cudaStreamPerThread};
     return testing::thrown<ContractError>([&] { rank.communicator.submit(stream, label, {}); });
   });
-  CHECK_THAT(problems[0], Contains("communicator 'world' is NCCL's, which launches from threads of its own, and was "
-                                   "given cudaStreamPerThread"));
+  CHECK_THAT(
+      problems[0],
+      Contains(
+          "communicator 'world' is NCCL's, which launches from its own threads, but was given cudaStreamPerThread"));
   CHECK(left_over() == "");
 }
 
-TEST_CASE("a rank that throws ends the others in what they wait for") {
+TEST_CASE("an exception of a rank ends the waits of the others") {
   begin_nccl();
   std::latch submitted{2};
   auto const outcome = testing::run_nccl_job(3, [&submitted](Job& job) {
@@ -485,7 +486,7 @@ TEST_CASE("a rank that throws ends the others in what they wait for") {
   CHECK(left_over() == "");
 }
 
-TEST_CASE("the watch asks about the first transaction of a stream that has not ended, and no other") {
+TEST_CASE("the watch checks only the first unfinished transaction of each stream") {
   begin_nccl();
   FlightRecorder recorder{0, 1};
   auto const device = device::make_cuda_device(0);
@@ -518,7 +519,7 @@ TEST_CASE("the watch asks about the first transaction of a stream that has not e
   CHECK(pending.empty());
 }
 
-TEST_CASE("communicators are made as they are to be") {
+TEST_CASE("communicators are created with the configuration of their settings") {
   begin_nccl();
   auto const problems = run_nccl_ranks(2, [](Rank& rank, auto&) { return sum_once(rank); });
   CHECK(problems == std::vector<std::string>(2));
@@ -531,7 +532,7 @@ TEST_CASE("communicators are made as they are to be") {
   CHECK(fake_nccl::calls("ncclCommAbort") == 0);
 }
 
-TEST_CASE("two ranks gather by copy engines since NCCL 2.31.2, others always") {
+TEST_CASE("two ranks gather by copy engines from NCCL 2.31.2 on, other numbers of ranks always") {
   CommOptions options;
   options.copy_engine = true;
   struct Row {

@@ -45,7 +45,7 @@ constexpr LaunchOptions by_nccl{.transport = comm::Transport::nccl, .device = De
 
 }  // namespace
 
-TEST_CASE("a process that torchrun started is a rank on the GPU of its local rank") {
+TEST_CASE("a process of torchrun is a rank on the GPU of its local rank") {
   ReservedPort const port;
   begin_nccl({.gpus = 2});
   std::string device;
@@ -64,7 +64,7 @@ TEST_CASE("a process that torchrun started is a rank on the GPU of its local ran
   CHECK(left_over() == "");
 }
 
-TEST_CASE("a launch order that is asked for when NCCL may have been used is warned of, and no other") {
+TEST_CASE("setting the launch order is warned about only if NCCL may have been used before") {
   constexpr char const* variable = "NCCL_LAUNCH_ORDER_IMPLICIT";
   std::string const warning = "libnccl was in this process before NCCL_LAUNCH_ORDER_IMPLICIT was set to 1";
   auto const warnings = [&](bool was_there, bool is_set) {

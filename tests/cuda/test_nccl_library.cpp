@@ -23,11 +23,11 @@ bool has_gpu() {
 
 }  // namespace
 
-TEST_CASE("the NCCL that is found is loaded, and answers") {
+TEST_CASE("the installed NCCL is loaded and can be called") {
   CHECK_THAT(nccl().error_string(ncclInvalidUsage), Contains("invalid usage"));
 }
 
-TEST_CASE("initialisation without a GPU is an error of the system that names call and communicator") {
+TEST_CASE("initialisation without a GPU is a SystemError that names call and communicator") {
   if (has_gpu()) {
     WARN("skipped: there is a GPU");
     return;

@@ -19,21 +19,21 @@ std::string why_not(std::vector<std::string> const& files) {
 
 }  // namespace
 
-TEST_CASE("a libnccl that is not there is named, with the loader's reason and what to do") {
+TEST_CASE("the error about a missing libnccl has the loader's reason, and says what to do") {
   auto const why = why_not({"libnccl_that_nobody_has.so.2", "/nowhere/libnccl.so"});
   CHECK_THAT(why, Contains("libnccl_that_nobody_has.so.2: cannot open shared object file: No such file"));
   CHECK_THAT(why, Contains("/nowhere/libnccl.so: cannot open shared object file: No such file"));
   CHECK_THAT(why, Contains("Install NCCL 2.28.0 or newer, or name its folder in LD_LIBRARY_PATH"));
 }
 
-TEST_CASE("a library that is no NCCL, lacks functions or is too old is passed over, and said to be") {
+TEST_CASE("a library that is not NCCL, lacks functions or is too old is skipped with a reason") {
   auto const why = why_not({"libm.so.6", NCCL_BARE, NCCL_OLD});
   CHECK_THAT(why, Contains("; libm.so.6: it has no ncclGetVersion; "));
   CHECK_THAT(why, Contains(std::string{NCCL_BARE} + ": it has no ncclGetUniqueId; "));
-  CHECK_THAT(why, Contains(std::string{NCCL_OLD} + ": libnccl is version 2.27.7, and 2.28.0 is the oldest that works"));
+  CHECK_THAT(why, Contains(std::string{NCCL_OLD} + ": libnccl is version 2.27.7, but 2.28.0 is the oldest supported"));
 }
 
-TEST_CASE("the first file that will do is taken, with all functions") {
+TEST_CASE("the first usable file is loaded, with all functions") {
   auto const nccl = load_nccl({"/nowhere/libnccl.so", NCCL_OLD, NCCL_WHOLE});
 #define IS_THERE(name, function) CHECK(nccl.name != nullptr);
   ZEROTH_NCCL_FUNCTIONS(IS_THERE)

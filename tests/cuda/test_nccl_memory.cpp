@@ -22,7 +22,7 @@ std::int64_t granularity() {
 
 }  // namespace
 
-TEST_CASE("the memory that the driver reports grows by what was planned with NCCL as well") {
+TEST_CASE("with NCCL, too, the memory use that the driver reports grows by the planned amount") {
   for (int stage = 0; stage <= 3; ++stage) {
     begin_nccl_on({});
     auto const part = granularity();

@@ -58,7 +58,7 @@ std::vector<long> rests_of_a_sum(int questions) {
 
 }  // namespace
 
-TEST_CASE("who asks again and again rests after a millisecond, shortly at first") {
+TEST_CASE("polling starts to sleep after a millisecond, at first briefly") {
   STATIC_REQUIRE(rest_between(0, milliseconds{0}) == microseconds{0});
   STATIC_REQUIRE(rest_between(500, microseconds{500}) == microseconds{0});
   STATIC_REQUIRE(rest_between(1'000'000, microseconds{999}) == microseconds{0});
@@ -68,12 +68,12 @@ TEST_CASE("who asks again and again rests after a millisecond, shortly at first"
   STATIC_REQUIRE(rest_between(5000, std::chrono::hours{1}) == microseconds{200});
 }
 
-TEST_CASE("a transaction that NCCL has ready soon takes no sleep") {
+TEST_CASE("a transaction that NCCL completes soon needs no sleep") {
   CHECK(rests_of_a_sum(0).empty());
   CHECK(rests_of_a_sum(900).empty());
 }
 
-TEST_CASE("one that it has not takes short sleeps, that grow") {
+TEST_CASE("a longer transaction is polled with short sleeps that grow") {
   while (true) {  // until it took longer than a millisecond: the NCCL of the tests answers at its machine's speed
     static int questions = 1000;
     auto const rests = rests_of_a_sum(questions *= 2);

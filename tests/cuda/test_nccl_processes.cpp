@@ -96,7 +96,7 @@ std::string trained_by_threads(int world, int stage) {
 
 }  // namespace
 
-TEST_CASE("processes that communicate by NCCL train as threads on the CPU do") {
+TEST_CASE("processes over NCCL train with the bits of threads on the CPU") {
   for (int const world : {1, 2, 4}) {
     for (int const stage : {0, 1, 2, 3}) {
       CAPTURE(world, stage);
@@ -111,7 +111,7 @@ TEST_CASE("processes that communicate by NCCL train as threads on the CPU do") {
   }
 }
 
-TEST_CASE("what a rank throws ends all processes, and is in every flight record") {
+TEST_CASE("an exception of a rank ends all processes, and is in every flight record") {
   int const thrower = GENERATE(0, 1);
   std::vector<std::string> deeds(3, "go on");
   deeds[static_cast<std::size_t>(thrower)] = "throw";
@@ -150,7 +150,7 @@ TEST_CASE("a process of a group that is killed is named to all others, with its 
   }
 }
 
-TEST_CASE("a rank that never starts is named to those who did") {
+TEST_CASE("a rank that never starts is named to those that did") {
   Processes job{{.world = 3}};
   job.start_two("train", 1);
   for (std::size_t rank = 0; rank < 2; ++rank) {
@@ -164,7 +164,7 @@ TEST_CASE("ranks that never find rank 0 end") {
   job.check_said(0, "rank 1 of 2 did not find rank 0's store at 127.0.0.1:", 1);
 }
 
-TEST_CASE("an NCCL that never makes its communicator is given up") {
+TEST_CASE("creation of an NCCL communicator that never finishes ends the job") {
   Processes job{{.world = 2}};
   job.start_two("never made", 1);
   for (std::size_t rank = 0; rank < 2; ++rank) {
@@ -177,16 +177,17 @@ TEST_CASE("an NCCL that never makes its communicator is given up") {
   }
 }
 
-TEST_CASE("a rank whose NCCL does not return from an abort is ended, and says why") {
+TEST_CASE("a rank whose NCCL abort does not return is terminated with a reason") {
   Processes job{{.world = 3}, {"wait for ever", "wait for ever", "wait for ever"}};
   job.check_said(1, "] the disk is full", 1);
   for (std::size_t const rank : {0U, 2U}) {  // whose GPU works on, so that none of its memory can be given back
     job.check_told(rank, "rank 1 failed: the disk is full");
-    CHECK_THAT(job[rank].output(), Contains(fmt::format("rank {} did not end within 500 ms, and is ended", rank)));
+    CHECK_THAT(job[rank].output(),
+               Contains(fmt::format("rank {} did not stop within 500 ms, and is terminated", rank)));
   }
 }
 
-TEST_CASE("a launch order that is not the job's own stays, and is warned of") {
+TEST_CASE("a launch order that the environment sets is kept, with a warning") {
   Processes job{{.world = 2}};
   job.start_rank(0, "train", {{"NCCL_LAUNCH_ORDER_IMPLICIT", "0"}});
   job.start_rank(1, "train");
@@ -197,7 +198,7 @@ TEST_CASE("a launch order that is not the job's own stays, and is warned of") {
   CHECK_THAT(job[1].output(), !Contains("NCCL_LAUNCH_ORDER_IMPLICIT=") && Contains("order is 1"));
 }
 
-TEST_CASE("an environment that makes NCCL's calls wait, or its communicators share, is warned of") {
+TEST_CASE("variables that make NCCL's calls block, or its communicators share, cause a warning") {
   Processes job{{.world = 2}};
   job.start_rank(0, "train", {{"NCCL_COMM_BLOCKING", "1"}, {"NCCL_COMM_SPLIT_SHARE_RESOURCES", "1"}});
   job.start_rank(1, "train", {{"NCCL_COMM_BLOCKING", "0"}});
@@ -209,7 +210,7 @@ TEST_CASE("an environment that makes NCCL's calls wait, or its communicators sha
   CHECK_THAT(job[1].output(), !Contains("in the environment"));
 }
 
-TEST_CASE("ranks that would share a GPU are all told") {
+TEST_CASE("ranks that would share a GPU end with an error on all ranks") {
   Processes job{{.world = 2, .gpus = 1}, {"train", "train"}};
   for (std::size_t rank = 0; rank < 2; ++rank) {
     job.check_said(rank, "ranks 0, 1 would all compute on GPU 0000:01:00.0 of " + host_name(), 2);
@@ -217,7 +218,7 @@ TEST_CASE("ranks that would share a GPU are all told") {
   }
 }
 
-TEST_CASE("a rank without a GPU of its own tells all") {
+TEST_CASE("a rank without its own GPU is reported on all ranks") {
   Processes job{{.world = 3, .gpus = 2}, {"train", "train", "train"}};
   for (std::size_t rank = 0; rank < 3; ++rank) {
     job.check_said(rank,
@@ -227,16 +228,16 @@ TEST_CASE("a rank without a GPU of its own tells all") {
   }
 }
 
-TEST_CASE("a rank that sees no GPU tells all") {
+TEST_CASE("a rank that sees no GPU is reported on all ranks") {
   Processes job{{.world = 2, .gpus = 0}, {"train", "train"}};
   for (std::size_t rank = 0; rank < 2; ++rank) {
     job.check_said(
-        rank, "cannot take part: it needs a GPU, and its process sees none: cudaGetDeviceCount: no CUDA-capable device",
+        rank, "cannot take part: it needs a GPU, but its process sees none: cudaGetDeviceCount: no CUDA-capable device",
         2);
   }
 }
 
-TEST_CASE("a rank that does not know its GPU tells all how to say it") {
+TEST_CASE("a rank that does not know its GPU is reported on all ranks, with the variable to set") {
   Processes job{{.world = 2, .gpus = 2}};
   for (int const rank : {0, 1}) {
     job.start_rank(rank, "train", rank == 1 ? Environment{{"LOCAL_RANK", ""}} : Environment{});
@@ -246,17 +247,17 @@ TEST_CASE("a rank that does not know its GPU tells all how to say it") {
   }
 }
 
-TEST_CASE("an environment that contradicts itself is refused") {
+TEST_CASE("contradictory variables are rejected") {
   Processes job{{.world = 2}};
   job.start_rank(0, "train", {{"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_SIZE", "4"}});
   job.check_said(0, "RANK=0 WORLD_SIZE=2 and OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=4 contradict each other", 2);
 }
 
-TEST_CASE("a process of another job is refused, and the job goes on") {
+TEST_CASE("a process of another job is rejected, and the job continues") {
   Processes job{{.world = 2}};
   job.start_rank(0, "train", {{"ZEROTH_JOB_TOKEN", "today"}});
   job.start_rank(1, "train", {{"ZEROTH_JOB_TOKEN", "yesterday"}});
-  job.check_said(1, "this process's job token is not that job's", 2);
+  job.check_said(1, "this process's job token differs from that job's", 2);
   job.start_rank(1, "train", {{"ZEROTH_JOB_TOKEN", "today"}});
   job.check_said(0, "trained", 0);
   job.check_said(2, "trained", 0);

@@ -60,7 +60,7 @@ std::int64_t pinned_bytes() { return fake_cuda::pinned_bytes(); }
 
 }  // namespace
 
-TEST_CASE("states in the host's memory have the bits of stage 0 on the CPU") {
+TEST_CASE("states in host memory have the bits of stage 0 on the CPU") {
   auto const types = GENERATE(from_range(std::begin(all_types), std::end(all_types)));
   if (sanitized && types.name != bf16_types.name) {
     return;
@@ -89,7 +89,7 @@ TEST_CASE("states in the host's memory have the bits of stage 0 on the CPU") {
   }
 }
 
-TEST_CASE("states in the host's memory are those of stage 0 in the end, by every optimizer") {
+TEST_CASE("states in host memory end like those of stage 0, with every optimizer") {
   auto const rule = GENERATE(from_range(all_rules()));
   Next next{on_disks};
   for (int stage = 0; stage <= 3; ++stage) {
@@ -111,7 +111,7 @@ TEST_CASE("states in the host's memory are those of stage 0 in the end, by every
   }
 }
 
-TEST_CASE("in groups states in the host's memory have the bits of stage 0") {
+TEST_CASE("in groups, states in host memory have the bits of stage 0") {
   auto const types = GENERATE(fp32_types, bf16_masters_and_moments);
   if (sanitized && types.name != fp32_types.name) {
     return;
@@ -132,7 +132,7 @@ TEST_CASE("in groups states in the host's memory have the bits of stage 0") {
   }
 }
 
-TEST_CASE("an overflow leaves states in the host's memory as they were") {
+TEST_CASE("an overflow leaves states in host memory unchanged") {
   TrainOptions options;
   options.overflow_at_step = 2;
   auto const base = ended(3, plain(fp16_types, 0, movements[1]), options);
@@ -148,7 +148,7 @@ TEST_CASE("an overflow leaves states in the host's memory as they were") {
   }
 }
 
-TEST_CASE("copies that come late change nothing, whatever is offloaded in whatever tiles") {
+TEST_CASE("late copies change nothing, for any offload and any size of tiles") {
   auto const seed = std::random_device{}();
   std::mt19937 random{seed};
   auto const below = [&](std::size_t count) { return static_cast<std::size_t>(random() % count); };
@@ -174,7 +174,7 @@ TEST_CASE("copies that come late change nothing, whatever is offloaded in whatev
   }
 }
 
-TEST_CASE("a run goes on from memory to the host's beside a GPU, and back") {
+TEST_CASE("a run resumes with its states moved from GPU memory to host memory, and back") {
   auto const types = GENERATE(fp32_types, bf16_masters_and_moments);
   auto const* const by = GENERATE(from_range(std::begin(updaters), std::end(updaters)));
   if (sanitized && types.name != fp32_types.name) {
@@ -212,7 +212,7 @@ TEST_CASE("a run goes on from memory to the host's beside a GPU, and back") {
   }
 }
 
-TEST_CASE("weights are saved, loaded, read and written where masters are in the host's memory") {
+TEST_CASE("weights are saved, loaded, read and written with masters in host memory") {
   Folder const folder;
   auto const use = [&](Config const& config, std::string const& name, MakeDevice const& make_device) {
     std::vector<float> seen;
@@ -257,7 +257,7 @@ TEST_CASE("weights are saved, loaded, read and written where masters are in the 
   }
 }
 
-TEST_CASE("what is in the host's memory, and what comes and goes, is what was planned, and is gone with the engine") {
+TEST_CASE("memory and copies of the host are as planned, and the memory is freed with the engine") {
   auto const* const by = GENERATE(from_range(std::begin(updaters), std::end(updaters)));
   auto const* const types = GENERATE("", R"(, "bf16": {"enabled": true})");
   bool const by_host = updates_on_host(by);
@@ -322,15 +322,15 @@ TEST_CASE("what is in the host's memory, and what comes and goes, is what was pl
       CHECK(planned.bytes.slots - with_none.bytes.slots == planned.host.memory_bytes);
       CHECK(planned.host.read_bytes <= planned.host.bytes);
       CHECK((planned.host.memory_bytes == 0) == by_host);
-      CHECK_THAT(explain_plan(planned), Contains(by_host ? "offload to pinned memory of the host, which the host "
-                                                           "updates: ratio "
-                                                         : "offload to pinned memory of the host: ratio ") &&
-                                            Contains(fmt::format("  of the host{:>14} B", planned.host.bytes)));
+      CHECK_THAT(explain_plan(planned),
+                 Contains(by_host ? "offload to pinned memory of the host, which the host updates: ratio "
+                                  : "offload to pinned memory of the host: ratio ") &&
+                     Contains(fmt::format("  of the host{:>14} B", planned.host.bytes)));
     }
   }
 }
 
-TEST_CASE("a trace has gradients that come, updates by the host, and parameters that go, unit by unit") {
+TEST_CASE("a trace has each unit's gradient copy, update by the host and parameter copy") {
   for (bool const beside : {true, false}) {
     begin_on({.delays = 7});
     auto const config = in_host_memory(small_config(3), {1, 1, beside, beside, 1, 4096, 1}, updaters[1]);
@@ -365,7 +365,7 @@ TEST_CASE("a trace has gradients that come, updates by the host, and parameters 
   }
 }
 
-TEST_CASE("memory of the host that is not there is said on all ranks before anything is allocated") {
+TEST_CASE("missing host memory is reported on all ranks before anything is allocated") {
   begin_on({});
   Model model;
   auto const unit = model.unit("large");
@@ -380,16 +380,15 @@ TEST_CASE("memory of the host that is not there is said on all ranks before anyt
   for (auto const& error : outcome) {
     INFO(message_of(error));
     CHECK(holds<ConfigError>(error));
-    CHECK_THAT(message_of(error), Contains("the plan asks for ") &&
-                                      Contains("pinned memory of the host for each of 2") &&
-                                      Contains("a lower zero_optimization.offload_optimizer.ratio takes less"));
+    CHECK_THAT(message_of(error), Contains("the plan needs ") && Contains("pinned host memory for each of 2") &&
+                                      Contains("a lower zero_optimization.offload_optimizer.ratio needs less"));
   }
 #ifndef ZEROTH_ON_GPU
   CHECK(fake_cuda::calls("cudaMalloc") == 0);
 #endif
 }
 
-TEST_CASE("what is not offloaded from a GPU is refused, and what to say instead") {
+TEST_CASE("offload that GPUs do not support is rejected with what to set instead") {
   auto const refused = [](std::string const& zero) {
     begin_on({});
     auto const config = small_config(3, {.zero = zero});
@@ -411,7 +410,7 @@ TEST_CASE("what is not offloaded from a GPU is refused, and what to say instead"
                       "memory; set it to \"none\""));
 }
 
-TEST_CASE("on CPUs the host updates anyway, each rank by its own thread") {
+TEST_CASE("on CPUs each rank updates by its own thread") {
   auto const engine_of = [](char const* updater) {
     auto const config = in_host_memory(small_config(3), on_disks[0], updater);
     SmallModel const small;

@@ -75,7 +75,7 @@ TEST_CASE("ranks on one GPU give the CPU's bits") {
   }
 }
 
-TEST_CASE("ranks in groups on a GPU give the bits of the stage without groups on the CPU") {
+TEST_CASE("ranks in groups on a GPU give the bits of the CPU without groups") {
   auto const types = GENERATE_COPY(all_types[0], all_types[1], all_types[6]);
   for (auto const& [stage, keys] : {std::pair{3, R"(, "zero_hpz_partition_size": 2)"},
                                     {3, R"(, "mics_shard_size": 2)"},
@@ -107,7 +107,7 @@ TEST_CASE("every optimizer gives the CPU's bits on a GPU") {
   }
 }
 
-TEST_CASE("an engine on a GPU refuses a rule of the program's own, by its name") {
+TEST_CASE("an engine on a GPU rejects a program's own rule by name") {
   auto const config = Config::from_json(file(fp32_types, 1, 1, movements[0], "", "")).with(own_momentum());
   begin_on({});
   auto const run = threads_on([](int) { return device::make_cuda_device(0); });
@@ -115,7 +115,7 @@ TEST_CASE("an engine on a GPU refuses a rule of the program's own, by its name")
   CHECK_THAT(messages_of(outcome), Catch::Contains("own momentum") && Catch::Contains("is for CPUs"));
 }
 
-TEST_CASE("work that comes late on some streams changes nothing") {
+TEST_CASE("late work on some streams changes nothing") {
   for (int stage = 0; stage <= 3; ++stage) {
     INFO(fmt::format("stage {}", stage));
     auto const text = file(all_types[0], stage, 2, movements[2], R"(, "poison": true)");

@@ -21,7 +21,7 @@ class Kernels(unittest.TestCase):
         cls.tools = cuda_tools.find()
         cls.parts = kernel_facts.read_kernels(cls.tools, BUILD)
 
-    def test_nothing_spills_in_a_loop(self):
+    def test_no_kernel_spills_in_a_loop(self):
         self.assertGreater(len(self.parts["library"]), 50)
         self.assertGreater(len(self.parts["train_gpt"]), 80)
         for kernels in self.parts.values():
@@ -29,7 +29,7 @@ class Kernels(unittest.TestCase):
                 self.assertEqual(kernel.in_loops, [], f"{kernel.name} for sm_{kernel.architecture} reads or writes "
                                                       "local memory in a loop at these addresses")
 
-    def test_the_page_is_of_these_kernels(self):
+    def test_the_page_describes_these_kernels(self):
         compiler = kernel_facts.compiler_of(BUILD)
         page = (REPOSITORY / "docs/measured/kernels.md").read_text(encoding="utf-8")
         named = re.search(r"^What (nvcc \S+) makes", page, re.MULTILINE).group(1)

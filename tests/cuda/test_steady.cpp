@@ -161,7 +161,7 @@ TEST_CASE("steps 4 to 8 allocate nothing and wait for nothing in CUDA") {
   }
 }
 
-TEST_CASE("steps 4 to 8 allocate nothing and wait for nothing in CUDA where states are in the host's memory") {
+TEST_CASE("steps 4 to 8 allocate nothing and wait for nothing in CUDA with states in host memory") {
   for (int stage = 0; stage <= 3; ++stage) {
     for (auto const* const offload : offloads) {
       for (auto const* const update : offload_updates) {
@@ -181,7 +181,7 @@ TEST_CASE("steps 4 to 8 allocate nothing and wait for nothing in CUDA where stat
   }
 }
 
-TEST_CASE("the count sees a loop that allocates") {
+TEST_CASE("the counter detects a loop that allocates") {
   begin_on({});
   auto const calls = steps_4_to_8(2, small_config(1), [] {
     void* memory = nullptr;
@@ -192,7 +192,7 @@ TEST_CASE("the count sees a loop that allocates") {
   CHECK(calls.at("cudaFree") == 5);
 }
 
-TEST_CASE("step() returns while its own work is held up") {
+TEST_CASE("step() returns while its own work is delayed") {
   for (int stage = 0; stage <= 3; ++stage) {
     for (auto const& [world, zero, update] : {std::tuple{1, "", ""},
                                               {2, "", ""},

@@ -79,7 +79,7 @@ struct Product {
   }
 };
 
-TEST_CASE("fragments multiply as matrices do, as they are and transposed") {
+TEST_CASE("fragments multiply like matrices, also transposed") {
   std::mt19937 random{1};
   std::uniform_int_distribution<int> number{-8, 8};  // sums are exact
   std::vector<bf16> a(side * side), b(side * side);
@@ -129,7 +129,7 @@ struct TwoFetches {
   }
 };
 
-TEST_CASE("what is fetched comes when it is waited for, and zeros where there is nothing") {
+TEST_CASE("asynchronous copies arrive at their wait, with zeros outside of the source") {
   std::vector<float> const values(32, 5);
   std::vector<float> seen(96);
   emulate(TwoFetches{values.data(), seen.data()}, 1);
@@ -180,7 +180,7 @@ struct OpenWarps {
   }
 };
 
-TEST_CASE("what warps may still read is changed behind a barrier only") {
+TEST_CASE("memory that other warps may still read must only be changed after a barrier") {
   std::vector<float> values(64), seen(64);
   std::iota(values.begin(), values.end(), 0.0F);
   auto const run = [&](OpenWarps::Then then) { emulate(OpenWarps{values.data(), seen.data(), then}, 1); };
@@ -232,7 +232,7 @@ struct Quads {
   }
 };
 
-TEST_CASE("all four lanes of a quad have its sum") {
+TEST_CASE("all four lanes of a quad get its sum") {
   std::vector<int> sums(64);
   emulate(Quads{sums.data()}, 1);
   for (int i = 0; i < 64; ++i) {
@@ -259,7 +259,7 @@ struct Crooked {
   }
 };
 
-TEST_CASE("accesses that a GPU refuses are refused") {
+TEST_CASE("accesses that a GPU refuses are rejected") {
   alignas(16) std::byte memory[32];
   CHECK_NOTHROW(emulate(Crooked{memory}, 1));
   CHECK_THROWS_AS(emulate(Crooked{memory + 4}, 1), std::logic_error);

@@ -8,7 +8,7 @@
 
 namespace zeroth::device {
 
-TEST_CASE("memory for registration is refused where NCCL's allocator is not there") {
+TEST_CASE("registrable memory is rejected without NCCL's allocator") {
   testing::fake_cuda::reset();
   expect_allocator(CudaBuffers::plain);
   CHECK_THAT(testing::thrown<ContractError>([] { expect_allocator(CudaBuffers::registrable); }),

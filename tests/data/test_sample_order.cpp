@@ -45,7 +45,7 @@ Samples sorted(Samples samples) {
 
 }  // namespace
 
-TEST_CASE("the order of a seed never changes: saved runs count on it") {
+TEST_CASE("the order of a seed never changes, because saved runs depend on it") {
   CHECK(samples_of(SampleOrder{10, {.seed = 7}}, 0, 20) ==
         Samples{1, 6, 5, 4, 8, 7, 0, 2, 3, 9, 3, 4, 0, 2, 6, 9, 8, 5, 7, 1});
   CHECK(samples_of(SampleOrder{1000, {.seed = 1}}, 0, 10) == Samples{479, 689, 556, 138, 543, 916, 856, 285, 629, 307});
@@ -57,7 +57,7 @@ TEST_CASE("the order of a seed never changes: saved runs count on it") {
   CHECK(large[5 * size + 123456789] == 588798357578);
 }
 
-TEST_CASE("every epoch has every sample once, at small sizes and beside powers of four") {
+TEST_CASE("every epoch has every sample once, at small sizes and near powers of four") {
   auto const size = GENERATE(range<std::int64_t>(1, 70), values<std::int64_t>({255, 256, 257, 1023, 1024, 1025, 4097}));
   auto const seed = GENERATE(values<std::uint64_t>({0, 1, 0xffffffffffffffff}));
   SampleOrder const order{size, {.seed = seed}};
@@ -96,7 +96,7 @@ TEST_CASE("every epoch has every sample once, however ranks and batches divide t
   }
 }
 
-TEST_CASE("a data set of any size takes no memory, and positions far out have their sample") {
+TEST_CASE("a data set of any size needs no memory, and far positions have their sample") {
   auto const size = GENERATE((std::int64_t{1} << 40) - 1, std::int64_t{1} << 40, (std::int64_t{1} << 40) + 1,
                              std::numeric_limits<std::int64_t>::max());
   SampleOrder const order{size, {.seed = 3}};
@@ -114,7 +114,7 @@ TEST_CASE("without shuffling every epoch has the order of the data set") {
   CHECK(samples_of(order, 0, 12) == Samples{0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0, 1});
 }
 
-TEST_CASE("shuffled order depends on epoch and seed, and mixes") {
+TEST_CASE("a shuffled order depends on epoch and seed, and is well mixed") {
   constexpr std::int64_t size = 1000;
   auto const epoch = [](std::int64_t number, std::uint64_t seed) {
     return samples_of(SampleOrder{size, {.seed = seed}}, number * size, size);
@@ -151,14 +151,14 @@ TEST_CASE("two orders are equal if they give the same samples") {
   CHECK(SampleOrder{10, {.seed = 7, .shuffled = false}} == SampleOrder{10, {.seed = 8, .shuffled = false}});
 }
 
-TEST_CASE("no samples and positions before the first are refused") {
+TEST_CASE("empty data sets and negative positions are rejected") {
   for (std::int64_t const size : {std::int64_t{0}, std::int64_t{-1}, std::numeric_limits<std::int64_t>::min()}) {
     CHECK_THAT(thrown<ContractError>([size] { return SampleOrder{size}; }),
-               Contains("SampleOrder: a data set of " + std::to_string(size) + " samples; allowed are 1 and more"));
+               Contains("SampleOrder: the data set has " + std::to_string(size) + " samples; allowed: 1 or more"));
   }
   for (bool const shuffled : {false, true}) {
     SampleOrder const order{10, {.seed = 0, .shuffled = shuffled}};
-    auto const refused = Contains("SampleOrder: position -1; allowed are 0 and above");
+    auto const refused = Contains("SampleOrder: the position is -1; allowed: 0 or more");
     CHECK_THAT(thrown<ContractError>([&] { return order[-1]; }), refused);
     CHECK_THAT(thrown<ContractError>([&] { return order.epoch(-1); }), refused);
   }

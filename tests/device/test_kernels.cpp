@@ -67,7 +67,7 @@ TEST_CASE("fill and copy move bytes, in stream order") {
   CHECK(std::equal(b.begin() + 1, b.end(), a.begin()));
 }
 
-TEST_CASE("bytes of 0xff are NaN in every dtype, so a fill can poison") {
+TEST_CASE("bytes of 0xff are NaN in every dtype, so fill() can poison memory") {
   Machine machine;
   std::vector<float> wide(3);
   std::vector<bf16> brain(3);
@@ -212,7 +212,7 @@ TEST_CASE("zeros behind the elements do not change the last block's sum") {
   CHECK(sums == padded_sums);
 }
 
-TEST_CASE("what is not finite reaches the block sums") {
+TEST_CASE("values that are not finite reach the block sums") {
   Machine machine;
   for (float const bad : {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
                           std::numeric_limits<float>::quiet_NaN()}) {
@@ -252,7 +252,7 @@ TEST_CASE("collect adds block sums exactly") {
   CHECK(sum.value() == 0);
 }
 
-TEST_CASE("add_loss adds what the mean is when its turn comes, times its weight") {
+TEST_CASE("add_loss adds the mean at the time it runs, times its weight") {
   Machine machine{Overlap::on};
   optim::StepSums sums{3, 1.5, 4, 1};
   float mean = 0;
@@ -267,7 +267,7 @@ TEST_CASE("add_loss adds what the mean is when its turn comes, times its weight"
   CHECK(sums.stop == 1);
 }
 
-TEST_CASE("collect's sum does not depend on how values are cut and ordered") {
+TEST_CASE("collect's sum does not depend on how values are divided and ordered") {
   Machine machine;
   for (std::int64_t const count : {1, 1000, 1024, 5003, 70'001}) {
     auto values = random_floats(count, Numbers::any_finite, 12);
@@ -285,7 +285,7 @@ TEST_CASE("collect's sum does not depend on how values are cut and ordered") {
   }
 }
 
-TEST_CASE("advance and update run on the stream and meet in the scalars") {
+TEST_CASE("update uses the scalars that advance wrote earlier on the stream") {
   Machine machine{Overlap::on};
   optim::StepRules rules;
   rules.schedule.base = 0.5F;
@@ -314,7 +314,7 @@ TEST_CASE("advance and update run on the stream and meet in the scalars") {
   CHECK(master[1] == Approx(1.5));
 }
 
-TEST_CASE("an update by the host writes all parameters, by any number of threads, and what was there where it skips") {
+TEST_CASE("an update by the host writes all parameters with any number of threads, and old values if it skips") {
   constexpr std::int64_t count = 1000;
   optim::Update const adam{optim::Adam{.weight_decay = 0.1F}};
   optim::StepScalars scalars;
@@ -378,7 +378,7 @@ TEST_CASE("an update by the host writes all parameters, by any number of threads
   }
 }
 
-TEST_CASE("kernels refuse what they cannot do, and name it") {
+TEST_CASE("kernels reject invalid arguments by name") {
   Machine machine;
   auto& kernels = machine.kernels;
   auto& stream = *machine.stream;

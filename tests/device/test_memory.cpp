@@ -18,7 +18,7 @@ namespace {
 
 using Catch::Contains;
 
-TEST_CASE("categories have the names and places of MemoryBytes") {
+TEST_CASE("categories have the names and order of MemoryBytes") {
   MemoryBytes bytes{1, 2, 3, 4, 5};
   std::vector<std::string> names;
   std::vector<std::int64_t> values;
@@ -60,14 +60,14 @@ TEST_CASE("memory is zero, aligned to a page, writable to its last byte, and in 
   CHECK(device->ledger().peak() == MemoryBytes{0, 0, 3'000'001, 0, 0});
 }
 
-TEST_CASE("no bytes are memory too") {
+TEST_CASE("an allocation of no bytes is valid") {
   auto const device = make_cpu_device();
   auto const memory = device->allocate(Category::scratch, 0);
   CHECK(memory->bytes() == 0);
   CHECK(device->ledger().peak() == MemoryBytes{});
 }
 
-TEST_CASE("memory that is not to be had is an error that names category and bytes, and leaves the ledger alone") {
+TEST_CASE("a failed allocation names category and bytes, and leaves the ledger unchanged") {
   auto const device = make_cpu_device();
   std::int64_t const absurd = std::int64_t{1} << 60;
   CHECK_THROWS_AS(device->allocate(Category::gradients, absurd), SystemError);
@@ -79,7 +79,7 @@ TEST_CASE("memory that is not to be had is an error that names category and byte
   CHECK(device->ledger().peak() == MemoryBytes{});
 }
 
-TEST_CASE("shared memory that is not to be had is the same error, before any of it is touched") {
+TEST_CASE("a failed allocation of shared memory is the same error, before any of it is touched") {
   constexpr int promises_all = 1;
   int overcommit = promises_all;
   std::ifstream{"/proc/sys/vm/overcommit_memory"} >> overcommit;
@@ -94,7 +94,7 @@ TEST_CASE("shared memory that is not to be had is the same error, before any of 
   CHECK(device->ledger().live() == MemoryBytes{});
 }
 
-TEST_CASE("shared memory counts as a file: its limit is said, and no signal ends the process") {
+TEST_CASE("the file size limit applies to shared memory: the error names it, and no signal ends the process") {
   struct rlimit before {};
   REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
   auto const device = make_cpu_device(CpuBuffers::registrable);

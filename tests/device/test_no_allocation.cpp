@@ -14,7 +14,7 @@ namespace {
 
 using test::allocation_count;
 
-TEST_CASE("the count sees an allocation") {
+TEST_CASE("the counter detects an allocation") {
   std::int64_t const before = allocation_count();
   auto const one = std::make_unique<int>(1);
   CHECK(allocation_count() == before + 1);

@@ -110,7 +110,7 @@ class AtTheEnd {
   T* data_;
 };
 
-TEMPLATE_TEST_CASE("nothing is read or written behind the last element", "", float, bf16, double, std::uint8_t) {
+TEMPLATE_TEST_CASE("nothing is read or written after the last element", "", float, bf16, double, std::uint8_t) {
   using T = TestType;
   constexpr std::size_t most_ranks = 5;
   for (Isa const isa : testing::all_isas()) {
@@ -131,8 +131,8 @@ TEMPLATE_TEST_CASE("nothing is read or written behind the last element", "", flo
   }
 }
 
-TEMPLATE_TEST_CASE("the sum is in rank order, the same bits on every instruction set, for all outputs", "", float, bf16,
-                   fp16, double, std::int32_t, std::int64_t, std::uint8_t) {
+TEMPLATE_TEST_CASE("sums are in rank order, with the same bits on every instruction set, for all outputs", "", float,
+                   bf16, fp16, double, std::int32_t, std::int64_t, std::uint8_t) {
   using T = TestType;
   int const ranks = GENERATE(1, 2, 3, 4, 7);
   auto const numbers = GENERATE(Numbers::ordinary, Numbers::any);
@@ -235,7 +235,7 @@ TEST_CASE("copies are exact at every alignment, below and above where stores are
   CHECK(source == before);
 }
 
-TEST_CASE("blocks of many, and last pieces of copies to all, may be shorter than what aligns them") {
+TEST_CASE("blocks of several ranks, and last pieces of copies to all, may be shorter than the alignment") {
   constexpr std::int64_t piece = 64 << 10, many = 8 << 20;
   std::vector<std::byte> source(static_cast<std::size_t>(many + piece + 256));
   for (std::size_t i = 0; i < source.size(); ++i) {

@@ -33,7 +33,7 @@ struct Gate {
   void open() { opened.add(); }
 };
 
-TEST_CASE("an event that was never recorded is done") {
+TEST_CASE("an event that was never recorded counts as passed") {
   auto const device = make_cpu_device();
   auto const event = device->make_event();
   CHECK(event->done());
@@ -101,7 +101,7 @@ TEST_CASE("a timeline may end while a stream has spans to add to it") {
   CHECK(log.expired());
 }
 
-TEST_CASE("an event is done when its stream has passed the point, not before") {
+TEST_CASE("an event passes when its stream reaches the point, not before") {
   auto const device = make_cpu_device();
   auto const stream = device->make_stream("gate", Overlap::on);
   auto const before = device->make_event(), behind = device->make_event();
@@ -117,7 +117,7 @@ TEST_CASE("an event is done when its stream has passed the point, not before") {
   CHECK(behind->done());
 }
 
-TEST_CASE("a stream waits for the point that was recorded last before the wait was enqueued") {
+TEST_CASE("a stream waits for the last point that was recorded before the wait was enqueued") {
   auto const device = make_cpu_device();
   auto const first = device->make_stream("first", Overlap::on), second = device->make_stream("second", Overlap::on);
   auto const event = device->make_event();
@@ -141,7 +141,7 @@ TEST_CASE("a stream waits for the point that was recorded last before the wait w
   CHECK(event->done());
 }
 
-TEST_CASE("an event that moves to another stream leaves the waits for its old point alone") {
+TEST_CASE("recording an event on another stream does not change waits for its old point") {
   auto const device = make_cpu_device();
   auto const slow = device->make_stream("slow", Overlap::on), fast = device->make_stream("fast", Overlap::on);
   auto const waiter = device->make_stream("waiter", Overlap::on);
@@ -161,7 +161,7 @@ TEST_CASE("an event that moves to another stream leaves the waits for its old po
   CHECK(order == 1);
 }
 
-TEST_CASE("a stream that waits for its own point goes on") {
+TEST_CASE("a stream that waits for its own point continues") {
   auto const device = make_cpu_device();
   auto const stream = device->make_stream("self", Overlap::on);
   auto const event = device->make_event();
@@ -171,7 +171,7 @@ TEST_CASE("a stream that waits for its own point goes on") {
   CHECK(event->done());
 }
 
-TEST_CASE("what a stream wrote before an event is seen by those who waited for it") {
+TEST_CASE("memory that a stream wrote before an event is visible after a wait for the event") {
   auto const device = make_cpu_device();
   auto const one = device->make_stream("one", Overlap::on), two = device->make_stream("two", Overlap::on);
   auto const to_two = device->make_event(), to_one = device->make_event();
@@ -193,7 +193,7 @@ TEST_CASE("what a stream wrote before an event is seen by those who waited for i
   CHECK(value == expected);
 }
 
-TEST_CASE("time is counted where a stream waits") {
+TEST_CASE("the time that a stream waits is counted") {
   auto const device = make_cpu_device();
   auto const stream = device->make_stream("slow", Overlap::on), other = device->make_stream("other", Overlap::on);
   auto const event = device->make_event();
@@ -216,7 +216,7 @@ TEST_CASE("time is counted where a stream waits") {
   CHECK(device->compute().waited_ms() == once);
 }
 
-TEST_CASE("time that work takes is the host's where it runs in line") {
+TEST_CASE("work that runs inline counts as time of the host") {
   auto const device = make_cpu_device();
   auto const beside = device->make_stream("beside", Overlap::on), in_line = device->make_stream("line", Overlap::off);
   for (auto* const stream : {beside.get(), in_line.get()}) {
@@ -228,7 +228,7 @@ TEST_CASE("time that work takes is the host's where it runs in line") {
   CHECK(in_line->waited_ms() == 0);
 }
 
-TEST_CASE("a task that throws fails the device: what follows is passed over, events pass, and every wait throws it") {
+TEST_CASE("a task that throws fails the device: later tasks are skipped, events pass, and every wait throws") {
   auto const overlap = GENERATE(Overlap::on, Overlap::off);
   auto const device = make_cpu_device();
   auto const stream = device->make_stream("bad", overlap), other = device->make_stream("other", Overlap::on);
@@ -251,7 +251,7 @@ TEST_CASE("a task that throws fails the device: what follows is passed over, eve
   CHECK_THROWS_WITH(stream->synchronize(), "disk on fire");  // the first one counts
 }
 
-TEST_CASE("a stream that was already waiting for a failed one learns of it") {
+TEST_CASE("a stream that already waits for a failed stream fails too") {
   auto const device = make_cpu_device();
   auto const stream = device->make_stream("bad", Overlap::on), waiter = device->make_stream("waiter", Overlap::on);
   auto const event = device->make_event();
@@ -267,7 +267,7 @@ TEST_CASE("a stream that was already waiting for a failed one learns of it") {
   CHECK_FALSE(ran);
 }
 
-TEST_CASE("a failure crosses to the device that waits for it, and to no other") {
+TEST_CASE("a failure spreads to devices that wait for it, and to no other") {
   auto const bad = make_cpu_device(), good = make_cpu_device(), bystander = make_cpu_device();
   auto const stream = bad->make_stream("bad", Overlap::on), waiter = good->make_stream("waiter", Overlap::on);
   auto const event = bad->make_event();
@@ -279,7 +279,7 @@ TEST_CASE("a failure crosses to the device that waits for it, and to no other") 
   bystander->compute().synchronize();
 }
 
-TEST_CASE("streams end after their last task, also when a task failed or others wait for them") {
+TEST_CASE("streams end after their last task, also if a task failed or other streams wait for them") {
   std::atomic<int> ran{0};
   {
     auto const device = make_cpu_device();
@@ -307,7 +307,7 @@ TEST_CASE("streams end after their last task, also when a task failed or others 
   }
 }
 
-TEST_CASE("workers speak as the rank that made them, under a name that tools show") {
+TEST_CASE("worker threads log as the rank that created them, and have a name that tools show") {
   this_rank() = {3, 8, ""};
   auto const device = make_cpu_device();
   auto const stream = device->make_stream("gather", Overlap::on);

@@ -55,7 +55,7 @@ TEST_CASE("random dependencies among streams give the result of program order") 
   }
 }
 
-TEST_CASE("devices of several ranks work side by side") {
+TEST_CASE("devices of several ranks work in parallel") {
   constexpr int ranks = 4;
   std::array<bool, ranks> right{};
   std::vector<std::thread> threads;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""README and docs against the files they speak of."""
+"""README and docs agree with the files that they name."""
 
 import pathlib
 import re
@@ -16,7 +16,7 @@ def blocks(text, language):
 
 
 class Documents(unittest.TestCase):
-    def test_the_readme_is_read_in_one_sitting(self):
+    def test_the_readme_keeps_to_its_length(self):
         self.assertLessEqual(len((REPOSITORY / "README.md").read_text(encoding="utf-8").splitlines()), 150)
 
     def test_readme_quotes_the_example(self):
@@ -27,7 +27,7 @@ class Documents(unittest.TestCase):
         quoted = blocks((REPOSITORY / "README.md").read_text(encoding="utf-8"), "cpp")
         self.assertEqual(quoted, [region.group(1)], "README.md must quote the marked lines of the example")
 
-    def test_links_lead_somewhere(self):
+    def test_links_have_targets(self):
         checked = 0
         for document in DOCUMENTS:
             prose = re.sub(r"^```.*?^```$", "", document.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
@@ -56,8 +56,8 @@ class Documents(unittest.TestCase):
                 self.assertTrue((REPOSITORY / path).exists(), f"{document.name} speaks of {path}")
         self.assertGreater(checked, 5)
 
-    def test_a_step_is_read_in_thirty_files(self):
-        """docs/reading.md names functions that its files have."""
+    def test_the_walk_of_a_step_names_at_most_thirty_files(self):
+        """docs/reading.md names functions of its files only."""
         text = (REPOSITORY / "docs/reading.md").read_text(encoding="utf-8")
         rows = re.findall(r"^\| `([\w./]+)` \| (.*) \|$", text, re.MULTILINE)
         self.assertGreater(len(rows), 20)

@@ -47,7 +47,7 @@ TEST_CASE("stage files quoted in README and docs are accepted") {
   }
 }
 
-TEST_CASE("every file in configs/ is accepted, for its stage and up to 64 ranks") {
+TEST_CASE("every file in configs/ is accepted for up to 64 ranks, and has its stage") {
   int files = 0;
   for (auto const& entry : std::filesystem::directory_iterator{std::filesystem::path{ZEROTH_SOURCE_DIR} / "configs"}) {
     if (!entry.is_regular_file()) {

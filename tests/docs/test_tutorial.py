@@ -33,7 +33,7 @@ class Tutorial(unittest.TestCase):
             checked += 1
         self.assertGreaterEqual(checked, 10)
 
-    def test_the_files_of_the_stages_differ_in_the_stage_alone(self):
+    def test_the_files_of_the_stages_differ_only_in_the_stage(self):
         zero, three = ((REPOSITORY / f"examples/tutorial/stage{stage}.json").read_text("utf-8") for stage in (0, 3))
         self.assertEqual(zero.replace('"stage": 0', '"stage": 3'), three)
 

@@ -209,7 +209,7 @@ TEST_CASE("steps 4 to 8 allocate nothing, on any thread") {
   }
 }
 
-TEST_CASE("steps 4 to 8 of a pipeline allocate nothing, by any schedule") {
+TEST_CASE("steps 4 to 8 of a pipeline allocate nothing with any schedule") {
   for (int const stage : {1, 3}) {
     for (auto const* const schedule : {"gpipe", "1f1b", "zb_h1", "interleaved_1f1b"}) {
       INFO(fmt::format("stage {}, {}", stage, schedule));
@@ -232,7 +232,7 @@ TEST_CASE("steps 4 to 8 of a pipeline allocate nothing, by any schedule") {
   }
 }
 
-TEST_CASE("steps 4 to 8 allocate nothing with states on a disk either, however they come and go") {
+TEST_CASE("steps 4 to 8 allocate nothing with states on a disk, in any mode of transfer") {
   Folder const folder;
   char const* const precisions[] = {"", R"(, "bf16": {"enabled": true})"};
   for (int stage = 0; stage <= 3; ++stage) {
@@ -248,7 +248,7 @@ TEST_CASE("steps 4 to 8 allocate nothing with states on a disk either, however t
   }
 }
 
-TEST_CASE("steps 4 to 8 allocate nothing with parameters on a disk, in groups either") {
+TEST_CASE("steps 4 to 8 allocate nothing with parameters on a disk, also in groups") {
   Folder const folder;
   for (auto const* const group : {"", R"(, "zero_hpz_partition_size": 2)", R"(, "mics_shard_size": 2)"}) {
     for (auto const* const precision : {"", R"(, "bf16": {"enabled": true})"}) {
@@ -263,7 +263,7 @@ TEST_CASE("steps 4 to 8 allocate nothing with parameters on a disk, in groups ei
   }
 }
 
-TEST_CASE("an engine that only evaluates does not grow, whether evaluations are finished or left") {
+TEST_CASE("an engine that only evaluates does not grow, whether its evaluations are finished or abandoned") {
   for (bool const leaves : {false, true}) {
     std::int64_t grown = -1;
     auto const outcome = run_job(1, [&](Job& job) {
@@ -291,7 +291,7 @@ TEST_CASE("an engine that only evaluates does not grow, whether evaluations are 
   }
 }
 
-TEST_CASE("the count sees malloc too") {
+TEST_CASE("the counter detects malloc") {
   auto const before = count_now();
   void* volatile memory = std::malloc(100);
   std::free(memory);

@@ -111,7 +111,7 @@ TEST_CASE("updates far below a step of bf16 move the weights on average") {
   CHECK(alike < count / 4);  // the expected fraction is 0.18, since the counts are nearly Poisson with a mean of 2.56
 }
 
-TEST_CASE("what is rounded how depends on seed, update and element, not on stage and world") {
+TEST_CASE("rounding depends on seed, update and element, but not on stage and number of ranks") {
   bool const moments = GENERATE(false, true);
   auto const expected = descend(1, {.stage = 0, .moments = moments}, 20);
   for (int stage = 0; stage <= 3; ++stage) {
@@ -126,7 +126,7 @@ TEST_CASE("what is rounded how depends on seed, update and element, not on stage
   CHECK((other == descend(2, {.stage = 2, .moments = moments, .seed = 1}, 20)));
 }
 
-TEST_CASE("fp32 masters take no part in it") {
+TEST_CASE("fp32 masters are not rounded stochastically") {
   auto const weights = descend(2, {.stage = 1, .masters = false}, 30);
   // All weights are equal, rounded to nearest from the master: 1 - 2^-8 is nearest to 0.997.
   CHECK((weights == std::vector<float>(count, 1 - 0x1p-8F)));

@@ -90,7 +90,7 @@ Misuse const misuses[] = {
        all_micro_steps(s.engine, s.small);
        all_micro_steps(s.engine, s.small);
      },
-     "a micro-step begins after 2 of 2 of step 1: step() comes now"},
+     "a micro-step begins after 2 of 2 of step 1: call step() first"},
     {"a micro-step in a micro-step",
      [](Scene const& s) { in_micro_step(s, [&](auto&) { all_micro_steps(s.engine, s.small); }); },
      "a micro-step begins while micro-step 1 of 2 is open"},
@@ -116,7 +116,7 @@ Misuse const misuses[] = {
        }
        s.engine.finish();
      },
-     "a pass ended while the evaluation guard of unit \"block2\" is open: guards end before their pass", By::all},
+     "a pass ended while the evaluation guard of unit \"block2\" is open: guards must end before their pass", By::all},
     {"a loss on the device without an address",
      [](Scene const& s) {
        in_micro_step(s, [&](auto& micro) {
@@ -152,7 +152,7 @@ Misuse const misuses[] = {
          static_cast<void>(first[s.small.weights[0]]);
        });
      },
-     "a guard is used that was moved from"},
+     "a guard was used after it was moved from"},
     {"a unit of another model",
      [](Scene const& s) {
        SmallModel const other;
@@ -181,7 +181,7 @@ Misuse const misuses[] = {
          static_cast<void>(p[s.small.weights[1]]);
        });
      },
-     "operator[]: unit \"block0\" neither holds nor ties parameter \"block1.w\", which is of unit \"block1\""},
+     "operator[]: unit \"block0\" neither holds nor ties parameter \"block1.w\", which belongs to unit \"block1\""},
     {"a parameter that is younger than the engine",
      [](Scene const& s) {
        auto const late = s.small.model.param(s.small.units[0], "late", {3}, Constant{0});
@@ -231,8 +231,8 @@ Misuse const misuses[] = {
          backward(micro, s.small, 2, seed);
        });
      },
-     "backward of unit \"block2\" for the 2. time in a micro-step: it declares no uses_per_micro_step, and forward "
-     "turns before the loss were 1"},
+     "backward of unit \"block2\", call 2 in a micro-step: it declares no uses_per_micro_step, and its forward turns "
+     "before the loss were 1"},
     {"a unit without backward",
      [](Scene const& s) {
        in_micro_step(s, [&](auto& micro) {
@@ -334,7 +334,7 @@ Misuse const misuses[] = {
          micro.skip();
        });
      },
-     "skip() of a micro-step that has begun its work: micro-step 1 of 2 is open"},
+     "skip() of a micro-step that has already started work: micro-step 1 of 2 is open"},
     {"work after skip()",
      [](Scene const& s) {
        in_micro_step(s, [&](auto& micro) {
@@ -353,7 +353,7 @@ Misuse const misuses[] = {
      "report_loss() in a micro-step that was skipped"},
     // ---- evaluation
     {"an evaluation of nothing", [](Scene const& s) { static_cast<void>(s.engine.evaluation(0)); },
-     "evaluation(0): at least one pass"},
+     "evaluation(0): allowed: 1 pass or more"},
     {"mean_loss() before the last pass",
      [](Scene const& s) {
        auto const evaluation = s.engine.evaluation(2);
@@ -374,7 +374,7 @@ Misuse const misuses[] = {
          }
        }
      },
-     "an evaluation pass begins, but evaluation() announced no more", By::all},
+     "an evaluation pass begins, but evaluation() was given fewer passes", By::all},
     {"an evaluation pass without a loss",
      [](Scene const& s) {
        for (auto pass : s.engine.evaluation(1)) {
@@ -419,12 +419,12 @@ Misuse const misuses[] = {
        }
        all_micro_steps(s.engine, s.small);
      },
-     "micro-step 1 of 2 is open when it ended by an exception: nothing more of it was sent"},
+     "micro-step 1 of 2 is open and was ended by an exception: nothing more of it was sent"},
 };
 
 }  // namespace
 
-TEST_CASE("wrong use is an error that names the unit and both states, at every stage, and ends all ranks") {
+TEST_CASE("a misuse is an error that names the unit and both states, at every stage, and ends all ranks") {
   for (auto const& misuse : misuses) {
     for (int stage = 0; stage <= 3; ++stage) {
       for (int const world : {1, 3}) {

@@ -46,7 +46,7 @@ void swapped_micro_step(MicroStep<float, float>& micro, SmallModel const& small,
 
 }  // namespace
 
-TEST_CASE("ranks with different models are told so when they build their engines") {
+TEST_CASE("different models of ranks are reported when engines are built") {
   for (int stage = 0; stage <= 3; ++stage) {
     auto const outcome = run_job(3, [&](Job& job) {
       SmallModel small;
@@ -60,7 +60,7 @@ TEST_CASE("ranks with different models are told so when they build their engines
   }
 }
 
-TEST_CASE("ranks with different seeds or stage files are told so") {
+TEST_CASE("different seeds and stage files of ranks are reported") {
   auto const seeds = run_job(2, [&](Job& job) {
     Model model{static_cast<std::uint64_t>(job.rank())};
     static_cast<void>(model.param(model.unit("u"), "w", {4}, Constant{0}));
@@ -78,7 +78,7 @@ TEST_CASE("ranks with different seeds or stage files are told so") {
   CHECK_THAT(messages_of(files), Contains("ranks 0 and 1 built an engine from different stage files"));
 }
 
-TEST_CASE("a program built for other types than the file's is refused, with both named") {
+TEST_CASE("a program built for other types than the file's is rejected with both named") {
   auto const error_of = [](auto types, std::string const& keys) {
     using Types = decltype(types);
     auto const outcome = run_job(1, [&](Job& job) {
@@ -104,7 +104,7 @@ TEST_CASE("a program built for other types than the file's is refused, with both
                "for fp32; change the file, or choose the types with zeroth::with_precision"));
 }
 
-TEST_CASE("units in another order on another rank: found by the communicator where it matters there") {
+TEST_CASE("units in another order on another rank are found by the communicator if their messages differ") {
   auto const outcome = with_engines(2, 3, [](Job& job, Engine<float>& engine, SmallModel const& small) {
     for (auto micro : engine.micro_steps()) {
       swapped_micro_step(micro, small, job.rank() == 1);
@@ -117,7 +117,7 @@ TEST_CASE("units in another order on another rank: found by the communicator whe
                                        Contains("forward of unit 'block1'"));
 }
 
-TEST_CASE("units in another order on another rank: found in the next report where nothing is gathered") {
+TEST_CASE("units in another order on another rank are found by the next report if nothing is gathered") {
   for (int stage = 0; stage <= 2; ++stage) {
     for (bool const one_step : {true, false}) {
       for (int const world : {2, 3}) {
@@ -146,7 +146,7 @@ TEST_CASE("units in another order on another rank: found in the next report wher
   }
 }
 
-TEST_CASE("a step that is right after one that was not does not hide it") {
+TEST_CASE("a correct step does not hide the mistake of the step before") {
   auto const outcome = with_engines(2, 1, [&](Job& job, Engine<float>& engine, SmallModel const& small) {
     for (int step = 1; step <= 4; ++step) {
       for (auto micro : engine.micro_steps()) {
@@ -185,7 +185,7 @@ TEST_CASE("the same undeclared order on all ranks trains") {
   }
 }
 
-TEST_CASE("backward in another order than the reverse needs gradient slots, and says so") {
+TEST_CASE("the error about backward in another order says how many gradient slots it needs") {
   auto const outcome_with = [](int stage, int slots, std::vector<float>& weights) {
     auto const file = SmallFile{.zeroth = fmt::format(R"(, "gradient_slots": {})", slots)};
     return with_engines(
@@ -236,7 +236,7 @@ TEST_CASE("backward in another order than the reverse needs gradient slots, and 
   }
 }
 
-TEST_CASE("a backward guard that holds up the only bucket is named where slots are short") {
+TEST_CASE("the error about missing gradient slots names the backward guard that blocks the only bucket") {
   for (int stage = 2; stage <= 3; ++stage) {
     auto const outcome = with_engines(
         2, stage,
@@ -251,9 +251,10 @@ TEST_CASE("a backward guard that holds up the only bucket is named where slots a
           }
         },
         SmallFile{.zeroth = R"(, "gradient_slots": 2)"});
-    CHECK_THAT(messages_of(outcome),
-               Contains("no gradient slot for unit \"block0\": all are taken, and those of unit \"block2\" cannot be "
-                        "reduced before its backward guard ends; end it first, or raise zeroth.gradient_slots"));
+    CHECK_THAT(
+        messages_of(outcome),
+        Contains("no gradient slot for unit \"block0\": all are taken, and those of unit \"block2\" cannot be reduced "
+                 "before its backward guard ends; end that guard first, or raise zeroth.gradient_slots"));
   }
 }
 
@@ -390,8 +391,8 @@ TEST_CASE("an overflow at the smallest loss scale ends training on all ranks, in
     for (auto const& error : outcome) {
       CHECK_FALSE(holds<PeerError>(error));
       CHECK(holds<Error>(error));
-      CHECK_THAT(message_of(error), Contains("step 2: a gradient was not finite, and the loss scale is at its smallest "
-                                             "value, 2 (fp16.min_loss_scale): training cannot go on"));
+      CHECK_THAT(message_of(error), Contains("step 2: a gradient is not finite, and the loss scale is already at its "
+                                             "smallest value, 2 (fp16.min_loss_scale): training cannot continue"));
     }
     for (auto const& seen : reports) {
       REQUIRE(seen.size() == 1);
@@ -401,7 +402,7 @@ TEST_CASE("an overflow at the smallest loss scale ends training on all ranks, in
   }
 }
 
-TEST_CASE("an engine that failed stays failed, and says why") {
+TEST_CASE("a failed engine stays failed, and gives the reason") {
   std::vector<std::string> later;
   auto const outcome = with_engines(1, 0, [&](Job&, Engine<float>& engine, SmallModel const& small) {
     for (auto micro : engine.micro_steps()) {
@@ -429,7 +430,7 @@ TEST_CASE("an engine that failed stays failed, and says why") {
   }
 }
 
-TEST_CASE("ranks whose transactions differ, though their calls do not, are told which, and where") {
+TEST_CASE("transactions that differ although the calls do not are reported with name and position") {
   SmallModel const small;
   shard::Layout const layout{small.model.description(), 3};
   auto const told = [&](int calls_before, auto const& last_of) {
@@ -459,7 +460,7 @@ TEST_CASE("ranks whose transactions differ, though their calls do not, are told 
     return messages_of(outcome);
   };
   CHECK_THAT(told(4, [](int rank, auto const& add) { add(rank == 2 ? 0 : 1, 128); }),
-             Contains("ranks went apart before the end of step 7 though they made the same calls: as transaction 5 on "
+             Contains("ranks diverged before the end of step 7 although they made the same calls: as transaction 5 on "
                       "communicator 'world', rank 0 did all_gather of 128 elements (gather of unit \"block1\"), rank 2 "
                       "did all_gather of 128 elements (gather of unit \"block0\")"));
   CHECK_THAT(told(4, [](int rank, auto const& add) { add(1, rank == 2 ? 256 : 128); }),
@@ -475,7 +476,7 @@ TEST_CASE("ranks whose transactions differ, though their calls do not, are told 
   CHECK_THAT(long_ago, Contains("as transaction 2 on communicator 'world', or before it, rank 0 did"));
 }
 
-TEST_CASE("a guard around another unit's backward turn is refused where a gather and a reduction take turns") {
+TEST_CASE("a guard around another unit's backward turn is rejected if gathers and reductions take turns") {
   for (std::string const keys : {R"(, "overlap_comm": false)", R"(, "overlap_comm": true)"}) {
     auto const outcome =
         with_engines(2, 3,
@@ -495,7 +496,7 @@ TEST_CASE("a guard around another unit's backward turn is refused where a gather
     if (keys.ends_with("true")) {
       CHECK(messages_of(outcome) == "");
     } else {
-      CHECK_THAT(messages_of(outcome), Contains("a gather and a reduction of gradients would begin in an order that") &&
+      CHECK_THAT(messages_of(outcome), Contains("a gather and a reduction of gradients take turns here") &&
                                            Contains("backward of unit \"block1\""));
     }
   }

@@ -33,21 +33,21 @@ Outcome leave_inner_engine(int stage, bool finishes) {
 
 }  // namespace
 
-TEST_CASE("an engine that has finished may be left by an exception: the others of the job go on") {
+TEST_CASE("an exception after finish() may destroy an engine, and the other ranks continue") {
   for (int stage = 0; stage <= 3; ++stage) {
     INFO("stage " << stage);
     CHECK(messages_of(leave_inner_engine(stage, true)) == "");
   }
 }
 
-TEST_CASE("an engine that is left by an exception before it has finished ends the job") {
+TEST_CASE("an exception that destroys an engine before finish() ends the job") {
   for (int const stage : {0, 3}) {
     INFO("stage " << stage);
     CHECK_THAT(messages_of(leave_inner_engine(stage, false)), Contains("the engine of rank "));
   }
 }
 
-TEST_CASE("an engine of a part of the job that ends by an error is named by its rank of the job") {
+TEST_CASE("an engine of a part of the job that fails is named by its rank in the job") {
   for (int const stage : {0, 3}) {
     INFO("stage " << stage);
     auto const outcome = run_job(4, [&](Job& job) {

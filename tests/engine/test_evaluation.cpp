@@ -57,7 +57,7 @@ TEST_CASE("an evaluation's loss is the weighted mean over all passes and ranks, 
   }
 }
 
-TEST_CASE("an evaluation that was left by break ends with the next one, and changes nothing else") {
+TEST_CASE("an evaluation that was left by break ends when the next one begins, and changes nothing else") {
   enum class Leaves { never, at_the_end, at_the_start };
   for (int stage = 0; stage <= 3; ++stage) {
     std::vector<std::string> said(2);
@@ -108,7 +108,7 @@ TEST_CASE("every evaluation keeps its own loss") {
   CHECK(means == std::vector<float>{1, 2});
 }
 
-TEST_CASE("no pass begins of an evaluation that another one has ended") {
+TEST_CASE("an evaluation that was replaced by another cannot begin a pass") {
   std::string message;
   run(1, small_config(0), [&](Job&, Engine<float>& engine, SmallModel const& small) {
     auto const left = evaluate(engine, small, 3, 1, 2);
@@ -120,10 +120,10 @@ TEST_CASE("no pass begins of an evaluation that another one has ended") {
     });
     return Seen{};
   });
-  CHECK_THAT(message, Contains("an evaluation pass begins after 2 of 3: a later evaluation() has ended this one"));
+  CHECK_THAT(message, Contains("an evaluation pass begins after 2 of 3: a newer evaluation() has replaced this one"));
 }
 
-TEST_CASE("ranks that part after more calls than the engine keeps are still told so") {
+TEST_CASE("ranks that diverge after more calls than the engine keeps still get an error") {
   auto const outcome = run_job(2, [](Job& job) {
     SmallModel const small;
     Engine<float> engine{job, small.model, small_config(0)};

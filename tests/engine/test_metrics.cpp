@@ -76,7 +76,7 @@ TEST_CASE("metrics of an evaluation are its own, and leave those of the step alo
   CHECK(seen == std::vector<double>{0.5, -1, 0.5, -1});
 }
 
-TEST_CASE("what cannot be a metric is refused by name, and the engine goes on") {
+TEST_CASE("invalid metrics are rejected by name, and the engine stays usable") {
   std::vector<std::string> said;
   auto const refused = [&](auto const& call) { said.push_back(thrown<ContractError>(call)); };
   run(1, small_config(0), [&](Job& job, Engine<float>& engine, SmallModel const& small) {
@@ -102,16 +102,17 @@ TEST_CASE("what cannot be a metric is refused by name, and the engine goes on") 
     return Seen{};
   });
   REQUIRE(said.size() >= 7);
-  CHECK_THAT(said[0], Contains("add_metric() with an empty name"));
-  CHECK_THAT(said[1], Contains(R"(add_metric() of "first" for the second time)"));
-  CHECK_THAT(said[2], Contains(R"(add_metric() of "ninth": an engine has at most 8 metrics, and here are first, )"));
-  CHECK_THAT(said[3], Contains("report_metric() of another engine's metric"));
+  CHECK_THAT(said[0], Contains("add_metric(): the name is empty"));
+  CHECK_THAT(said[1], Contains(R"(add_metric(): the metric "first" exists already)"));
+  CHECK_THAT(said[2],
+             Contains(R"(add_metric() of "ninth": an engine has at most 8 metrics, and this one has first, )"));
+  CHECK_THAT(said[3], Contains("report_metric(): the metric belongs to another engine"));
   CHECK_THAT(said[4], Contains(R"(report_metric() of "first": weight is -1, must be 0 or more and finite)"));
   CHECK_THAT(said[5], Contains("weight is inf"));
   CHECK_THAT(said[6], Contains("add_metric() while"));
 }
 
-TEST_CASE("ranks with different metrics are told so") {
+TEST_CASE("different metrics of ranks are reported") {
   auto const outcome = run_job(2, [](Job& job) {
     SmallModel const small;
     Engine<float> engine{job, small.model, small_config(1)};
@@ -123,7 +124,7 @@ TEST_CASE("ranks with different metrics are told so") {
   for (auto const& error : outcome) {
     CHECK(holds<PeerError>(error));
   }
-  CHECK_THAT(messages_of(outcome), Contains("add_metric() of a name whose hash is"));
+  CHECK_THAT(messages_of(outcome), Contains("add_metric() of a name with the hash"));
 }
 
 }  // namespace zeroth::testing

@@ -113,7 +113,7 @@ Run run_nest(int world, Config const& config, Walk walk, bool stays_open) {
 
 }  // namespace
 
-TEST_CASE("a root's guards around its children's train to the same bits at every stage, with and without prefetch") {
+TEST_CASE("guards around those of child units train the same bits at every stage, with and without prefetch") {
   for (int const world : {1, 2, 3}) {
     auto const plain = run_nest(world, small_config(0), Walk::in_turn, false);
     for (int stage = 0; stage <= 3; ++stage) {
@@ -136,7 +136,7 @@ TEST_CASE("a root's guards around its children's train to the same bits at every
   }
 }
 
-TEST_CASE("guards that nobody declared to stay open are refused by name where slots do not suffice, and only there") {
+TEST_CASE("guards held open without stays_open are rejected by name exactly if slots do not suffice") {
   auto const nested = [](int stage, std::string const& zero) {
     return messages_of(run_job(1, [&](Job& job) {
       SmallModel const small;
@@ -160,7 +160,7 @@ TEST_CASE("guards that nobody declared to stay open are refused by name where sl
                              "unit \"block0\", whose guard is open"));
 }
 
-TEST_CASE("uses that are not declared are counted in forward") {
+TEST_CASE("undeclared uses are counted in forward") {
   for (int stage = 0; stage <= 3; ++stage) {
     for (int const world : {1, 2}) {
       INFO(fmt::format("stage {}, {} ranks", stage, world));
@@ -199,7 +199,7 @@ TEST_CASE("uses that are not declared are counted in forward") {
   }
 }
 
-TEST_CASE("where gradient slots do not suffice for a program's order, the error says how many do") {
+TEST_CASE("the error about too few gradient slots says how many the program's order needs") {
   auto const trained = [](std::vector<std::size_t> const& order, int stage, int slots) {
     return messages_of(run_job(2, [&](Job& job) {
       Model model{7};
@@ -240,7 +240,7 @@ TEST_CASE("where gradient slots do not suffice for a program's order, the error 
   }
 }
 
-TEST_CASE("a unit that backward did not reach is skipped after all others, and is not gathered for that") {
+TEST_CASE("a unit that backward did not reach is skipped after all others, without a gather") {
   for (int stage = 0; stage <= 3; ++stage) {
     for (int const world : {1, 2}) {
       INFO(fmt::format("stage {}, {} ranks", stage, world));

@@ -103,7 +103,7 @@ Result train_everywhere(int world, OddModel const& odd) {
 
 }  // namespace
 
-TEST_CASE("one parameter of one element, on four ranks and on seven") {
+TEST_CASE("a single parameter of one element trains on four ranks and on seven") {
   for (int const world : {1, 4, 7}) {
     OddModel odd;
     auto const unit = odd.model.unit("u");
@@ -150,7 +150,7 @@ TEST_CASE("an empty unit takes its turns") {
   CHECK(train_everywhere(3, odd).values.size() == 310);
 }
 
-TEST_CASE("a single unit used three times") {
+TEST_CASE("a single unit that is used three times trains") {
   for (int const world : {1, 2}) {
     OddModel odd;
     auto const unit = odd.model.unit("cell", {.uses_per_micro_step = 3});
@@ -160,7 +160,7 @@ TEST_CASE("a single unit used three times") {
   }
 }
 
-TEST_CASE("a unit that holds nothing but what it shares, and one that all others share") {
+TEST_CASE("a unit that holds only shared parameters, and one that all others share, train") {
   OddModel odd;
   auto const first = odd.model.unit("first");
   auto const shared = odd.model.param(first, "shared", {500}, Normal{1});
@@ -173,7 +173,7 @@ TEST_CASE("a unit that holds nothing but what it shares, and one that all others
   CHECK(train_everywhere(3, odd).values.size() == 1500);
 }
 
-TEST_CASE("a unit whose gradient nobody asks for has none, and decays") {
+TEST_CASE("a unit whose gradient is never requested has gradient zero, and decays") {
   OddModel odd;
   auto const unit = odd.model.unit("u");
   auto const asked = odd.model.param(unit, "asked", {100}, Constant{1});

@@ -58,7 +58,7 @@ struct DiskEnds {
 
 }  // namespace
 
-TEST_CASE("what is on the disk is what was planned, without a name, and gone with the engine") {
+TEST_CASE("the engine's file on the disk has the planned size, has no name, and ends with the engine") {
   for (auto const& disk : on_disks) {
     Folder const folder;
     auto const config = offloaded(1, folder.path(), 120000, disk);
@@ -102,7 +102,7 @@ TEST_CASE("a report has the time that updates waited for the disk") {
   CHECK(in_line >= 4 * 20);  // each write is waited for, and every step has one
 }
 
-TEST_CASE("a read that fails ends all ranks, with file, bytes, state, unit and reason") {
+TEST_CASE("a failed read ends all ranks, naming file, bytes, state, unit and reason") {
   DiskEnds const ends;
   Folder const folder;
   for (int stage = 0; stage <= 3; ++stage) {
@@ -125,7 +125,7 @@ TEST_CASE("a read that fails ends all ranks, with file, bytes, state, unit and r
   }
 }
 
-TEST_CASE("a write that fails ends all ranks, whichever it is") {
+TEST_CASE("any failed write ends all ranks") {
   DiskEnds const ends;
   Folder const folder;
   for (int const number : {1, 2, 7, 20}) {
@@ -145,7 +145,7 @@ TEST_CASE("a write that fails ends all ranks, whichever it is") {
   }
 }
 
-TEST_CASE("a disk that is full, and a folder that is none, are said at the start on all ranks") {
+TEST_CASE("a full disk, and a path that is not a folder, are reported at the start on all ranks") {
   DiskEnds const ends;
   Folder const folder;
   SECTION("full") {
@@ -162,20 +162,20 @@ TEST_CASE("a disk that is full, and a folder that is none, are said at the start
     REQUIRE(outcome[1]);
     CHECK_THAT(
         messages_of(outcome),
-        Contains("zero_optimization.offload_optimizer.nvme_path: no file can be made in /dev/null: Not a directory"));
+        Contains("zero_optimization.offload_optimizer.nvme_path: cannot create a file in /dev/null: Not a directory"));
     CHECK_THROWS_AS(std::rethrow_exception(outcome[1]), ConfigError);
   }
   CHECK(folder.contents().empty());
 }
 
-TEST_CASE("a folder that is not there is made") {
+TEST_CASE("a missing folder is created") {
   Folder const folder;
   auto const outcome = trained(offloaded(3, folder / "made" / "here"), [](int, int) {});
   CHECK(messages_of(outcome) == "");
   CHECK(std::filesystem::is_directory(folder / "made" / "here"));
 }
 
-TEST_CASE("a file system that has no files without names has one whose name is gone at once") {
+TEST_CASE("on a file system without unnamed files the name is removed at once") {
   DiskEnds const ends;
   Folder const folder;
   FailPoints::arm(folder.path(), 1, EOPNOTSUPP);  // one rank's open
@@ -185,7 +185,7 @@ TEST_CASE("a file system that has no files without names has one whose name is g
   CHECK_THAT(FailPoints::failed(), Contains("open "));
 }
 
-TEST_CASE("a folder that vanishes while ranks train takes nothing away") {
+TEST_CASE("removing the folder during training has no effect") {
   Folder const folder;
   std::filesystem::create_directory(folder / "states");
   auto const outcome = trained(offloaded(3, folder / "states"), [&](int rank, int step) {
@@ -214,7 +214,7 @@ TEST_CASE("a disk that does not answer ends all ranks at the timeout") {
                                        Contains("1500 ms, three quarters of zeroth.timeout_ms; bytes "));
 }
 
-TEST_CASE("transfers that no thread has begun give up with those that hang") {
+TEST_CASE("transfers that wait behind hanging ones are given up with them") {
   DiskEnds const ends;
   Folder const folder;
   constexpr OnDisk one_request{1, 2048, true, true, 4, 4096, 1};  // other transfers wait for the hanging one
@@ -235,7 +235,7 @@ TEST_CASE("transfers that no thread has begun give up with those that hang") {
   CHECK_THAT(messages_of(outcome), Contains("the disk does not answer: ") && Contains("750 ms"));
 }
 
-TEST_CASE("all states of a tile are on their way at once") {
+TEST_CASE("all states of a tile are transferred at once") {
   DiskEnds const ends;
   Folder const folder;
   constexpr OnDisk in_line{1, 2048, false, false, 1, 4096, 8};
@@ -258,7 +258,7 @@ TEST_CASE("all states of a tile are on their way at once") {
   CHECK(held == 3);  // the master, and two states of the optimizer
 }
 
-TEST_CASE("ranks that wait for a disk that hangs end with the job, long before the timeout") {
+TEST_CASE("ranks that wait for a hanging disk end with the job, long before the timeout") {
   DiskEnds const ends;
   Folder const folder;
   auto const disk = GENERATE(on_disks[1], on_disks[4]);
@@ -287,7 +287,7 @@ TEST_CASE("ranks that wait for a disk that hangs end with the job, long before t
   CHECK_THAT(messages_of(outcome), Contains("the job is over"));
 }
 
-TEST_CASE("an engine whose times are counted ends while its disk is at work") {
+TEST_CASE("an engine that measures times can be destroyed while its disk works") {
   DiskEnds const ends;
   Folder const folder;
   Log const log;
@@ -307,7 +307,7 @@ TEST_CASE("an engine whose times are counted ends while its disk is at work") {
   }
 }
 
-TEST_CASE("a disk that refuses direct transfers is used through the cache by all threads, with a warning") {
+TEST_CASE("if a disk refuses direct transfers, all threads use the cache, with a warning") {
   DiskEnds const ends;
   Folder const folder;
   constexpr OnDisk many{1, 2048, true, true, 4, 4096, 8};
@@ -330,7 +330,7 @@ TEST_CASE("a disk that refuses direct transfers is used through the cache by all
   CHECK(log.count("the file system refused a direct transfer") + log.count("has no direct I/O") >= 1);
 }
 
-TEST_CASE("a limit on the size of files is said, and no signal ends the process") {
+TEST_CASE("the error names the limit on file sizes, and no signal ends the process") {
   Folder const folder;
   rlimit before{};
   REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
@@ -342,7 +342,7 @@ TEST_CASE("a limit on the size of files is said, and no signal ends the process"
                                             "bytes: ulimit -f)"));
 }
 
-TEST_CASE("reads and writes that move less than they are asked to change nothing") {
+TEST_CASE("partial reads and writes change nothing") {
   DiskEnds const ends;
   auto const train_on = [](Folder const& folder, std::size_t most) {
     FailPoints::odd_disk({.folder = folder.path(), .most = most});
@@ -396,7 +396,7 @@ std::string shortage(std::vector<engine::RankCapacity> const& ranks, bool in_one
 
 }  // namespace
 
-TEST_CASE("what there is not enough of is said before anything is allocated") {
+TEST_CASE("a shortage of memory or disk is reported before anything is allocated") {
   auto const mib = [](std::uint64_t count) { return count << 20U; };
   engine::Capacity const all{unlimited, unlimited, unlimited};
   using engine::RankCapacity;
@@ -409,19 +409,21 @@ TEST_CASE("what there is not enough of is said before anything is allocated") {
   ranks[1].capacity.memory_of_machine -= 1;
   CHECK_THAT(
       shortage(ranks, false, OffloadDevice::none),
-      Contains("100.0 MiB of memory for each of 2 ranks on the machine of rank 1, and 200.0 MiB are left there") &&
-          Contains("offload_optimizer with device \"nvme\" takes 60.0 MiB of each rank's to a disk"));
+      Contains("100.0 MiB of memory for each of 2 ranks on rank 1's machine, but 200.0 MiB are available there") &&
+          Contains("offload_optimizer with device \"nvme\" moves 60.0 MiB of each rank's to a disk"));
   // A process limit applies to each rank, or to all of them if they are threads.
   std::vector<RankCapacity> const limited{{1, {unlimited, mib(150), unlimited}}, {1, {unlimited, mib(150), unlimited}}};
   CHECK(shortage(limited, false, OffloadDevice::none).empty());
-  CHECK_THAT(shortage(limited, true, OffloadDevice::none), Contains("by the limits of the process of all (ulimit -v"));
+  CHECK_THAT(shortage(limited, true, OffloadDevice::none),
+             Contains("within the limits of the process of all ranks (ulimit -v"));
   std::vector<RankCapacity> exact{{1, {unlimited, mib(200), unlimited}}, {1, {unlimited, mib(200), unlimited}}};
   CHECK(shortage(exact, true, OffloadDevice::none).empty());
   exact[1].capacity.memory_of_process -= 1;
-  CHECK_THAT(shortage(exact, true, OffloadDevice::none), Contains("by the limits of the process of all (ulimit -v"));
+  CHECK_THAT(shortage(exact, true, OffloadDevice::none),
+             Contains("within the limits of the process of all ranks (ulimit -v"));
   // Disk space is per machine.
   std::vector<RankCapacity> const full{{1, {unlimited, unlimited, mib(399)}}, {1, {unlimited, unlimited, mib(399)}}};
-  CHECK_THAT(shortage(full, false, OffloadDevice::nvme), Contains("200.0 MiB on the disk of /nvme") &&
+  CHECK_THAT(shortage(full, false, OffloadDevice::nvme), Contains("200.0 MiB of disk in /nvme") &&
                                                              Contains("for each of 2 ranks") &&
                                                              Contains("399.0 MiB are free"));
   CHECK(shortage(full, false, OffloadDevice::none).empty());
@@ -430,10 +432,10 @@ TEST_CASE("what there is not enough of is said before anything is allocated") {
   CHECK(shortage(tight, false, OffloadDevice::none, 8 << 20).empty());
   CHECK_THAT(shortage(tight, false, OffloadDevice::none, 12 << 20),
              Contains("112.0 MiB of memory, 12.0 MiB of it for saves (zeroth.checkpoint.buffer_bytes), for each of 1 "
-                      "rank on the machine of rank 0, and 111.0 MiB are left there"));
+                      "rank on rank 0's machine, but 111.0 MiB are available there"));
 }
 
-TEST_CASE("ranks of all stages of a pipeline that share a machine count, each with what its stage holds") {
+TEST_CASE("ranks of all pipeline stages on a machine count with the memory of their stage") {
   auto const mib = [](std::uint64_t count) { return count << 20U; };
   shard::MemoryPlan plan;
   plan.bytes.parameters = 100 << 20;
@@ -447,25 +449,25 @@ TEST_CASE("ranks of all stages of a pipeline that share a machine count, each wi
   CHECK(engine::shortage(plan, settings, ranks, false).empty());
   ranks[3].capacity.memory_of_machine -= 1;
   CHECK_THAT(engine::shortage(plan, settings, ranks, false),
-             Contains("the plans of 2 ranks on the machine of rank 3, of several stages of a pipeline, ask for 250.0 "
-                      "MiB of memory together, and 250.0 MiB are left there"));
+             Contains("the plans of 2 ranks on rank 3's machine, of several pipeline stages, need 250.0 MiB of memory "
+                      "together, but 250.0 MiB are available there"));
   ranks[3].capacity = {mib(250), mib(499), unlimited, unlimited};
   CHECK(engine::shortage(plan, settings, ranks, false).empty());
   CHECK_THAT(engine::shortage(plan, settings, ranks, true),
-             Contains("and 499.0 MiB are left by the limits of the process of all"));
+             Contains("but 499.0 MiB are available within the limits of the process of all ranks"));
   std::vector disks{rank(1, unlimited, 0), rank(1, unlimited, 0)};
   disks[0].needs.disk = mib(10);
   disks[1].needs.disk = mib(30);
   disks[0].capacity.disk = disks[1].capacity.disk = mib(40);
   CHECK(engine::shortage(plan, settings, disks, false).empty());
   disks[1].capacity.disk -= 1;
-  CHECK_THAT(engine::shortage(plan, settings, disks, false), Contains("ask for 40.0 MiB on the disk of"));
+  CHECK_THAT(engine::shortage(plan, settings, disks, false), Contains("need 40.0 MiB of disk in"));
   for (auto const& each : ranks) {
     CHECK(engine::RankCapacity::of(each.numbers()).numbers() == each.numbers());
   }
 }
 
-TEST_CASE("beside a GPU the host's memory has to hold what is offloaded, and no more") {
+TEST_CASE("with a GPU, host memory must hold only the offloaded states") {
   auto const mib = [](std::uint64_t count) { return count << 20U; };
   shard::MemoryPlan plan;
   plan.bytes.parameters = 4000LL << 20;  // in the GPU's memory
@@ -478,9 +480,9 @@ TEST_CASE("beside a GPU the host's memory has to hold what is offloaded, and no 
   CHECK(shortage_of(plan, settings, ranks, false).empty());
   ranks[1].capacity.memory_of_machine -= 1;
   CHECK_THAT(shortage_of(plan, settings, ranks, false),
-             Contains("the plan asks for 100.0 MiB of pinned memory of the host for each of 2 ranks on the machine of "
-                      "rank 1, and 200.0 MiB are left there") &&
-                 Contains("a lower zero_optimization.offload_optimizer.ratio takes less; a higher"));
+             Contains("the plan needs 100.0 MiB of pinned host memory for each of 2 ranks on rank 1's machine, but "
+                      "200.0 MiB are available there") &&
+                 Contains("a lower zero_optimization.offload_optimizer.ratio needs less; a higher"));
 }
 
 TEST_CASE("two files on one disk need room for both") {
@@ -499,20 +501,19 @@ TEST_CASE("two files on one disk need room for both") {
   };
   CHECK(shortage(mib(200), mib(100), false).empty());
   CHECK(shortage(mib(300), mib(300), true).empty());
-  CHECK_THAT(
-      shortage(mib(299), mib(299), true),
-      Contains("300.0 MiB on the disk of /states (zero_optimization.offload_optimizer.nvme_path) and /parameters "
-               "(zero_optimization.offload_param.nvme_path)") &&
-          Contains("299.0 MiB are free"));
-  CHECK_THAT(shortage(mib(199), mib(100), false), Contains("200.0 MiB on the disk of /states"));
+  CHECK_THAT(shortage(mib(299), mib(299), true),
+             Contains("300.0 MiB of disk in /states (zero_optimization.offload_optimizer.nvme_path) and /parameters "
+                      "(zero_optimization.offload_param.nvme_path)") &&
+                 Contains("299.0 MiB are free"));
+  CHECK_THAT(shortage(mib(199), mib(100), false), Contains("200.0 MiB of disk in /states"));
   CHECK_THAT(shortage(mib(200), mib(99), false),
-             Contains("100.0 MiB on the disk of /parameters") && Contains("a higher max_in_cpu takes less"));
+             Contains("100.0 MiB of disk in /parameters") && Contains("a higher max_in_cpu needs less"));
   CHECK(engine::measure_capacity("/", "/").one_disk);
   CHECK_FALSE(engine::measure_capacity("/", "/proc").one_disk);
   CHECK_FALSE(engine::measure_capacity({}, {}).one_disk);
 }
 
-TEST_CASE("what is left is known") {
+TEST_CASE("the memory that is left is known") {
   auto const left = engine::measure_capacity("/");
   CHECK(left.memory_of_machine > 0);
   CHECK(left.memory_of_machine < unlimited);
@@ -529,7 +530,7 @@ TEST_CASE("what is left is known") {
   CHECK(limited.disk == unlimited);
 }
 
-TEST_CASE("a model that is too large for its process is refused by the plan on every rank, and nothing is allocated") {
+TEST_CASE("a model that is too large for its process is rejected on every rank before anything is allocated") {
   struct rlimit before {};
   REQUIRE(::getrlimit(RLIMIT_AS, &before) == 0);
   Model model;
@@ -543,7 +544,7 @@ TEST_CASE("a model that is too large for its process is refused by the plan on e
   for (auto const& error : outcome) {
     INFO(message_of(error));
     CHECK(holds<ConfigError>(error));
-    CHECK_THAT(message_of(error), Contains("the plan asks for ") && Contains("(ulimit -v, ulimit -d)"));
+    CHECK_THAT(message_of(error), Contains("the plan needs ") && Contains("(ulimit -v, ulimit -d)"));
   }
 }
 

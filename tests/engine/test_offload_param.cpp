@@ -107,7 +107,7 @@ void check_plan(Config const& config, std::filesystem::path const& folder, int w
 
 }  // namespace
 
-TEST_CASE("memory, disk, reads and writes of parameters on a disk are what was planned, to the byte") {
+TEST_CASE("memory, disk, reads and writes of parameters on a disk are exactly as planned") {
   Folder const folder;
   for (auto const& disk : parameters_on_disks) {
     for (auto const* const zero :
@@ -123,7 +123,7 @@ TEST_CASE("memory, disk, reads and writes of parameters on a disk are what was p
   CHECK(folder.contents().empty());
 }
 
-TEST_CASE("reads of nested models with frozen and tied units are those that were planned") {
+TEST_CASE("reads of nested models with frozen and tied units are as planned") {
   Folder const folder;
   for (unsigned seed = 0; seed < 40; ++seed) {
     RandomNest const nest{seed};
@@ -145,7 +145,7 @@ TEST_CASE("reads of nested models with frozen and tied units are those that were
   }
 }
 
-TEST_CASE("reads of a model of which nothing is trained are those that were planned") {
+TEST_CASE("reads of a model without trainable parameters are as planned") {
   Folder const folder;
   Model model{3};
   std::vector<Unit> units;
@@ -177,7 +177,7 @@ TEST_CASE("reads of a model of which nothing is trained are those that were plan
   CHECK(messages_of(outcome) == "");
 }
 
-TEST_CASE("in groups, too, where replicas hand each other what goes to the disk") {
+TEST_CASE("in groups, too, reads and writes of parameters on a disk are as planned") {
   Folder const folder;
   for (auto const& disk : parameters_on_disks) {
     for (auto const* const group : {R"("zero_hpz_partition_size": 2)", R"("mics_shard_size": 2)"}) {
@@ -205,7 +205,7 @@ TEST_CASE("in groups, too, where replicas hand each other what goes to the disk"
   CHECK(hpz.buffers == mics.buffers + 2);  // two tiles in memory, with two slices each
 }
 
-TEST_CASE("a disk that fails in one group ends all, where replicas hand each other what goes there") {
+TEST_CASE("a disk that fails in one group ends all ranks, if replicas exchange parameters for the disk") {
   DiskOfParametersEnds const ends;
   Folder const folder;
   for (auto const* const zero : {"", R"(, "overlap_comm": false)"}) {
@@ -259,7 +259,7 @@ TEST_CASE("pieces of any size give the weights of parameters in memory") {
   }
 }
 
-TEST_CASE("max_in_cpu keeps what forward uses first in memory, and takes no file if that is all") {
+TEST_CASE("max_in_cpu keeps the first units of forward in memory, and needs no file if these are all") {
   SmallModel const small{wide};
   Folder const folder;
   auto const planned = [&](std::int64_t in_memory) {
@@ -276,7 +276,7 @@ TEST_CASE("max_in_cpu keeps what forward uses first in memory, and takes no file
   CHECK_THAT(explain_plan(planned(0)), Contains("parameters on a disk: in ") && Contains("of 3 flat units; 5 buffers"));
 }
 
-TEST_CASE("values, weight files and checkpoints have parameters on a disk as those in memory") {
+TEST_CASE("values, weight files and checkpoints contain parameters on a disk like those in memory") {
   Folder const folder;
   auto const check = [&]<class T>(std::type_identity<T>, char const* more) {
     auto const base = small_config(3, {.more = more});
@@ -333,7 +333,7 @@ TEST_CASE("values, weight files and checkpoints have parameters on a disk as tho
   SECTION("fp32, whose parameters are the masters") { check(std::type_identity<float>{}, ""); }
 }
 
-TEST_CASE("a checkpoint that is written while training goes on has the parameters of its step") {
+TEST_CASE("a checkpoint that is written during training has the parameters of its step") {
   Folder const folder;
   std::filesystem::create_directory(folder / "disk");
   std::vector<float> saved, restored;
@@ -360,7 +360,7 @@ TEST_CASE("a checkpoint that is written while training goes on has the parameter
   CHECK((saved == restored));
 }
 
-TEST_CASE("a report has the time that gathers waited for the disk, and no communication in it") {
+TEST_CASE("a report has the time that gathers waited for the disk, without communication") {
   DiskOfParametersEnds const ends;
   Folder const folder;
   double io = 0;
@@ -380,7 +380,7 @@ TEST_CASE("a report has the time that gathers waited for the disk, and no commun
   CHECK(io >= 4 * 3 * 20);  // each write of each unit is waited for
 }
 
-TEST_CASE("a read of parameters that fails ends all ranks, with file, bytes, unit and reason") {
+TEST_CASE("a failed read of parameters ends all ranks, naming file, bytes, unit and reason") {
   DiskOfParametersEnds const ends;
   Folder const folder;
   for (auto const& disk : parameters_on_disks) {
@@ -403,7 +403,7 @@ TEST_CASE("a read of parameters that fails ends all ranks, with file, bytes, uni
   }
 }
 
-TEST_CASE("a write of parameters that fails ends all ranks, whichever it is") {
+TEST_CASE("any failed write of parameters ends all ranks") {
   DiskOfParametersEnds const ends;
   Folder const folder;
   for (int const number : {1, 3, 9}) {
@@ -422,7 +422,7 @@ TEST_CASE("a write of parameters that fails ends all ranks, whichever it is") {
   }
 }
 
-TEST_CASE("a disk of parameters that is full, or does not answer, is said on all ranks") {
+TEST_CASE("a full or silent disk of parameters is reported on all ranks") {
   DiskOfParametersEnds const ends;
   Folder const folder;
   auto const config = with_parameters(folder.path(), parameters_on_disks[1], {.more = bf16_file});
@@ -433,12 +433,13 @@ TEST_CASE("a disk of parameters that is full, or does not answer, is said on all
     REQUIRE(outcome[1]);
     CHECK_THAT(messages_of(outcome), Contains("cannot be written: No space left on device"));
   }
-  SECTION("not there, nor to be made") {
+  SECTION("missing, and cannot be created") {
     auto const outcome =
         train_bf16(with_parameters("/dev/null/gone", parameters_on_disks[1], {.more = bf16_file}), [](int, int) {});
     REQUIRE(outcome[0]);
-    CHECK_THAT(messages_of(outcome), Contains("zero_optimization.offload_param.nvme_path: no file can be made in "
-                                              "/dev/null/gone: Not a directory"));
+    CHECK_THAT(
+        messages_of(outcome),
+        Contains("zero_optimization.offload_param.nvme_path: cannot create a file in /dev/null/gone: Not a directory"));
   }
   SECTION("silent") {
     auto const* const zero = GENERATE("", R"(, "overlap_comm": false)");
@@ -460,7 +461,7 @@ TEST_CASE("a disk of parameters that is full, or does not answer, is said on all
   CHECK(folder.contents().empty());
 }
 
-TEST_CASE("an error while parameters are read ends an engine whose times are counted") {
+TEST_CASE("an error during a read of parameters ends an engine that measures times") {
   DiskOfParametersEnds const ends;
   Folder const folder;
   Log const log;
@@ -482,7 +483,7 @@ TEST_CASE("an error while parameters are read ends an engine whose times are cou
   }
 }
 
-TEST_CASE("reads and writes of parameters that move less than they are asked to change nothing") {
+TEST_CASE("partial reads and writes of parameters change nothing") {
   DiskOfParametersEnds const ends;
   Folder const folder;
   auto const config = with_parameters(folder.path(), parameters_on_disks[0], {.more = bf16_file});

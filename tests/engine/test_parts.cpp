@@ -37,7 +37,7 @@ std::string told_engine(int stage, std::function<void(Engine<float>&, SmallModel
 
 }  // namespace
 
-TEST_CASE("what differs between ranks of a part is told with their ranks of the job") {
+TEST_CASE("differences between ranks of a part are reported with their ranks in the job") {
   for (int const stage : {0, 3}) {
     INFO("stage " << stage);
     CHECK_THAT(told_in_part([&](Job& part, int rank) {
@@ -61,7 +61,7 @@ TEST_CASE("what differs between ranks of a part is told with their ranks of the 
              Contains("rank 2's unit \"u\" differs from rank 3's after initialisation"));
 }
 
-TEST_CASE("ranks of a part that take different paths are told with their ranks of the job") {
+TEST_CASE("different paths of ranks of a part are reported with their ranks in the job") {
   CHECK_THAT(told_engine(1,
                          [](Engine<float>& engine, SmallModel const& small, int rank) {
                            for (auto micro : engine.micro_steps()) {
@@ -77,7 +77,7 @@ TEST_CASE("ranks of a part that take different paths are told with their ranks o
                       "\"block1\""));
 }
 
-TEST_CASE("what one rank of a part fails at is told with its rank of the job") {
+TEST_CASE("a failure of one rank of a part is reported with its rank in the job") {
   Folder const folder;
   CHECK(messages_of(run_job(1, [&](Job& job) {
           SmallModel const small;

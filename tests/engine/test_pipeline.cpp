@@ -28,7 +28,7 @@ std::string told_model(Model const& model, int stages, std::string const& zeroth
 
 }  // namespace
 
-TEST_CASE("a mesh says where a rank is") {
+TEST_CASE("a mesh returns the coordinates of a rank") {
   std::vector<std::array<int, 6>> seen(6);
   auto const config = config_of(3);
   REQUIRE(messages_of(run_job(6, [&](Job& job) {
@@ -42,7 +42,7 @@ TEST_CASE("a mesh says where a rank is") {
   }
 }
 
-TEST_CASE("a stage whose first chunk trains nothing sums shared parameters when the step's last action is over") {
+TEST_CASE("a stage whose first chunk trains nothing sums shared parameters after the step's last action") {
   auto const config = Config::from_json(R"({
       "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 2, "optimizer": {"type": "SGD"},
       "zeroth": {"mesh": {"pipeline": 2}, "pipeline": {"schedule": "interleaved_1f1b", "chunks": 2},
@@ -84,7 +84,7 @@ TEST_CASE("a stage whose first chunk trains nothing sums shared parameters when 
         })) == "");
 }
 
-TEST_CASE("stages that do not divide the ranks are refused with those that do") {
+TEST_CASE("numbers of stages that do not divide the ranks are rejected with those that do") {
   auto const config = config_of(4);
   CHECK_THAT(messages_of(run_job(6,
                                  [&](Job& job) {
@@ -93,7 +93,7 @@ TEST_CASE("stages that do not divide the ranks are refused with those that do") 
              Contains("zeroth.mesh.pipeline is 4, which does not divide 6 ranks; allowed: 1, 2, 3, 6"));
 }
 
-TEST_CASE("an engine without a mesh refuses a file that asks for a pipeline") {
+TEST_CASE("an engine without a mesh rejects a file with a pipeline") {
   auto const config = config_of(2);
   Chain const chain;
   CHECK_THAT(messages_of(run_job(2,
@@ -103,7 +103,7 @@ TEST_CASE("an engine without a mesh refuses a file that asks for a pipeline") {
              Contains("zeroth.mesh.pipeline is 2") && Contains("zeroth::Mesh"));
 }
 
-TEST_CASE("a program that knows no types sees the same messages") {
+TEST_CASE("a program without static types sees the same messages") {
   CHECK(messages_of(run_job(2, [](Job& job) {
           Chain const chain;
           auto const config = config_of(2);
@@ -150,7 +150,7 @@ TEST_CASE("a program that knows no types sees the same messages") {
         })) == "");
 }
 
-TEST_CASE("a plan of a pipeline is what the ranks of each stage hold") {
+TEST_CASE("the plan of a pipeline matches what the ranks of each stage hold") {
   Chain const chain;
   constexpr int data = 2;
   for (int const stages : {1, 2, 4}) {
@@ -196,7 +196,7 @@ TEST_CASE("a plan of a pipeline is what the ranks of each stage hold") {
   }
 }
 
-TEST_CASE("sizes that are auto follow the whole model's largest unit at every stage") {
+TEST_CASE("automatic sizes follow the whole model's largest unit in every pipeline stage") {
   Model model;
   auto const large = model.unit("large");
   static_cast<void>(model.param(large, "a", {5000}, Constant{0}));
@@ -222,14 +222,13 @@ TEST_CASE("sizes that are auto follow the whole model's largest unit at every st
         std::string::npos);
 }
 
-TEST_CASE("models that cannot be cut are refused") {
+TEST_CASE("models that cannot be divided into stages are rejected") {
   Model whole;
   for (auto const* const name : {"a", "b"}) {
     static_cast<void>(whole.param(whole.unit(name), name, {4}, Constant{1}));
   }
   CHECK_THAT(told_model(whole, 2),
-             Contains("zeroth.mesh.pipeline is 2, and the model has 1 unit that a stage may begin "
-                      "with") &&
+             Contains("zeroth.mesh.pipeline is 2, but the model has 1 unit that a stage may begin with") &&
                  Contains("allowed: 1 to 1"));
   Model tied;
   auto const first = tied.unit("first");
@@ -238,18 +237,17 @@ TEST_CASE("models that cannot be cut are refused") {
   static_cast<void>(tied.param(last, "own", {4}, Constant{1}));
   tied.tie(last, shared);
   CHECK(told_model(tied, 2).empty());
-  CHECK_THAT(
-      told_model(tied, 2, R"(, "tied_gradients": "together")"),
-      Contains("zeroth.tied_gradients is \"together\", and parameter \"shared\" is of unit \"first\" in stage 0 of "
-               "the pipeline, and tied by unit \"last\" in stage 1, which have no memory together; allowed are "
-               "\"apart\", ties within one of them, or zeroth.mesh.pipeline 1"));
+  CHECK_THAT(told_model(tied, 2, R"(, "tied_gradients": "together")"),
+             Contains("zeroth.tied_gradients is \"together\", but parameter \"shared\" belongs to unit \"first\" in "
+                      "stage 0 of the pipeline and is tied to unit \"last\" in stage 1, and the two share no memory; "
+                      "allowed: \"apart\", ties within one of them, or zeroth.mesh.pipeline 1"));
   Model open;
   static_cast<void>(open.param(open.unit("root", {.stays_open = true}), "root", {4}, Constant{1}));
   static_cast<void>(open.param(open.unit("next", {.input_per_sample = 4}), "next", {4}, Constant{1}));
   CHECK_THAT(told_model(open, 2), Contains("unit \"root\" stays open"));
 }
 
-TEST_CASE("stages have as few elements as the largest of them can have") {
+TEST_CASE("the largest stage is as small as possible") {
   // Elements of the units: 260, 189, 160, 187, 144, 156, 12.
   Chain const chain;
   auto const first = [&](int stages) { return engine::first_units(chain.model.description(), {.stages = stages}); };
@@ -258,42 +256,40 @@ TEST_CASE("stages have as few elements as the largest of them can have") {
   CHECK(first(4) == std::vector<std::uint32_t>{0, 1, 2, 4});  // 260, 189, 347 and 312
 }
 
-TEST_CASE("stages begin with the units that the file says") {
+TEST_CASE("stages begin with the units that the file names") {
   Chain const chain;
   auto const first = [&](std::vector<std::uint32_t> units) {
     auto const stages = static_cast<int>(units.size());
     return engine::first_units(chain.model.description(), {.stages = stages, .first_units = std::move(units)});
   };
   CHECK(first({0, 5}) == std::vector<std::uint32_t>{0, 5});
-  CHECK_THAT(
-      thrown<ConfigError>([&] {
-        first({0, 99});
-      }),
-      Contains("zeroth.pipeline.first_units has unit 99, and the model has 7; allowed are units that a chunk may "
-               "begin with, the nearest of which is 6, \"tied\""));
+  CHECK_THAT(thrown<ConfigError>([&] {
+               first({0, 99});
+             }),
+             Contains("zeroth.pipeline.first_units has unit 99, but the model has 7; allowed: units that a chunk may "
+                      "begin with; nearest: 6, \"tied\""));
   Model whole;
   for (auto const* const name : {"first", "middle", "last"}) {
     auto const unit = whole.unit(name, {.input_per_sample = std::string_view{name} == "last" ? 4 : 0});
     static_cast<void>(whole.param(unit, name, {4}, Constant{1}));
   }
-  CHECK_THAT(
-      thrown<ConfigError>([&] {
-        static_cast<void>(engine::first_units(whole.description(), {.stages = 2, .first_units = {0, 1}}));
-      }),
-      Contains("has unit 1, \"middle\", which has no UnitOptions::input_per_sample; allowed are units that a chunk "
-               "may begin with, the nearest of which is 2, \"last\""));
+  CHECK_THAT(thrown<ConfigError>([&] {
+               static_cast<void>(engine::first_units(whole.description(), {.stages = 2, .first_units = {0, 1}}));
+             }),
+             Contains("has unit 1, \"middle\", which has no UnitOptions::input_per_sample; allowed: units that a chunk "
+                      "may begin with; nearest: 2, \"last\""));
 }
 
-TEST_CASE("what a pipeline does not do yet is refused with the key") {
+TEST_CASE("features without pipeline support are rejected by key") {
   CHECK(told(2, config_of(2), [](Engine<float>& engine, Chain const&, Mesh&) {
           expect_said(thrown<ConfigError>([&] { static_cast<void>(engine.micro_steps()); }),
-                      {"micro_steps() of an engine whose zeroth.mesh.pipeline is 2: allowed there is 1", "schedule()"});
+                      {"micro_steps() of an engine whose zeroth.mesh.pipeline is 2; allowed: 1", "schedule()"});
         }) == "");
   CHECK_THAT(told(2, config_of(2, "", R"(, "replay_every": 4)"), [](auto&, auto const&, auto&) {}),
-             Contains("zeroth.replay_every is 4, and zeroth.mesh.pipeline is 2"));
+             Contains("zeroth.replay_every is 4, but zeroth.mesh.pipeline is 2"));
 }
 
-TEST_CASE("ranks that differ between stages are told") {
+TEST_CASE("differences between ranks of different stages are reported") {
   CHECK_THAT(messages_of(run_job(2,
                                  [](Job& job) {
                                    auto const config =

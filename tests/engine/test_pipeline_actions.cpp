@@ -18,7 +18,7 @@ using Catch::Contains;
 
 }  // namespace
 
-TEST_CASE("calls that are not of the action that is open are refused") {
+TEST_CASE("calls that do not belong to the open action are rejected") {
   auto const in_action = [](Phase phase, auto const& body) {
     return told(2, config_of(2), [&](Engine<float>& engine, Chain const& chain, Mesh& mesh) {
       for (auto work : engine.schedule()) {
@@ -47,19 +47,19 @@ TEST_CASE("calls that are not of the action that is open are refused") {
     expect_said(thrown<ContractError>([&] { static_cast<void>(work.input()); }), {"the first stage has none"});
     expect_said(thrown<ContractError>([&] { static_cast<void>(work.input_gradient()); }), {"the first stage has none"});
     expect_said(thrown<ContractError>([&] { static_cast<void>(work.output_gradient()); }),
-                {"output_gradient() while forward of micro-step 1 of 3 is open: it is of backward actions"});
+                {"output_gradient() while forward of micro-step 1 of 3 is open: it belongs to backward actions"});
     expect_said(thrown<ContractError>([&] { static_cast<void>(work.report_loss(1)); }),
                 {"report_loss() while forward of micro-step 1 of 3 is open"});
     expect_said(thrown<ContractError>([&] { static_cast<void>(work.backward(chain.layers[0].unit)); }),
                 {"backward of unit \"layer0\" in an action that is forward"});
     expect_said(thrown<ContractError>([&] { static_cast<void>(work.forward(chain.layers.back().unit)); }),
-                {"forward of unit \"tied\", which is of stage 1; this rank is of stage 0"});
+                {"forward of unit \"tied\", which belongs to stage 1; this rank is in stage 0"});
     Chain const other;
     expect_said(thrown<ContractError>([&] { static_cast<void>(work.forward(other.layers[0].unit)); }),
                 {"the unit belongs to another model"});
     auto const p = work.forward(chain.layers[0].unit);
     expect_said(thrown<ContractError>([&] { static_cast<void>(p[*chain.layers.back().bias]); }),
-                {"operator[] of parameter \"tied.b\", which is of stage 1; this rank is of stage 0"});
+                {"operator[] of parameter \"tied.b\", which belongs to stage 1; this rank is in stage 0"});
   });
   auto const backward = in_action(Phase::backward, [](auto& work, Chain const&, bool first) {
     if (!first) {
@@ -75,7 +75,7 @@ TEST_CASE("calls that are not of the action that is open are refused") {
   }
 }
 
-TEST_CASE("a program without the halves of backward is told what a zero-bubble schedule needs") {
+TEST_CASE("a program without divided backward gets an error that names what a zero-bubble schedule needs") {
   auto const config = config_of(2, "", R"(, "pipeline": {"schedule": "zb_h1"})");
   CHECK_THAT(told(2, config,
                   [](Engine<float>& engine, Chain const& chain, Mesh&) {
@@ -109,7 +109,7 @@ TEST_CASE("a program without the halves of backward is told what a zero-bubble s
   CHECK_THAT(wrong([](auto&) {}), Contains("backward_weights of micro-step 1 of step 1 ended after 0 of 1 turns"));
 }
 
-TEST_CASE("units of another chunk, and schedules that do not end, are told") {
+TEST_CASE("units of another chunk and schedules that deadlock are reported") {
   auto const interleaved = Config::from_json(R"({"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2,
           "optimizer": {"type": "AdamW"}, "zeroth": {"mesh": {"pipeline": 2},
           "pipeline": {"schedule": "interleaved_1f1b", "chunks": 2}, "timeout_ms": 60000}})");
@@ -121,12 +121,11 @@ TEST_CASE("units of another chunk, and schedules that do not end, are told") {
                       }
                     }
                   }),
-             Contains("forward of unit \"layer2\", which is not of chunk 0, that this action is of"));
-  CHECK_THAT(
-      told(2, interleaved.with(R"({"zeroth": {"pipeline": {"chunks": 4}}})"), [](auto&, auto const&, auto&) {}),
-      Contains("zeroth.mesh.pipeline is 2 and zeroth.pipeline.chunks 4, and the model has 7 units that a stage may "
-               "begin with") &&
-          Contains("allowed: 1 to 1 stages of as many chunks"));
+             Contains("forward of unit \"layer2\", which is not in chunk 0, the chunk of this action"));
+  CHECK_THAT(told(2, interleaved.with(R"({"zeroth": {"pipeline": {"chunks": 4}}})"), [](auto&, auto const&, auto&) {}),
+             Contains("zeroth.mesh.pipeline is 2 and zeroth.pipeline.chunks 4, but the model has 7 units that a stage "
+                      "may begin with") &&
+                 Contains("allowed: 1 to 1 stages of as many chunks"));
   Folder const folder;
   auto const config_with = [&](char const* name, char const* table) {
     std::ofstream{folder.path() / name} << table;
@@ -136,7 +135,7 @@ TEST_CASE("units of another chunk, and schedules that do not end, are told") {
   };
   CHECK_THAT(told(2, config_with("dead.csv", "0F0,0B0,0F1,0B1,0F2,0B2\n1F0,1F1,1B0,1B1,1F2,1B2\n"),
                   [](auto&, auto const&, auto&) {}),
-             Contains("the schedule does not end: stage 0 waits in backward of micro-step 0"));
+             Contains("the schedule deadlocks: stage 0 waits in backward of micro-step 0"));
   auto const pipe = config_with("one.csv", "0F0,0B0,0F1,0B1,0F2,0B2\n1F0,1B0,1F1,1B1,1F2,1B2\n");
   CHECK(told(2, pipe, [](auto& engine, auto const& chain, auto&) {
           run_actions(engine, chain, {}, 1, false);
@@ -145,7 +144,7 @@ TEST_CASE("units of another chunk, and schedules that do not end, are told") {
         }) == "");
 }
 
-TEST_CASE("an action that sends nothing, or leaves a unit out, ends the job with its name") {
+TEST_CASE("an action that sends nothing, or omits a unit, ends the job with the action's name") {
   auto const leaves = [](bool output, bool unit) {
     return told(2, config_of(2), [&](Engine<float>& engine, Chain const&, Mesh&) {
       for (auto work : engine.schedule()) {
@@ -215,7 +214,7 @@ TEST_CASE("a rank that fails between its actions ends the ranks of all stages, w
   }
 }
 
-TEST_CASE("ranks of a stage that make different calls are told") {
+TEST_CASE("different calls of ranks of one stage are reported") {
   auto const message = told(4, config_of(2), [](Engine<float>& engine, Chain const& chain, Mesh& mesh) {
     run_actions(engine, chain, {}, 1, false);
     engine.step(mesh.whole().rank() == 3 ? StepOptions{.learning_rate = 0.5F} : StepOptions{});

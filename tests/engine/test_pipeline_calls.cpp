@@ -24,7 +24,7 @@ using Catch::Contains;
 
 }  // namespace
 
-TEST_CASE("an evaluation's passes are of the units of a stage, and its loss and metrics of all") {
+TEST_CASE("an evaluation pass runs the units of its stage, and its loss and metrics are those of all stages") {
   std::vector<float> losses(4);
   std::vector<double> means(4);
   CHECK(told(4, config_of(2), [&](Engine<float>& engine, Chain const&, Mesh& mesh) {
@@ -58,7 +58,7 @@ TEST_CASE("an evaluation's passes are of the units of a stage, and its loss and 
   CHECK(means == std::vector(4, 1.5));
 }
 
-TEST_CASE("a trace has the messages of each channel on a track of its own") {
+TEST_CASE("a trace has a track for the messages of each channel") {
   std::vector<std::vector<Span>> spans(2);
   CHECK(told(2, config_of(2), [&](Engine<float>& engine, Chain const& chain, Mesh& mesh) {
           Timeline timeline;
@@ -83,9 +83,9 @@ TEST_CASE("a trace has the messages of each channel on a track of its own") {
   CHECK(messages(1) == ByTrack{{"receive input: receive layer3", 3}, {"send gradient: send layer3", 3}});
 }
 
-TEST_CASE("an evaluation while a step's messages are under way is refused, and so is a pass of it") {
+TEST_CASE("an evaluation, and each of its passes, is rejected while messages of a step are under way") {
   CHECK(told(2, config_of(2), [](Engine<float>& engine, Chain const& chain, Mesh&) {
-          constexpr auto* said = "after 1 actions of step 1, of which messages between the stages of the pipeline are";
+          constexpr auto* said = "after 1 actions of step 1, whose messages between pipeline stages are";
           auto const left = engine.evaluation(1);
           for (auto work : engine.schedule()) {
             auto const rows = go_forward(work, chain, engine.micro_batch());
@@ -102,7 +102,7 @@ TEST_CASE("an evaluation while a step's messages are under way is refused, and s
         }) == "");
 }
 
-TEST_CASE("a pass that sends nothing, or tells its loss in another stage, ends the job with its name") {
+TEST_CASE("a pass that sends nothing, or reports its loss in another stage, ends the job with the pass's name") {
   auto const passes = [](auto const& body) {
     return told(2, config_of(2), [&](Engine<float>& engine, Chain const& chain, Mesh&) {
       auto const evaluation = engine.evaluation(2);
@@ -122,7 +122,7 @@ TEST_CASE("a pass that sends nothing, or tells its loss in another stage, ends t
   CHECK_THAT(passes([](auto&) {}),
              Contains("evaluation pass 1 of 2 ended without writing output(), which is sent now"));
   CHECK_THAT(passes([](auto& pass) { pass.report_loss(1); }),
-             Contains("report_loss() while evaluation pass 1 of 2 is open: the loss is of forward in the last chunk"));
+             Contains("report_loss() while evaluation pass 1 of 2 is open: only forward of the last chunk"));
   CHECK_THAT(passes([](auto& pass) { static_cast<void>(pass.input()); }),
              Contains("input(): the first stage has none: it reads the batch"));
 }
@@ -149,13 +149,13 @@ TEST_CASE("a rank that fails in an evaluation ends the ranks of all stages, wher
   }
 }
 
-TEST_CASE("norms are of parameters that are trained, and the same on the ranks of all stages") {
+TEST_CASE("norms exist for trained parameters only, and are the same on ranks of all stages") {
   CHECK(told(2, config_of(2), [](Engine<float>& engine, Chain const& chain, Mesh&) {
           expect_said(thrown<ContractError>([&] { static_cast<void>(engine.gradient_norm()); }),
                       {"gradient_norm() after"});
           run_actions(engine, chain, {}, 1, false);
           expect_said(thrown<ContractError>([&] { static_cast<void>(engine.gradient_norm(*chain.layers[1].bias)); }),
-                      {"gradient_norm(param) of \"layer1.b\", which is frozen"});
+                      {"gradient_norm(param): parameter \"layer1.b\" is frozen and has no gradient"});
           Chain const other;
           expect_said(thrown<ContractError>([&] { static_cast<void>(engine.gradient_norm(*other.layers[0].bias)); }),
                       {"gradient_norm(param): the parameter belongs to another model"});
@@ -169,7 +169,7 @@ TEST_CASE("norms are of parameters that are trained, and the same on the ranks o
              Contains("gradient_norm(param): rank 0 asked for \"layer2.w\", rank 1 for \"layer4.w\""));
 }
 
-TEST_CASE("weights of a stage that are more than what is sent at a time come into one file, and out of it") {
+TEST_CASE("weights larger than one message between stages are saved to one file and loaded from it") {
   constexpr std::int64_t count = 150'001;
   Folder const folder;
   auto const config = config_of(2);
@@ -202,7 +202,7 @@ TEST_CASE("weights of a stage that are more than what is sent at a time come int
   CHECK(values == expected);
 }
 
-TEST_CASE("a file of weights that one stage alone cannot use is the same error in all, and changes nothing") {
+TEST_CASE("a weight file that only one stage cannot use is the same error in all stages, and changes nothing") {
   Folder const folder;
   std::vector<std::string> loads(4), saves(4);
   CHECK(told(4, config_of(2), [&](Engine<float>& engine, Chain const& chain, Mesh& mesh) {
@@ -231,10 +231,10 @@ TEST_CASE("a file of weights that one stage alone cannot use is the same error i
                                    engine.load_weights(folder / "weights");
                                  })),
              Contains("\"a\" is missing") && Contains("\"b\" is missing") &&
-                 Contains("\"tied.b\" is no parameter of the model"));
+                 Contains("\"tied.b\" is not a parameter of the model"));
 }
 
-TEST_CASE("a stop that one rank of one stage asks for comes to the ranks of all") {
+TEST_CASE("a stop that a rank of one stage requests reaches the ranks of all stages") {
   std::vector<std::vector<bool>> stops(4);
   CHECK(told(4, config_of(2), [&](Engine<float>& engine, Chain const& chain, Mesh& mesh) {
           auto const rank = static_cast<std::size_t>(mesh.whole().rank());
@@ -283,7 +283,7 @@ TEST_CASE("a stage whose units have no parameters takes part in files") {
   }
 }
 
-TEST_CASE("values that a program writes are read on the ranks of all stages, and train on") {
+TEST_CASE("values that a program writes are read on ranks of all stages, and training continues with them") {
   auto const config = config_of(2);
   std::vector<std::vector<float>> read(4);
   CHECK(messages_of(run_job(4, [&](Job& job) {
@@ -301,7 +301,7 @@ TEST_CASE("values that a program writes are read on the ranks of all stages, and
           }
           std::vector<float> wrong(3);
           expect_said(thrown<ContractError>([&] { engine.write(*chain.layers.front().bias, wrong); }),
-                      {"write() of parameter \"layer0.b\" with 3 values: it has 20"});
+                      {"write() of parameter \"layer0.b\" got 3 values, but it has 20"});
           run_actions(engine, chain, {}, 1, false);
           engine.step();
           engine.finish();

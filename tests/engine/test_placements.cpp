@@ -159,7 +159,7 @@ std::pair<SpanCounts, std::vector<float>> traced(Config const& config, bool trac
 
 }  // namespace
 
-TEST_CASE("weights are saved and loaded as stage 0 does, byte for byte, wherever states are") {
+TEST_CASE("weight files are those of stage 0, byte for byte, wherever states are") {
   Folder const folder;
   on_ranks(whole(), [&](Job&, auto& engine, auto& small) {
     train(engine, small, 3);
@@ -177,7 +177,7 @@ TEST_CASE("weights are saved and loaded as stage 0 does, byte for byte, wherever
   }
 }
 
-TEST_CASE("parameters are read and written as at stage 0, wherever states are") {
+TEST_CASE("read() and write() work like at stage 0, wherever states are") {
   auto const expected = read_and_written(whole());
   Folder const disk;
   for (auto const& each : cases(disk.path())) {
@@ -186,7 +186,7 @@ TEST_CASE("parameters are read and written as at stage 0, wherever states are") 
   }
 }
 
-TEST_CASE("a trace shows what groups and a disk do in a step, and changes nothing") {
+TEST_CASE("a trace shows the work of groups and disks in a step, and changes nothing") {
   Folder const disk;
   for (auto const& each : cases(disk.path())) {
     INFO(each.name);

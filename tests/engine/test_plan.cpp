@@ -46,7 +46,7 @@ Held held_by(int world, Config const& config) {
 
 }  // namespace
 
-TEST_CASE("what is planned without a job is what every rank's engine plans and holds, to the byte") {
+TEST_CASE("a plan without a job equals every rank's own plan and memory, to the byte") {
   for (int stage = 0; stage <= 3; ++stage) {
     for (auto const* const precision : precisions) {
       for (int const accumulation : {1, 2}) {
@@ -86,7 +86,7 @@ TEST_CASE("at four ranks, stage 3 holds at most 0.27 of stage 0's model state") 
   CHECK(state(1) < state(0));
 }
 
-TEST_CASE("a plan of a model that no machine holds is arithmetic too") {
+TEST_CASE("a model that fits no machine can be planned") {
   Model model;
   for (int u = 0; u < 96; ++u) {
     auto const unit = model.unit(fmt::format("block{}", u));
@@ -106,7 +106,7 @@ TEST_CASE("a plan of a model that no machine holds is arithmetic too") {
   CHECK(optimizer(R"(, "bf16_optimizer_states": true)") == 4 * params / 1024);
 }
 
-TEST_CASE("gradient_slots may be any number: there are no more slots than units that need them") {
+TEST_CASE("gradient_slots may be any number, because there are no more slots than units that need them") {
   SyntheticModel const synthetic;  // it has a tied parameter
   for (int const stage : {2, 3}) {
     auto const config = [&](char const* slots) {
@@ -121,7 +121,7 @@ TEST_CASE("gradient_slots may be any number: there are no more slots than units 
   }
 }
 
-TEST_CASE("what reductions are converted in is as large as the largest bucket, by elements or by units") {
+TEST_CASE("the conversion buffer of reductions is as large as the largest bucket, by elements or units") {
   constexpr std::int64_t unit_count = 1280;  // a size without padding on two ranks
   Model model;
   for (int u = 0; u < 6; ++u) {
@@ -151,7 +151,7 @@ TEST_CASE("what reductions are converted in is as large as the largest bucket, b
   CHECK(conversion_count(1, 2, 3072) == 3072);
 }
 
-TEST_CASE("plans count without overflow up to the largest model, and refuse what is larger") {
+TEST_CASE("plans do not overflow up to the largest model, and larger models are rejected") {
   std::int64_t const most = std::int64_t{1} << 54U;
   for (int stage = 0; stage <= 3; ++stage) {
     Model model;
@@ -176,7 +176,7 @@ TEST_CASE("plans count without overflow up to the largest model, and refuse what
   }
 }
 
-TEST_CASE("a step may have any number of micro-steps: nothing is reserved for them") {
+TEST_CASE("a step may have any number of micro-steps, because no memory is reserved for each") {
   SmallModel const small;
   auto const outcome = run_job(1, [&](Job& job) {
     Engine<float> const engine{job, small.model, small_config(0, {.accumulation = 2147483647, .micro_batch = 1})};
@@ -184,7 +184,7 @@ TEST_CASE("a step may have any number of micro-steps: nothing is reserved for th
   CHECK(messages_of(outcome) == "");
 }
 
-TEST_CASE("a plan counts persistent parameters, which are held whole and take no slots") {
+TEST_CASE("a plan counts persistent parameters, which are unsharded and need no slots") {
   SmallModel const small;
   auto const planned = [&](int stage, char const* zero) {
     return plan(small.model, small_config(stage, {.zero = zero}), 3);
@@ -214,7 +214,7 @@ TEST_CASE("a plan counts persistent parameters, which are held whole and take no
   CHECK_THAT(explain_plan(planned(2, R"(, "stage3_param_persistence_threshold": 50)")), !Contains("persistent"));
 }
 
-TEST_CASE("the plan in words tells every category and every decision") {
+TEST_CASE("the text of a plan has every category and every decision") {
   SyntheticModel const synthetic;
   auto const words = [&](int stage, SmallFile const& file = {}) {
     return explain_plan(plan(synthetic.model, small_config(stage, file), 3));
@@ -246,7 +246,7 @@ TEST_CASE("the plan in words tells every category and every decision") {
           Contains("micro-steps add up in fp32 (zeroth.gradient_dtype), and are reduced once"));
 }
 
-TEST_CASE("a group on several machines is warned of, and 16 bits that are rounded twice are noted") {
+TEST_CASE("a group on several machines causes a warning, and 16 bits that are rounded twice a note") {
   auto const settings = [](char const* zero, char const* zeroth, char const* more = "") {
     return small_config(3, {.zero = zero, .zeroth = zeroth, .more = more}).settings(8, 1);
   };
@@ -263,7 +263,7 @@ TEST_CASE("a group on several machines is warned of, and 16 bits that are rounde
              Contains("rounds sums to bf16 twice") && Contains("communication_data_type \"fp32\""));
 }
 
-TEST_CASE("sums in fp32 beside 16-bit gradients cost four bytes an element, at every stage") {
+TEST_CASE("fp32 sums of 16-bit gradients cost four bytes per element, at every stage") {
   Model model;
   auto const unit = model.unit("u");
   static_cast<void>(model.param(unit, "w", {128 * 1024}, Normal{1}));
@@ -282,7 +282,7 @@ TEST_CASE("sums in fp32 beside 16-bit gradients cost four bytes an element, at e
   }
 }
 
-TEST_CASE("the plan tells where stages would round differently, and where many micro-steps add up in 16 bits") {
+TEST_CASE("the plan notes if stages would round differently, and if many micro-steps are added in 16 bits") {
   SmallModel const small;
   auto const words = [&](int stage, SmallFile const& file) {
     return explain_plan(plan(small.model, small_config(stage, file), 1));
@@ -316,7 +316,7 @@ TEST_CASE("the plan tells where stages would round differently, and where many m
              !Contains("note:") && Contains("micro-steps add up in fp32 (data_types.grad_accum_dtype)"));
 }
 
-TEST_CASE("the plan begins with what it is a plan of") {
+TEST_CASE("the plan begins with the model and the job that it is for") {
   SmallModel const small;  // 3 * 300 trainable and 50 frozen elements: with padding 3 * 384 and 128 on one rank, 384 on
                            // three
   auto const words = [&](int stage, int world) { return explain_plan(plan(small.model, small_config(stage), world)); };
@@ -324,7 +324,7 @@ TEST_CASE("the plan begins with what it is a plan of") {
   CHECK_THAT(words(3, 3), StartsWith("stage 3, 3 ranks, 950 parameters (1536 with padding) in 3 flat units\n"));
 }
 
-TEST_CASE("the plan tells which sizes of tiles and buffers would take little memory") {
+TEST_CASE("the plan suggests sizes of tiles and buffers that need little memory") {
   Model model;
   static_cast<void>(model.param(model.unit("large"), "w", {3 << 22}, Constant{0}));
   auto const notes = [&](char const* what, char const* sizes) {
@@ -341,7 +341,7 @@ TEST_CASE("the plan tells which sizes of tiles and buffers would take little mem
              Contains("a zero_optimization.offload_param.buffer_size of 524288 makes them smaller"));
 }
 
-TEST_CASE("the plan tells where stage3_max_live_parameters leaves no prefetch, and what would be enough") {
+TEST_CASE("the plan notes if stage3_max_live_parameters leaves no prefetch, and what would suffice") {
   SmallModel const small;  // 384, 384 + 128 and 384 elements on one rank
   auto const words = [&](int stage, char const* zero) {
     return explain_plan(plan(small.model, small_config(stage, {.zero = zero}), 1));
@@ -358,14 +358,14 @@ TEST_CASE("the plan tells where stage3_max_live_parameters leaves no prefetch, a
   CHECK_THAT(words(2, R"(, "stage3_max_live_parameters": 1)"), !Contains("gathered ahead"));
 }
 
-TEST_CASE("a plan for a batch that the world contradicts is refused") {
+TEST_CASE("a plan whose batch contradicts the number of ranks is rejected") {
   SmallModel const small;
   auto const config = small_config(1, {.more = R"(, "train_batch_size": 12)"});
   CHECK(plan(small.model, config, 3).bytes.total() > 0);
   CHECK_THROWS_AS(plan(small.model, config, 4), ConfigError);
 }
 
-TEST_CASE("a plan has the numbers that its words and the tool's tables are made of") {
+TEST_CASE("a plan has all numbers that its text and the tool's tables show") {
   SmallModel const small;  // 384, 384 + 128 and 384 elements; the first is tied into the last
   for (int stage = 0; stage <= 3; ++stage) {
     auto const p = plan(small.model, small_config(stage), 3);

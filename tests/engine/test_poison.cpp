@@ -102,7 +102,7 @@ std::string keep_everything(Job& job, Config const& config) {
 
 }  // namespace
 
-TEST_CASE("what is kept beyond its guard is NaN, at every stage") {
+TEST_CASE("memory that is used after its guard is NaN at every stage") {
   for (auto const* const more : {"", R"(, "bf16": {"enabled": true})"}) {
     for (int stage = 0; stage <= 3; ++stage) {
       for (auto const* const reduce : {"every_micro_step", "last_micro_step"}) {
@@ -122,7 +122,7 @@ TEST_CASE("what is kept beyond its guard is NaN, at every stage") {
   }
 }
 
-TEST_CASE("poison changes no bit of training, and its copies are in the plan") {
+TEST_CASE("poison does not change training, and its copies are in the plan") {
   SmallModel const small;
   for (int stage = 0; stage <= 3; ++stage) {
     for (auto const* const reduce : {"every_micro_step", "last_micro_step"}) {

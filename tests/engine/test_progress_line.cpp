@@ -145,7 +145,7 @@ std::vector<std::string> drawn_lines(std::string const& text) {
   return lines;
 }
 
-TEST_CASE("a progress line says all it knows in the order of what matters, and leaves out what does not fit") {
+TEST_CASE("a progress line has its values in order of importance, and omits those that do not fit") {
   engine::ProgressState const state{.bytes = 3 << 20, .elapsed_s = 75, .step_s = 200};
   auto const text = [&](int columns) { return engine::progress_text(options_of_all, report_of(2), state, columns); };
   CHECK(text(0) ==
@@ -161,7 +161,7 @@ TEST_CASE("a progress line says all it knows in the order of what matters, and l
   }
 }
 
-TEST_CASE("a progress line leaves out what nobody knows") {
+TEST_CASE("a progress line omits unknown values") {
   auto report = report_of(3);
   report.step_ms = 0;
   CHECK(engine::progress_text({}, report, {.elapsed_s = 400'000}, 0) ==
@@ -171,7 +171,7 @@ TEST_CASE("a progress line leaves out what nobody knows") {
   CHECK_THAT(engine::progress_text(options_of_all, report_of(20), {.step_s = 1}, 0), !Contains("left"));
 }
 
-TEST_CASE("on a terminal a step is written over the one before, and the last line ends") {
+TEST_CASE("on a terminal each step overwrites the line before, and the last line is ended") {
   PseudoTerminal terminal{200};
   auto const text = text_on(terminal);
   CHECK(text.starts_with("\r\x1b[Kstep 1/20  loss 5.2500"));
@@ -181,7 +181,7 @@ TEST_CASE("on a terminal a step is written over the one before, and the last lin
   CHECK(text.find('\n') == text.size() - 1);
 }
 
-TEST_CASE("a progress line fits a terminal, also when that becomes narrower") {
+TEST_CASE("a progress line fits a terminal, also after it becomes narrower") {
   PseudoTerminal terminal{80};
   {
     Redirected const redirected{terminal.descriptor()};
@@ -199,7 +199,7 @@ TEST_CASE("a progress line fits a terminal, also when that becomes narrower") {
   CHECK_THAT(lines[1], Contains("step 2/20  loss 5.2500"));
 }
 
-TEST_CASE("what is said beside the steps has lines of its own") {
+TEST_CASE("other messages have their own lines between steps") {
   PseudoTerminal terminal{80};
   {
     Redirected const redirected{terminal.descriptor()};
@@ -225,7 +225,7 @@ TEST_CASE("what is said beside the steps has lines of its own") {
   CHECK(text.ends_with(" left\r\nstopped\r\n"));
 }
 
-TEST_CASE("where several processes may write to a terminal, or it can do nothing, every step has a line") {
+TEST_CASE("every step has a line if several processes share a terminal, or if it is dumb") {
   using Variables = std::vector<std::pair<char const*, char const*>>;
   auto const variables = GENERATE(Variables{{"OMPI_COMM_WORLD_RANK", "0"}}, Variables{{"PMIX_RANK", "0"}},
                                   Variables{{"RANK", "0"}, {"WORLD_SIZE", "2"}});
@@ -240,7 +240,7 @@ TEST_CASE("where several processes may write to a terminal, or it can do nothing
   CHECK_THAT(text, Contains(" left\r\nstep 2/20") && !Contains("\x1b"));  // the line discipline adds \r
 }
 
-TEST_CASE("a terminal has colours but for NO_COLOR, and is none where it is dumb") {
+TEST_CASE("a terminal has colours unless NO_COLOR is set, and a dumb terminal is not used as one") {
   PseudoTerminal const terminal{44};
   ::setenv("TERM", "xterm", 1);
   ::unsetenv("NO_COLOR");
@@ -257,7 +257,7 @@ TEST_CASE("a terminal has colours but for NO_COLOR, and is none where it is dumb
   ::setenv("TERM", "xterm", 1);
 }
 
-TEST_CASE("elsewhere every step has a line") {
+TEST_CASE("without a terminal every step has a line") {
   int ends[2];
   REQUIRE(::pipe(ends) == 0);
   {

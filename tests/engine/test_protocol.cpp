@@ -43,7 +43,7 @@ struct Rules {
 
 }  // namespace
 
-TEST_CASE("nothing of a pass is legal outside of one") {
+TEST_CASE("calls of a pass are rejected outside of a pass") {
   Rules rules;
   CHECK_THAT(thrown<ContractError>([&] { rules.open(Phase::forward, 1); }),
              Contains("forward of unit \"block1\" outside of a pass"));
@@ -53,7 +53,7 @@ TEST_CASE("nothing of a pass is legal outside of one") {
              Contains("step() after 0 of 2 micro-steps of step 1"));
 }
 
-TEST_CASE("guards may overlap in any order, but for two of a unit in one phase, up to the most") {
+TEST_CASE("guards may overlap in any order up to the limit, except two of one unit in one phase") {
   Rules rules;
   rules.protocol.begin_micro_step();
   auto const first = rules.open(Phase::forward, 0);
@@ -84,10 +84,10 @@ TEST_CASE("guards may overlap in any order, but for two of a unit in one phase, 
   }
   CHECK_THAT(
       thrown<ContractError>([&] { protocol.check_open(Phase::forward, many.unit_at(Protocol::most_open_guards)); }),
-      Contains("forward of unit \"u16\" while 16 guards are open, which is the most"));
+      Contains("forward of unit \"u16\" while 16 guards are open, which is the limit"));
 }
 
-TEST_CASE("skipped units' turns come in declared order, before what comes next") {
+TEST_CASE("turns of skipped units come in declared order, before the next turn") {
   Rules rules;
   rules.protocol.begin_micro_step();
   CHECK(!rules.protocol.skip(rules.small.units[1]));
@@ -127,7 +127,7 @@ TEST_CASE("a unit that ran forward may be skipped in backward, in time or late")
   }
 }
 
-TEST_CASE("uses are those of forward before anything went back, and the last one is known") {
+TEST_CASE("a unit's uses are those of forward before backward begins, and the last one is known") {
   Rules rules;
   rules.protocol.begin_micro_step();
   for (int use = 0; use < 2; ++use) {
@@ -136,13 +136,12 @@ TEST_CASE("uses are those of forward before anything went back, and the last one
   CHECK(!rules.turn(Phase::backward, 1).last);
   static_cast<void>(rules.turn(Phase::forward, 1));  // recomputation
   CHECK(rules.turn(Phase::backward, 1).last);
-  CHECK_THAT(
-      thrown<ContractError>([&] { rules.open(Phase::backward, 1); }),
-      Contains("backward of unit \"block1\" for the 3. time in a micro-step: it declares no uses_per_micro_step, "
-               "and forward turns before the loss were 2"));
+  CHECK_THAT(thrown<ContractError>([&] { rules.open(Phase::backward, 1); }),
+             Contains("backward of unit \"block1\", call 3 in a micro-step: it declares no uses_per_micro_step, and "
+                      "its forward turns before the loss were 2"));
 }
 
-TEST_CASE("after a failure every call tells the first one") {
+TEST_CASE("after a failure every call reports the first failure") {
   Rules rules;
   rules.protocol.fail(std::make_exception_ptr(std::runtime_error{"the disk burned"}));
   rules.protocol.fail(std::make_exception_ptr(std::runtime_error{"something else"}));

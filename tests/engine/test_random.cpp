@@ -94,7 +94,7 @@ TEST_CASE("micro-steps draw by step and sample, on any number of ranks and at ev
   }
 }
 
-TEST_CASE("a micro-step that runs twice draws the same twice") {
+TEST_CASE("a micro-step that runs twice draws the same random numbers twice") {
   SmallModel const small;
   Drawn drawn;
   CHECK(messages_of(run_job(2, [&](Job& job) {
@@ -108,7 +108,7 @@ TEST_CASE("a micro-step that runs twice draws the same twice") {
   CHECK(drawn.all() == all);
 }
 
-TEST_CASE("actions of a pipeline draw what one stage draws, in all stages and phases") {
+TEST_CASE("actions of a pipeline draw the random numbers of one stage, in all stages and phases") {
   for (auto const* const schedule : {"1f1b", "zb_h1"}) {
     for (int const stages : {1, 2, 3}) {
       INFO(fmt::format("{} stages, {}", stages, schedule));
@@ -139,7 +139,7 @@ TEST_CASE("actions of a pipeline draw what one stage draws, in all stages and ph
   }
 }
 
-TEST_CASE("a run that goes on draws what it would have drawn, on another number of ranks, too") {
+TEST_CASE("a resumed run draws the random numbers of an uninterrupted one, also with another number of ranks") {
   SmallModel const small;
   Folder const folder;
   CHECK(messages_of(run_job(2, [&](Job& job) {
@@ -158,7 +158,7 @@ TEST_CASE("a run that goes on draws what it would have drawn, on another number 
   }
 }
 
-TEST_CASE("a run that goes on with a model of another seed is told that what it draws is other") {
+TEST_CASE("resuming with another seed of the model logs that random numbers differ") {
   SmallModel const small;
   Folder const folder;
   auto const said = [&](SmallModel const& model, bool saves) {
@@ -172,14 +172,14 @@ TEST_CASE("a run that goes on with a model of another seed is told that what it 
               static_cast<void>(engine.restore(folder.path()));
             }
           })) == "");
-    return log.count("the model's seed is 8, and was 3 when ") + 10 * log.count("the model's seed");
+    return log.count("the model's seed is 8, but was 3 when ") + 10 * log.count("the model's seed");
   };
   CHECK(said(small, true) == 0);
   CHECK(said(small, false) == 0);
   CHECK(said(SmallModel{300, 8}, false) == 11);
 }
 
-TEST_CASE("a row that the micro-batch has not is refused") {
+TEST_CASE("a row outside of the micro-batch is rejected") {
   SmallModel const small;
   for (std::int64_t const row : {-1, 2}) {
     auto const outcome = run_job(1, [&](Job& job) {
@@ -188,8 +188,7 @@ TEST_CASE("a row that the micro-batch has not is refused") {
         static_cast<void>(micro.random(row, 0));
       }
     });
-    CHECK_THAT(messages_of(outcome),
-               Contains(fmt::format("random(): row {} of a micro-batch; allowed are 0 to 1", row)));
+    CHECK_THAT(messages_of(outcome), Contains(fmt::format("random(): row {} of a micro-batch; allowed: 0 to 1", row)));
   }
 }
 

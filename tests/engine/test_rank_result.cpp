@@ -47,7 +47,7 @@ std::string thrown(std::vector<RankResult> const& said) {
   return "nothing of this type";
 }
 
-TEST_CASE("all ranks hear what each of them has found, also where it has no words") {
+TEST_CASE("all ranks get the result of each rank, also one without text") {
   CHECK_NOTHROW(engine::throw_if_failed("it failed", heard({{}, {}, {}})));
   CHECK_NOTHROW(engine::throw_if_failed("it failed", heard({{}, {.kind = Kind::warning, .text = "slow"}})));
   CHECK(thrown<ContractError>({{}, {.kind = Kind::contract_error, .text = ""}}) == "it failed: rank 1: ");
@@ -56,7 +56,7 @@ TEST_CASE("all ranks hear what each of them has found, also where it has no word
                              {.kind = Kind::system_error, .text = "no disk"}}) == "it failed: no disk");
 }
 
-TEST_CASE("damage is what ranks throw only where none has failed for another reason") {
+TEST_CASE("ranks throw DamagedError only if none has failed for another reason") {
   RankResult const damage{.kind = Kind::damage, .text = "a hash"};
   CHECK(thrown<DamagedError>({damage, {}, damage}) == "it failed: rank 0 (and 1 more): a hash");
   CHECK(thrown<SystemError>({damage, {.kind = Kind::system_error, .text = "no disk"}}) ==

@@ -98,7 +98,7 @@ std::vector<std::uint32_t> bits_of(Result const& result) {
 
 }  // namespace
 
-TEST_CASE("refused calls leave no trace in training") {
+TEST_CASE("rejected calls do not change training") {
   for (int stage = 0; stage <= 3; ++stage) {
     for (int const world : {1, 2}) {
       INFO(fmt::format("stage {}, {} ranks", stage, world));

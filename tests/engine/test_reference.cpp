@@ -76,7 +76,7 @@ void for_every_case(F const& check) {
 
 }  // namespace
 
-TEST_CASE("one step from the same state is the fp64 reference's, to rounding") {
+TEST_CASE("one step from the same state matches the fp64 reference to rounding") {
   for_every_case([](Case const& c) {
     auto const trained = train(c, 1);
     auto reference = reference_for(c);
@@ -104,7 +104,7 @@ TEST_CASE("four steps stay close to the reference") {
   });
 }
 
-TEST_CASE("16-bit training is the reference's, to the rounding of 16 bits") {
+TEST_CASE("16-bit training matches the reference to the rounding of 16 bits") {
   std::string const types[] = {R"(, "bf16": {"enabled": true})",
                                R"(, "fp16": {"enabled": true, "initial_scale_power": 6})",
                                R"(, "fp16": {"enabled": true, "loss_scale": 128})"};

@@ -75,7 +75,7 @@ TEST_CASE("a micro-step that runs twice changes nothing") {
   }
 }
 
-TEST_CASE("passes of a step in which the first micro-step runs twice") {
+TEST_CASE("a step whose first micro-step runs twice has one pass more") {
   SmallModel const small;
   auto const outcome = run_job(1, [&](Job& job) {
     Engine<float> engine{job, small.model, small_config(2, {.accumulation = 3, .zeroth = keys(2, "every_micro_step")})};
@@ -94,7 +94,7 @@ TEST_CASE("passes of a step in which the first micro-step runs twice") {
   CHECK(messages_of(outcome) == "");
 }
 
-TEST_CASE("a flipped bit in one rank's gradient is found and named, at every stage") {
+TEST_CASE("a flipped bit in one rank's gradient is found and reported at every stage") {
   for (int stage = 0; stage <= 3; ++stage) {
     for (char const* const reduce : {"every_micro_step", "last_micro_step"}) {
       INFO(fmt::format("stage {}, {}", stage, reduce));
@@ -105,7 +105,7 @@ TEST_CASE("a flipped bit in one rank's gradient is found and named, at every sta
   }
 }
 
-TEST_CASE("a program that reports another loss for the same samples is told so") {
+TEST_CASE("a program that reports two losses for the same samples gets an error") {
   SmallModel const small;
   auto const outcome = run_job(2, [&](Job& job) {
     Engine<float> engine{job, small.model, small_config(1, {.zeroth = keys(1, "every_micro_step")})};

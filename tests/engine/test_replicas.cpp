@@ -89,7 +89,7 @@ TEST_CASE("initialisers that differ between ranks are found when engines are bui
   }
 }
 
-TEST_CASE("one element that starts differently is found where parameters are whole") {
+TEST_CASE("one different initial element is found if parameters are unsharded") {
   for (int stage = 0; stage <= 2; ++stage) {
     INFO("stage " << stage);
     check_all(
@@ -98,7 +98,7 @@ TEST_CASE("one element that starts differently is found where parameters are who
   }
 }
 
-TEST_CASE("of many ranks that start differently the first eight are named, and the others counted") {
+TEST_CASE("of many ranks with different initial values the first eight are named, and the others counted") {
   auto const message = [](int world) {
     return message_of(
         built_with(world, 0, [](int rank, std::int64_t i) { return i == 20 && rank > 0 ? 1.0F : 2.0F; })[0]);
@@ -110,7 +110,7 @@ TEST_CASE("of many ranks that start differently the first eight are named, and t
                               !Contains("rank 9's"));
 }
 
-TEST_CASE("one element that starts differently is found among replicas, in every group") {
+TEST_CASE("one different initial element is found among replicas, in every group") {
   // With shards over two of four ranks, ranks 0 and 2 have the first half of 512 elements, ranks 1 and 3 the second.
   auto const differs = [](int rank, std::int64_t at) {
     return [=](int of, std::int64_t element) { return of == rank && element == at ? 1.0F : 2.0F; };
@@ -129,7 +129,7 @@ TEST_CASE("one element that starts differently is found among replicas, in every
             "rank 3's unit \"second\" differs from rank 0's after initialisation");
 }
 
-TEST_CASE("an initialiser that is no function of the index ends every rank") {
+TEST_CASE("an initialiser that is not a function of the index ends every rank") {
   for (int const stage : {0, 3}) {
     auto const outcome = run_job(2, [&](Job& job) {
       Model model;
@@ -145,7 +145,7 @@ TEST_CASE("an initialiser that is no function of the index ends every rank") {
   }
 }
 
-TEST_CASE("ranks that load different files are told so") {
+TEST_CASE("ranks that load different files get an error") {
   Folder const folder;
   auto const original = folder.path() / "original";
   auto const other = folder.path() / "other";
@@ -174,7 +174,7 @@ TEST_CASE("ranks that load different files are told so") {
   }
 }
 
-TEST_CASE("with zeroth.check, replicas that came apart in training are found within 100 steps") {
+TEST_CASE("with zeroth.check, replicas that diverged in training are found within 100 steps") {
   for (int stage = 0; stage <= 2; ++stage) {
     INFO("stage " << stage);
     check_all(train_with_a_write(stage, R"(, "check": true)", 100),

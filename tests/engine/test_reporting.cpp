@@ -85,7 +85,7 @@ void nothing(Engine<float>& /*engine*/) {}
 
 }  // namespace
 
-TEST_CASE("steps_per_print is a line every so many steps, of rank 0") {
+TEST_CASE("steps_per_print logs a line every that many steps, on rank 0") {
   Log const log;
   two_ranks(small_config(2, {.more = R"(, "steps_per_print": 2)"}), 5, nothing);
   CHECK(log.count("ms a step") == 2);
@@ -94,7 +94,7 @@ TEST_CASE("steps_per_print is a line every so many steps, of rank 0") {
   CHECK(log.count("without effect") == 0);
 }
 
-TEST_CASE("what is without effect is told once") {
+TEST_CASE("keys without effect are logged once") {
   Log const log;
   auto const more = R"(, "prescale_gradients": true, "log_level": "info", "my_own_key": 1)";
   two_ranks(small_config(1, {.more = more}), 1, nothing);
@@ -102,7 +102,7 @@ TEST_CASE("what is without effect is told once") {
   CHECK(log.count("my_own_key (line ") == 1);
 }
 
-TEST_CASE("the breakdown has what every stream did, also around a trace of the program's") {
+TEST_CASE("the breakdown has the times of every stream, also around the program's own trace") {
   Log const log;
   auto const more = R"(, "steps_per_print": 4, "wall_clock_breakdown": true, "memory_breakdown": true,
                          "dump_state": true)";
@@ -140,7 +140,7 @@ TEST_CASE("the breakdown has what every stream did, also around a trace of the p
   CHECK(spans == Approx(3));
 }
 
-TEST_CASE("a table of times has the spans of its steps, also of the last") {
+TEST_CASE("a table of times has the spans of its steps, including the last") {
   Log const log;
   auto const more = R"(, "steps_per_print": 1, "wall_clock_breakdown": true)";
   two_ranks(small_config(3, {.zero = R"(, "overlap_comm": true)", .more = more}), 4, nothing);
@@ -157,7 +157,7 @@ TEST_CASE("a table of times has the spans of its steps, also of the last") {
   CHECK(tables == 4);
 }
 
-TEST_CASE("comms_logger counts what the reports say was moved") {
+TEST_CASE("comms_logger counts the bytes of the reports") {
   for (int const stage : {0, 1, 2, 3}) {
     INFO("stage " << stage);
     Log const log;
@@ -184,7 +184,7 @@ TEST_CASE("comms_logger counts what the reports say was moved") {
   CHECK(none.empty());
 }
 
-TEST_CASE("flops_profiler counts by shapes, once") {
+TEST_CASE("flops_profiler counts by shapes, and logs once") {
   Folder const folder;
   auto const file = (folder / "profile.txt").string();
   auto const config = small_config(
@@ -237,7 +237,7 @@ TEST_CASE("flops_profiler counts by shapes, once") {
   CHECK(log.count("flops profiler") == 0);
 }
 
-TEST_CASE("a profile that has no file is logged, and one that cannot be written too") {
+TEST_CASE("a profile is logged if it has no file, or if its file cannot be written") {
   for (auto const* const file : {"", R"(, "output_file": "/nonexistent/profile.txt")"}) {
     Log const log;
     auto const more = fmt::format(R"(, "flops_profiler": {{"enabled": true, "detailed": false{}}})", file);
@@ -248,7 +248,7 @@ TEST_CASE("a profile that has no file is logged, and one that cannot be written 
   }
 }
 
-TEST_CASE("the last step can be profiled, and one that does not come is told") {
+TEST_CASE("the last step can be profiled, and a step that is never reached is logged") {
   for (int const step : {4, 5}) {
     Log const log;
     auto const more = fmt::format(R"(, "flops_profiler": {{"enabled": true, "profile_step": {}}})", step);
@@ -259,15 +259,15 @@ TEST_CASE("the last step can be profiled, and one that does not come is told") {
   }
 }
 
-TEST_CASE("a monitor whose folder cannot be made is told once, by its key") {
+TEST_CASE("a monitor whose folder cannot be created is logged once, by its key") {
   Log const log;
   auto const more = R"(, "csv_monitor": {"enabled": true, "output_path": "/dev/null/here", "job_name": "csv"})";
   CHECK(two_ranks(small_config(1, {.more = more}), 3, nothing).size() == 3);
-  CHECK(log.count("csv_monitor.output_path: the monitor's folder /dev/null/here/csv: Not a directory: nothing is "
-                  "written there; training goes on") == 1);
+  CHECK(log.count("csv_monitor.output_path: the monitor's folder /dev/null/here/csv: Not a directory: monitor "
+                  "disabled; training continues") == 1);
 }
 
-TEST_CASE("wandb is TensorBoard's event files, and the log says how they are uploaded") {
+TEST_CASE("wandb writes TensorBoard's event files, and logs how to upload them") {
   Folder const folder;
   Log const log;
   auto const more = fmt::format(R"(, "tensorboard": {{"output_path": "{}", "job_name": "events"}},
@@ -280,7 +280,7 @@ TEST_CASE("wandb is TensorBoard's event files, and the log says how they are upl
   CHECK(std::distance(std::filesystem::directory_iterator{folder / "events"}, {}) == 1);
 }
 
-TEST_CASE("monitors get every step, by DeepSpeed's names over samples; one that fails ends alone") {
+TEST_CASE("monitors get every step, by DeepSpeed's names over samples, and a failing one is disabled alone") {
   Folder const folder;
   Log const log;
   auto const more = fmt::format(R"(, "csv_monitor": {{"enabled": true, "output_path": "{0}", "job_name": "csv"}},
@@ -300,7 +300,7 @@ TEST_CASE("monitors get every step, by DeepSpeed's names over samples; one that 
   CHECK(last.name == "Train/Samples/train_loss");
   CHECK(last.value == static_cast<double>(reports[2].loss));
   CHECK(last.samples == 24);  // 2 for each of 2 ranks in each of 2 micro-steps
-  CHECK(log.count("the sink is full: nothing more is written there; training goes on") == 1);
+  CHECK(log.count("the sink is full: monitor disabled; training continues") == 1);
   auto const rates = text_of(folder / "csv/Train_Samples_lr.csv");
   CHECK(rates.starts_with("step,lr\n8,"));
   CHECK(std::ranges::count(rates, '\n') == 4);

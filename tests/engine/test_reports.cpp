@@ -15,7 +15,7 @@
 
 namespace zeroth::testing {
 
-TEST_CASE("a loss that the device computes is reported as one that the host knows") {
+TEST_CASE("a loss in device memory is reported like one that the host knows") {
   for (int stage = 0; stage <= 3; ++stage) {
     auto const steps = [&](bool on_device) {
       return run(2, small_config(stage),
@@ -54,7 +54,7 @@ TEST_CASE("a loss that the device computes is reported as one that the host know
   }
 }
 
-TEST_CASE("a loss of weight 0 is not looked at, whatever it is") {
+TEST_CASE("a loss of weight 0 is ignored, whatever its value") {
   enum class Said { by_host, by_device, in_evaluation };
   for (auto const said : {Said::by_host, Said::by_device, Said::in_evaluation}) {
     std::vector<float> losses(2);
@@ -146,7 +146,7 @@ TEST_CASE("the loss is the weighted mean over ranks and micro-steps") {
   }
 }
 
-TEST_CASE("the seed is the weight times the loss scale, and what an fp16 sum over ranks needs") {
+TEST_CASE("the seed is the weight times the loss scale, times the prescale of an fp16 sum over ranks") {
   auto const seed_of = [](int world, std::string const& more, auto types) {
     using T = typename decltype(types)::Compute;
     float seed = 0;
@@ -177,7 +177,7 @@ TEST_CASE("the seed is the weight times the loss scale, and what an fp16 sum ove
                 Precision<fp16, fp16>{}) == 512);
 }
 
-TEST_CASE("many small micro-steps are one large micro-step") {
+TEST_CASE("many small micro-steps train like one large micro-step") {
   auto const train_with = [](int stage, int micro_batch, int accumulation) {
     auto const config = small_config(stage, {.accumulation = accumulation, .micro_batch = micro_batch});
     return run(2, config,
@@ -221,7 +221,7 @@ TEST_CASE("many small micro-steps are one large micro-step") {
   }
 }
 
-TEST_CASE("a step in which nothing has any weight updates nothing, and advances nothing") {
+TEST_CASE("a step without any weight updates nothing, and advances nothing") {
   auto const more = R"(, "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 10, "warmup_max_lr": 0.5}})";
   for (int stage = 0; stage <= 3; ++stage) {
     for (bool const skips : {false, true}) {
@@ -269,7 +269,7 @@ TEST_CASE("a step in which nothing has any weight updates nothing, and advances 
   }
 }
 
-TEST_CASE("a rank without data weighs nothing and changes nothing") {
+TEST_CASE("a rank without data has weight 0 and changes nothing") {
   // Compares one rank with two ranks of which the second has no data: the same samples, so the same training.
   auto const train_on = [](int stage, int world) {
     return run(world, small_config(stage, {.accumulation = 1}),
@@ -306,7 +306,7 @@ TEST_CASE("a rank without data weighs nothing and changes nothing") {
   }
 }
 
-TEST_CASE("learning rates are the schedule's, or the one that step() was given") {
+TEST_CASE("learning rates come from the schedule, or from the argument of step()") {
   auto const more = R"(, "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 4, "warmup_max_lr": 0.5,
                                                                     "warmup_type": "linear"}})";
   optim::Schedule schedule;
@@ -347,7 +347,7 @@ TEST_CASE("learning rates are the schedule's, or the one that step() was given")
   }
 }
 
-TEST_CASE("a stop that one rank asks for is seen by all ranks in the report of one step") {
+TEST_CASE("a stop that one rank requests is in all ranks' reports of one step") {
   for (int stage = 0; stage <= 3; ++stage) {
     std::vector<std::vector<bool>> stops(3);
     auto const outcome = run_job(3, [&](Job& job) {

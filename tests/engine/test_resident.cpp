@@ -110,7 +110,7 @@ Growth train(int world, Config const& config) {
 
 }  // namespace
 
-TEST_CASE("a process of two ranks grows by two plans, and by no more than 8 MiB beside them, saving and loading too") {
+TEST_CASE("a process of two ranks grows by two plans plus at most 8 MiB, also with saves and loads") {
   if (sanitized) {
     WARN("not measured: a sanitizer's own memory is resident too");
     return;

@@ -46,14 +46,14 @@ TEST_CASE("Every dtype of the format has its size") {
   CHECK_THAT(said_of(tensor("a", "F4", "[3]", 0, 2)), Contains("of whole bytes"));
 }
 
-TEST_CASE("Tensors stand one behind the other in any order, empty ones and scalars among them") {
+TEST_CASE("Tensors lie one after another in any order, including empty ones and scalars") {
   CHECK(said_of(tensor("b", "F32", "[2]", 4, 12) + ", " + tensor("a", "F32", "[]", 0, 4) + ", " +
                 tensor("none", "F32", "[0, 9223372036854775807]", 12, 12) + R"(, "__metadata__": {"format": "pt"})")
             .empty());
   CHECK(said_of("").empty());
 }
 
-TEST_CASE("Everything that is wrong with a header is said at once") {
+TEST_CASE("All problems of a header are reported at once") {
   CHECK(said_of("\"a\": 3, \"b\": {\"dtype\": \"F32\", \"shape\": [1]}, \"c\\u001b\": {\"dtype\": 7}, "
                 "\"__metadata__\": {\"x\": 1}") ==
         "header: 4 problems\n"
@@ -67,14 +67,14 @@ TEST_CASE("Everything that is wrong with a header is said at once") {
   CHECK_THAT(said_of(tensor("a", "F32", "[1]", 4, 8)), Contains("bytes 0 to there belong to no tensor"));
   CHECK_THAT(said_of(tensor("a", "F32", "[4]", 0, 16) + ", " + tensor("b", "F32", "[1]", 4, 8) + ", " +
                      tensor("c", "F32", "[1]", 8, 12)),
-             Contains("b: begins at byte 4 of the data, and a ends at 16") &&
-                 Contains("c: begins at byte 8 of the data, and a ends at 16"));
+             Contains("b: begins at byte 4 of the data, but a ends at 16") &&
+                 Contains("c: begins at byte 8 of the data, but a ends at 16"));
   CHECK_THAT(said_of(tensor("a", "U8", "[18446744073709551615]", 0, 4)), Contains("a.shape: [18446744073709551615]"));
   CHECK_THAT(said_of(tensor("a", "U8", "[9223372036854775807]", 0, 9223372036854775807)),
              Contains("of less than 2^63"));
 }
 
-TEST_CASE("A header of many tensors is read in one go, and of many wrong ones twenty are told") {
+TEST_CASE("A header of many tensors is read at once, and of many wrong ones twenty are reported") {
   std::string good;
   std::string wrong;
   int const count = testing::sanitized ? 2'000 : 50'000;
@@ -90,7 +90,7 @@ TEST_CASE("A header of many tensors is read in one go, and of many wrong ones tw
   CHECK(said.size() < 5'000);
 }
 
-TEST_CASE("A pipe, a device and a folder are no weights") {
+TEST_CASE("Pipes, devices and folders are rejected as weight files") {
   testing::Folder const folder;
   REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
   auto const said = [](std::filesystem::path const& path) {

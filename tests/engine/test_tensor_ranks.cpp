@@ -69,7 +69,7 @@ void step_with(Engine<float>& engine, Unit unit, Param<1> const& param, std::vec
 
 }  // namespace
 
-TEST_CASE("read() and write() are of the whole parameter on every tensor rank, and padding is no part of it") {
+TEST_CASE("read() and write() use the whole parameter on every tensor rank, without padding") {
   for (int stage = 0; stage <= 3; ++stage) {
     std::vector<std::vector<float>> seen(4);
     auto const outcome =
@@ -120,7 +120,7 @@ TEST_CASE("read() and write() are of the whole parameter on every tensor rank, a
   }
 }
 
-TEST_CASE("what tensor ranks report counts once, in steps and evaluations") {
+TEST_CASE("losses and metrics of tensor ranks count once, in steps and evaluations") {
   std::vector<std::vector<double>> seen(4);
   auto const outcome =
       run_divided(config_of(2), true, [&](Mesh& mesh, Divided const&, Engine<float>& engine, auto& run) {
@@ -155,7 +155,7 @@ TEST_CASE("what tensor ranks report counts once, in steps and evaluations") {
   }
 }
 
-TEST_CASE("a sum over tensor ranks that a program forgets is told in the first step, with a parameter's name") {
+TEST_CASE("a missing sum over tensor ranks is reported in the first step with a parameter's name") {
   auto const forget = [](bool sequence, std::string const& more) {
     return run_divided(config_of(2, more), sequence, [](Mesh&, Divided const&, auto& engine, auto& run) {
       run.forgets_a_sum = true;
@@ -167,12 +167,12 @@ TEST_CASE("a sum over tensor ranks that a program forgets is told in the first s
   for (auto const& error : forget(false, R"(, "check": true)")) {
     // Each place has its own elements, and may be told of another place's first.
     CHECK_THAT(message_of(error), Contains("step 1: the gradients of parameter \"block") &&
-                                      Contains("which are tensor ranks and have it whole"));
+                                      Contains("which are tensor ranks that hold it whole"));
   }
   CHECK(messages_of(forget(false, "")) == "");  // unnoticed, because nothing is compared
 }
 
-TEST_CASE("a parameter whose gradient is in parts, and is not said to be, is told in the first step") {
+TEST_CASE("a partial gradient without ParamOptions::partial is reported in the first step") {
   auto const config = config_of(1, R"(, "check": true)");
   auto const outcome = run_job(2, [&](Job& job) {
     Mesh mesh{job, config};
@@ -186,7 +186,7 @@ TEST_CASE("a parameter whose gradient is in parts, and is not said to be, is tol
                                          Contains("ParamOptions::partial"));
 }
 
-TEST_CASE("a parameter that is said to be partial, and whose gradient each tensor rank writes whole, is told") {
+TEST_CASE("a whole gradient with ParamOptions::partial is reported") {
   enum class Written : std::uint8_t { same, different, few, not_finite };
   auto const train = [](int stage, Written written) {
     auto const config = config_of(stage, R"(, "check": true)");
@@ -222,7 +222,7 @@ TEST_CASE("a parameter that is said to be partial, and whose gradient each tenso
   }
 }
 
-TEST_CASE("tensor ranks that start with different values are told") {
+TEST_CASE("different initial values of tensor ranks are reported") {
   auto const config = config_of(3);
   auto const outcome = run_job(2, [&](Job& job) {
     Mesh mesh{job, config};
@@ -238,7 +238,7 @@ TEST_CASE("tensor ranks that start with different values are told") {
                                               "tensor ranks that should hold the same do not"));
 }
 
-TEST_CASE("pieces of tensor ranks become the whole parameter, whoever's come first") {
+TEST_CASE("pieces of tensor ranks form the whole parameter, whichever come first") {
   std::mt19937 random{5};
   for (int turn = 0; turn < 400; ++turn) {
     auto const below = [&](unsigned bound) { return static_cast<std::int64_t>(random() % bound); };
@@ -286,7 +286,7 @@ TEST_CASE("pieces of tensor ranks become the whole parameter, whoever's come fir
   }
 }
 
-TEST_CASE("a file of weights has whole tensors: any number of tensor ranks writes the same bytes, and reads them") {
+TEST_CASE("any number of tensor ranks writes the same weight file of whole tensors, and reads it") {
   Folder const folder;
   auto const config_at = [](int stage, int tensor, int pipeline) {
     return Config::from_json(file(bf16_types, stage, 2, "every_micro_step", movements[stage],
@@ -335,7 +335,7 @@ TEST_CASE("a file of weights has whole tensors: any number of tensor ranks write
   }
 }
 
-TEST_CASE("a plan is what every tensor rank allocates, and counts the whole model") {
+TEST_CASE("a plan equals the allocations of every tensor rank, and counts the whole model") {
   for (int const stage : {0, 1, 2, 3}) {
     for (bool const sequence : {false, true}) {
       CAPTURE(stage, sequence);
@@ -364,10 +364,9 @@ TEST_CASE("a plan is what every tensor rank allocates, and counts the whole mode
     }
   }
   Divided const whole{{0, 1}, false};
-  CHECK_THAT(
-      thrown<ConfigError>([&] { static_cast<void>(plan(whole.model, config_of(1), 4)); }),
-      Contains("zeroth.mesh.tensor is 2, and the model to be planned was made for 1: give Model a TensorPart of as "
-               "many"));
+  CHECK_THAT(thrown<ConfigError>([&] { static_cast<void>(plan(whole.model, config_of(1), 4)); }),
+             Contains("zeroth.mesh.tensor is 2, but the model was made for 1 tensor ranks: give Model a TensorPart "
+                      "with the same number"));
 }
 
 }  // namespace zeroth::testing

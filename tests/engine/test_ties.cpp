@@ -52,7 +52,7 @@ std::string told(int world, Config const& config, F const& body) {
 
 }  // namespace
 
-TEST_CASE("a stage's layout says what others have of its parameters") {
+TEST_CASE("a stage's layout lists the other stages that use its parameters") {
   Model model;
   auto const a = model.unit("a"), b = model.unit("b", {.input_per_sample = 1}), c = model.unit("c");
   auto const shared = model.param(b, "shared", {300}, Constant{1});
@@ -93,7 +93,7 @@ TEST_CASE("a stage's layout says what others have of its parameters") {
   CHECK(of_last.count == 307);
 }
 
-TEST_CASE("memory of ties is planned, in every stage that has them, and without a mesh") {
+TEST_CASE("memory for ties is planned in every stage that has them, and without a mesh") {
   Chain const chain{Chain::Ties::across};
   auto const parameters = [&](int stages, int world) { return plan(chain.model, config_of(stages, 0), world); };
   std::int64_t count = 0;
@@ -131,7 +131,7 @@ TEST_CASE("memory of ties is planned, in every stage that has them, and without 
   }
 }
 
-TEST_CASE("a parameter that two stages have is read from either and written to both") {
+TEST_CASE("a parameter of two stages is read from either and written to both") {
   for (int const zero : {0, 3}) {
     auto const config = config_of(2, zero);
     std::vector<std::vector<float>> read(4);
@@ -174,7 +174,7 @@ TEST_CASE("a parameter that two stages have is read from either and written to b
   }
 }
 
-TEST_CASE("stages that write or begin with different values of a parameter that they share are told so") {
+TEST_CASE("different values of a parameter that stages share are reported, initially and in write()") {
   auto const config = config_of(2, 2);
   auto const written = told(4, config, [&](Job& job, Mesh& mesh) {
     SharedModel const model{Normal{1}};

@@ -75,7 +75,7 @@ std::ptrdiff_t count(std::vector<Span> const& spans, char const* stream, char co
 
 }  // namespace
 
-TEST_CASE("A timeline holds the turns, collectives and updates of the steps that were traced") {
+TEST_CASE("A timeline contains the turns, collectives and updates of the traced steps") {
   for (bool const overlap : {false, true}) {
     for (int const stage : {0, 1, 2, 3}) {
       INFO("stage " << stage << ", overlap " << overlap);
@@ -107,7 +107,7 @@ TEST_CASE("A timeline holds the turns, collectives and updates of the steps that
   }
 }
 
-TEST_CASE("What a rank waits for a late one is a span of its compute stream") {
+TEST_CASE("The time that a rank waits for a late one is a span of its compute stream") {
   for (int const stage : {0, 1, 2, 3}) {
     INFO("stage " << stage);
     // On a busy machine rank 0 may be late itself; the later rank 1 arrives, the less that matters.
@@ -119,7 +119,7 @@ TEST_CASE("What a rank waits for a late one is a span of its compute stream") {
   }
 }
 
-TEST_CASE("A trace file is what Chrome and Perfetto read") {
+TEST_CASE("A trace file has the format of Chrome and Perfetto") {
   Timeline first, second;
   first.add({"compute", "forward", "block0", 10, 30});
   first.add({"gather", "gather", "block1", 12.5, 20});
@@ -144,12 +144,12 @@ TEST_CASE("A trace file is what Chrome and Perfetto read") {
   CHECK(std::distance(std::filesystem::directory_iterator{folder.path()}, {}) == 1);  // no incomplete file is left
 }
 
-TEST_CASE("A trace that cannot be written says where and why") {
+TEST_CASE("The error about an unwritable trace says where and why") {
   CHECK_THROWS_WITH(write_trace("/nowhere/trace.json", {}),
                     Catch::Contains("/nowhere/trace.json") && Catch::Contains("No such file or directory"));
 }
 
-TEST_CASE("Tracing begins and ends between passes") {
+TEST_CASE("Tracing can only begin and end between passes") {
   auto const outcome = testing::run_job(1, [&](Job& job) {
     SmallModel small;
     Engine<float> engine{job, small.model, small_config(0)};

@@ -23,7 +23,7 @@ constexpr std::int64_t all_trainable = 3 * trainable_count;
 
 }  // namespace
 
-TEST_CASE("reduced bytes: every trainable unit, padded, at every reduction") {
+TEST_CASE("reduced bytes are those of every trainable unit, padded, at every reduction") {
   struct Case {
     char const* reduce;
     int reductions;
@@ -46,7 +46,7 @@ TEST_CASE("reduced bytes: every trainable unit, padded, at every reduction") {
   }
 }
 
-TEST_CASE("gathered bytes: nothing, what is published, or what stage 3 gathers") {
+TEST_CASE("gathered bytes are none, those of published parameters, or those of stage 3's gathers") {
   constexpr std::int64_t whole = (all_trainable + frozen_count) * 4;
   for (auto const& report : train_reports(2, small_config(0), 3)) {
     CHECK(report.gathered_bytes == 0);
@@ -113,8 +113,7 @@ TEST_CASE("bytes in reports are those of the collectives that were submitted") {
   }
 }
 
-TEST_CASE(
-    "in groups, bytes within and across them are those of the formulas, and of the collectives that were submitted") {
+TEST_CASE("in groups, bytes within and across them match the formulas and the submitted collectives") {
   // Six ranks in groups of three. With slices of 128 each unit has 768 trainable elements; the second also has 768
   // frozen ones.
   constexpr std::int64_t w = 3 * 768 * 4;
@@ -216,7 +215,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("another order than the declared one costs misses") {
+TEST_CASE("an order other than the declared one causes misses") {
   auto const zero = std::string{R"(, "stage3_prefetch_bucket_size": 1)"};
   auto const reports = run(2, small_config(3, {.accumulation = 1, .zero = zero}),
                            [&](Job&, Engine<float>& engine, SmallModel const& small) {
@@ -242,7 +241,7 @@ TEST_CASE("another order than the declared one costs misses") {
   }
 }
 
-TEST_CASE("no more slots are used than were planned, and in declared order all of them are") {
+TEST_CASE("the slots in use never exceed the plan, and in declared order all are used") {
   SyntheticModel const synthetic;
   for (int const slots : {1, 2, 4}) {
     for (auto const* const prefetch : {"0", "1", "1500", "1000000"}) {
@@ -278,7 +277,7 @@ TEST_CASE("no more slots are used than were planned, and in declared order all o
   }
 }
 
-TEST_CASE("collectives are compared among ranks in the first two steps, then only where the file says so") {
+TEST_CASE("collectives are compared among ranks in the first two steps, then only if the file says so") {
   using Given = std::vector<std::pair<bool, std::int64_t>>;  // check and timeout in ms, in order
   for (bool const asked : {false, true}) {
     std::vector<Given> given(5);  // before the first step, and in each step

@@ -42,7 +42,7 @@ std::vector<float> read(E& engine, AnyParam const& param) {
 
 }  // namespace
 
-TEST_CASE("what is read is the master, the same at every stage; what is written is trained on, and read by guards") {
+TEST_CASE("read() returns the master at every stage, and guards and training use the values of write()") {
   for (auto const* const file : dtype_files) {
     for (int const world : {1, 3}) {
       std::vector<std::vector<std::uint32_t>> by_stage;
@@ -103,7 +103,7 @@ TEST_CASE("what is read is the master, the same at every stage; what is written 
   }
 }
 
-TEST_CASE("ranks that write different values are told so") {
+TEST_CASE("ranks that write different values get an error") {
   for (int stage = 0; stage <= 3; ++stage) {
     auto const outcome = run_job(2, [&](Job& job) {
       SmallModel const small;
@@ -118,7 +118,7 @@ TEST_CASE("ranks that write different values are told so") {
   }
 }
 
-TEST_CASE("the norm ahead of the update is the report's, and parameters' norms add up to it") {
+TEST_CASE("gradient_norm() before the update is the report's norm, and parameters' norms add up to it") {
   for (auto const* const file : dtype_files) {
     for (int const world : {1, 2}) {
       std::vector<std::uint32_t> first;
@@ -187,7 +187,7 @@ TEST_CASE("a parameter's norm is that of what was written to its gradient") {
   }
 }
 
-TEST_CASE("start values come from memory, which is let go with the model") {
+TEST_CASE("initial values come from memory, which is freed with the model") {
   for (int stage = 0; stage <= 3; ++stage) {
     CHECK(messages_of(run_job(2, [&](Job& job) {
             auto values = std::make_shared<std::vector<float>>(1000);
@@ -214,7 +214,7 @@ TEST_CASE("start values come from memory, which is let go with the model") {
   }
 }
 
-TEST_CASE("an engine of run-time types trains parameters of any number of dimensions as a typed one does") {
+TEST_CASE("an AnyEngine trains parameters of any number of dimensions like a typed engine") {
   for (auto const* const file : dtype_files) {
     for (int stage = 0; stage <= 3; ++stage) {
       INFO(fmt::format("stage {}{}", stage, file));
@@ -314,7 +314,7 @@ TEST_CASE("an engine of run-time types trains parameters of any number of dimens
   }
 }
 
-TEST_CASE("passes and guards may move from thread to thread, and speak as their rank") {
+TEST_CASE("passes and guards may move between threads, and log as their rank") {
   for (int stage = 0; stage <= 3; ++stage) {
     INFO("stage " << stage);
     auto const config = small_config(stage, {.zeroth = R"(, "check": true)"});
@@ -346,7 +346,7 @@ TEST_CASE("passes and guards may move from thread to thread, and speak as their 
   }
 }
 
-TEST_CASE("with zeroth.check two threads at the same time are told") {
+TEST_CASE("with zeroth.check concurrent calls of two threads are rejected") {
   std::atomic<bool> refused = false;
   auto const outcome = run_job(2, [&](Job& job) {
     SmallModel const small;
@@ -363,7 +363,7 @@ TEST_CASE("with zeroth.check two threads at the same time are told") {
       }
       refused = true;
       inside.join();
-      if (said.find("[rank 0/2] trace() while a call of another thread on this engine was under way") != 0) {
+      if (said.find("[rank 0/2] trace() while another thread is in a call on this engine") != 0) {
         throw std::runtime_error{said};
       }
     } else {
@@ -377,7 +377,7 @@ TEST_CASE("with zeroth.check two threads at the same time are told") {
   CHECK(messages_of(outcome) == "");
 }
 
-TEST_CASE("wrong reads, writes and norms say what would be right, and leave the engine as it was") {
+TEST_CASE("invalid reads, writes and norms are rejected with what is allowed, and change nothing") {
   std::vector<std::string> said;
   CHECK(messages_of(run_job(1, [&](Job& job) {
           SmallModel small;
@@ -400,21 +400,21 @@ TEST_CASE("wrong reads, writes and norms say what would be right, and leave the 
           engine.finish();
         })) == "");
   std::vector<std::string> const expected{
-      "read() of parameter \"block0.w\" with 299 values: it has 300",
-      "write() of parameter \"block0.w\" with 299 values: it has 300",
+      "read() of parameter \"block0.w\" got 299 values, but it has 300",
+      "write() of parameter \"block0.w\" got 299 values, but it has 300",
       "read(): the parameter belongs to another model",
       "read(): the parameter was added to the model after this engine was built",
       "gradient_norm() after 0 of 2 micro-steps of step 1: it belongs between the last of them and step()",
       "read() while micro-step 1 of 2 is open: it belongs between passes",
       "read() while micro-step 2 of 2 is open: it belongs between passes",
-      "gradient_norm(param) of \"block1.frozen\", which is frozen"};
+      "gradient_norm(param): parameter \"block1.frozen\" is frozen and has no gradient"};
   REQUIRE(said.size() == expected.size());
   for (std::size_t i = 0; i < said.size(); ++i) {
     CHECK_THAT(said[i], Catch::Contains(expected[i]));
   }
 }
 
-TEST_CASE("with_precision offers the types that it is given, and names them where the file asks for others") {
+TEST_CASE("with_precision selects among its types, and names them if the file needs others") {
   std::string chosen;
   auto const choose = [&]<class T, class G>(Precision<T, G>) {
     chosen = fmt::format("{} {}", name_of(dtype_of<T>), name_of(dtype_of<G>));

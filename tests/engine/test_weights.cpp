@@ -105,7 +105,7 @@ TEST_CASE("a file saved at any stage and world loads at any other, bit for bit")
   }
 }
 
-TEST_CASE("a parameter is loaded whole that is larger than what is read of a file at a time") {
+TEST_CASE("a parameter larger than one read of a file is loaded whole") {
   Folder const folder;
   for (int const stage : {0, 3}) {
     auto const saved = folder / "saved", again = folder / "again";
@@ -146,7 +146,7 @@ TEST_CASE("the file holds the masters in fp32, exactly, and loads at any stage a
   }
 }
 
-TEST_CASE("the file is in the compute dtype where the stage file says so, at every stage and world, and loads") {
+TEST_CASE("the file is in the compute dtype if the stage file says so, at every stage and world, and loads") {
   struct Row {
     char const* keys;
     char const* dtype;  // the format's name
@@ -214,7 +214,7 @@ TEST_CASE("the file is in the compute dtype where the stage file says so, at eve
   }
 }
 
-TEST_CASE("the file is a safetensors file as Hugging Face writes them") {
+TEST_CASE("the file is a safetensors file like those of Hugging Face") {
   Folder const folder;
   for (int stage = 0; stage <= 3; ++stage) {
     INFO("stage " << stage);
@@ -247,7 +247,7 @@ TEST_CASE("the file is a safetensors file as Hugging Face writes them") {
   }
 }
 
-TEST_CASE("what is loaded is what forward reads, from fp32, bf16 and fp16 files and in any order of tensors") {
+TEST_CASE("forward reads the loaded values, from fp32, bf16 and fp16 files with any order of tensors") {
   Folder const folder;
   for (std::string const dtype : {"F32", "BF16", "F16"}) {
     auto file = fitting(dtype);
@@ -278,7 +278,7 @@ TEST_CASE("what is loaded is what forward reads, from fp32, bf16 and fp16 files 
   }
 }
 
-TEST_CASE("training goes on from loaded weights as it would have from those") {
+TEST_CASE("training continues from loaded weights like from the same weights in memory") {
   Folder const folder;
   for (int stage = 0; stage <= 3; ++stage) {
     std::string saved[2];
@@ -300,7 +300,7 @@ TEST_CASE("training goes on from loaded weights as it would have from those") {
   }
 }
 
-TEST_CASE("all that does not fit is listed at once") {
+TEST_CASE("all mismatches are listed at once") {
   Folder const folder;
   auto file = fitting();
   file.header["block0.weight"] = file.header["block0.w"];
@@ -316,8 +316,8 @@ TEST_CASE("all that does not fit is listed at once") {
     CHECK_THAT(messages_of(outcome), Contains("weights does not fit the model:") &&
                                          Contains("\"block0.w\" is missing") &&
                                          Contains("\"block1.w\" has shape [150, 2], the model's is [300]") &&
-                                         Contains("\"block0.weight\" is no parameter of the model") &&
-                                         Contains("\"stranger\" is no parameter of the model"));
+                                         Contains("\"block0.weight\" is not a parameter of the model") &&
+                                         Contains("\"stranger\" is not a parameter of the model"));
   }
 }
 
@@ -333,11 +333,11 @@ TEST_CASE("a file that is damaged is refused, with the reason") {
       {"empty", {"", "does not begin with the length of a header, of at most 100000000 bytes"}},
       {"short", {"abc", "does not begin with the length of a header"}},
       {"header too long to be one", {std::string(7, '\0') + "\x7f{}", "does not begin with the length of a header"}},
-      {"header longer than the file", {good.substr(0, 20), "ends before its header of"}},
+      {"header longer than the file", {good.substr(0, 20), "ends within its header of"}},
       {"no JSON", {good.substr(0, 8) + std::string(good.size() - 8, 'x'), "line 1, column 1: not valid JSON"}},
       {"cut off in the data",
-       {good.substr(0, good.size() - 5), "has 3795 bytes behind its header, and its tensors take 3800"}},
-      {"more than its data", {good + "x", "has 3801 bytes behind its header, and its tensors take 3800"}},
+       {good.substr(0, good.size() - 5), "has 3795 bytes after its header, but its tensors take 3800"}},
+      {"more than its data", {good + "x", "has 3801 bytes after its header, but its tensors take 3800"}},
       {"offsets that run backwards",
        {with_header([](auto& file) {
           file.header["block0.w"]["data_offsets"] = {1200, 0};
@@ -347,12 +347,12 @@ TEST_CASE("a file that is damaged is refused, with the reason") {
        {with_header([](auto& file) {
           file.header["block2.w"]["data_offsets"] = {1 << 20, (1 << 20) + 1200};
         }),
-        "begins at byte 1048576 of the data, and bytes 3800 to there belong to no tensor"}},
+        "begins at byte 1048576 of the data, but bytes 3800 to there belong to no tensor"}},
       {"offsets that overlap",
        {with_header([](auto& file) {
           file.header["block2.w"]["data_offsets"] = {1200, 2400};
         }),
-        "begins at byte 1200 of the data, and \"block1.w\" ends at 2400"}},
+        "begins at byte 1200 of the data, but \"block1.w\" ends at 2400"}},
       {"bytes that are not the shape's",
        {with_header([](auto& file) {
           file.header["block0.w"]["data_offsets"] = {0, 1204};
@@ -417,7 +417,7 @@ TEST_CASE("a file that cannot be written is an error on all ranks, and leaves no
   }
 }
 
-TEST_CASE("a disk that fills up on the way is an error too, and the file of before stays") {
+TEST_CASE("a disk that fills up during the write is an error, and the earlier file stays") {
   Folder const folder;
   write_file(folder / "weights", "of before");
   rlimit before{};

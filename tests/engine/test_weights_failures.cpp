@@ -79,7 +79,7 @@ std::string load_error(int stage, int odd, std::filesystem::path const& odd_file
 
 }  // namespace
 
-TEST_CASE("after a save that failed training goes on, and another file can be saved") {
+TEST_CASE("after a failed save training continues, and another file can be saved") {
   for (int const stage : {0, 3}) {
     INFO("stage " << stage);
     Folder const folder;
@@ -98,7 +98,7 @@ TEST_CASE("after a save that failed training goes on, and another file can be sa
   }
 }
 
-TEST_CASE("a file that cannot be loaded, by all or by one rank alone, is the same error on all, and changes nothing") {
+TEST_CASE("a file that all ranks or only one cannot load is the same error on all, and changes nothing") {
   for (int const stage : {0, 3}) {
     INFO("stage " << stage);
     Folder const folder;
@@ -119,7 +119,7 @@ TEST_CASE("a file that cannot be loaded, by all or by one rank alone, is the sam
   }
 }
 
-TEST_CASE("a file that shrinks while it is loaded is the end of the engine, on all ranks, with one reason") {
+TEST_CASE("a file that shrinks during a load ends the engine on all ranks with one reason") {
   for (int const stage : {0, 3}) {
     INFO("stage " << stage);
     Folder const folder;
@@ -176,7 +176,7 @@ TEST_CASE("weights that are not finite are loaded, with one warning that names t
     spdlog::set_default_logger(before);
     CHECK(messages_of(outcome) == "");
     auto const text = log.str();
-    CHECK_THAT(text, Contains("odd): \"block1.w\" holds inf at element 7: training goes on with that"));
+    CHECK_THAT(text, Contains("odd): \"block1.w\" holds inf at element 7: training continues with these values"));
     CHECK(text.find("load_weights") == text.rfind("load_weights"));  // logged once
   }
 }

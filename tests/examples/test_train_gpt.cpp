@@ -66,7 +66,7 @@ TEST_CASE("train_gpt reports the run, its steps and the memory of every rank") {
   }
 }
 
-TEST_CASE("an engine warns once where stage3_max_live_parameters leaves no prefetch") {
+TEST_CASE("an engine warns once if stage3_max_live_parameters leaves no prefetch") {
   Place const place;
   auto const said = [&](char const* live) {
     auto text = stage_file(3);
@@ -151,7 +151,8 @@ std::string file_for_any_ranks(int stage, char const* more) {
 
 }  // namespace
 
-TEST_CASE("train_gpt drops the same on any number of ranks, at every stage, in a pipeline, recomputed and resumed") {
+TEST_CASE(
+    "train_gpt has the same dropout on any number of ranks, at every stage, in a pipeline, recomputed and resumed") {
   auto const* const more = zeroth::testing::sanitized || GENERATE(false, true) ? R"(, "bf16": {"enabled": true})" : "";
   INFO(more);
   Place const place;
@@ -191,7 +192,7 @@ TEST_CASE("train_gpt drops the same on any number of ranks, at every stage, in a
   CHECK((read_all(place / "one/model.safetensors") == read_all(place / "resumed/model.safetensors")));
 }
 
-TEST_CASE("number_checkpoints of the stage file is --recompute") {
+TEST_CASE("number_checkpoints of the stage file means --recompute") {
   Place const place;
   auto const recomputes = [&](char const* more) {
     place.write("stage.json", stage_file(2, more));
@@ -208,7 +209,7 @@ TEST_CASE("number_checkpoints of the stage file is --recompute") {
   CHECK(kept.second == recomputed.second);
 }
 
-TEST_CASE("a DeepSpeed file that leaves values open runs with flags, and says what is missing without") {
+TEST_CASE("a DeepSpeed file with open values runs with flags, and without them the error lists what is missing") {
   Place const place;
   place.write("stage.json", R"({
     "train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto",
@@ -219,8 +220,8 @@ TEST_CASE("a DeepSpeed file that leaves values open runs with flags, and says wh
     "scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": "auto", "warmup_num_steps": "auto"}}})");
   auto const missing = run(place.command(small + "--ranks 2 --steps 2"));
   CHECK(missing.ending.status == 2);
-  CHECK_THAT(missing.output, Contains("5 values are left to the program, and not given") &&
-                                 Contains("optimizer.params.lr (line 6, \"auto\")"));
+  CHECK_THAT(missing.output,
+             Contains("5 required values are not set") && Contains("optimizer.params.lr (line 6, \"auto\")"));
   auto const flags = " --micro-batch 2 --accumulation 2 --lr 1e-2 --dtype bf16 --warmup 3 --weight-decay 0.1 ";
   auto const result = run(place.command(small + "--ranks 2 --steps 4 --report report --verbose" + flags));
   INFO(result.output);
@@ -236,7 +237,7 @@ TEST_CASE("a DeepSpeed file that leaves values open runs with flags, and says wh
   CHECK_THAT(contradicted.output, Contains("optimizer.params.lr: 0.5, but the command line says 0.01"));
 }
 
-TEST_CASE("train_gpt says what multiplies, and takes what it is told") {
+TEST_CASE("train_gpt prints its math library, and uses the one that --math names") {
   Place const place;
   auto const by_eigen = run(place.command(small + "--steps 1 --math eigen --show-products --report report"));
   INFO(by_eigen.output);
@@ -257,14 +258,14 @@ TEST_CASE("train_gpt says what multiplies, and takes what it is told") {
   }
 }
 
-TEST_CASE("train_gpt goes on from what it saved") {
+TEST_CASE("train_gpt resumes from what it saved") {
   Place const place;
   auto const first = run(place.command(small + "--steps 2 --report report --save-initial a --save-final b"));
   INFO(first.output);
   REQUIRE(first.ending.status == 0);
   auto const started = place.report();
 
-  SECTION("the initial model gives the same run, whatever the seed, and comes out as it went in") {
+  SECTION("the initial model gives the same run with any seed, and is saved unchanged") {
     auto const again = run(place.command("--steps 2 --report report --seed 77 --init a --save-initial c"));
     INFO(again.output);
     REQUIRE(again.ending.status == 0);
@@ -272,14 +273,14 @@ TEST_CASE("train_gpt goes on from what it saved") {
     CHECK(read_all(place / "a/model.safetensors") == read_all(place / "c/model.safetensors"));
     CHECK(read_all(place / "a/config.json") == read_all(place / "c/config.json"));
   }
-  SECTION("the final model is another one") {
+  SECTION("the final model differs") {
     auto const again = run(place.command("--steps 1 --report report --init b"));
     INFO(again.output);
     REQUIRE(again.ending.status == 0);
     CHECK(steps_of(place.report())[0]["loss"].get<double>() < steps_of(started)[0]["loss"].get<double>());
     CHECK(read_all(place / "a/model.safetensors") != read_all(place / "b/model.safetensors"));
   }
-  SECTION("and refuses what contradicts it") {
+  SECTION("contradictions with it are rejected") {
     auto const again = run(place.command("--steps 1 --init a --layers 3"));
     CHECK(again.ending.status == 2);
     CHECK_THAT(again.output, Contains("--layers 3 contradicts --init a"));
@@ -313,7 +314,7 @@ TEST_CASE("train_gpt --plan needs no data, and trains nothing") {
   CHECK_FALSE(std::filesystem::exists(place / "report"));
 }
 
-TEST_CASE("train_gpt ends cleanly on Ctrl-C and SIGTERM, and keeps what it has") {
+TEST_CASE("train_gpt ends cleanly on Ctrl-C and SIGTERM, and saves its files") {
   auto const signal = GENERATE(SIGINT, SIGTERM);
   Place const place;
   Child child{place.command(small + "--ranks 2 --steps 100000000 --report report --save-final b")};
@@ -328,7 +329,7 @@ TEST_CASE("train_gpt ends cleanly on Ctrl-C and SIGTERM, and keeps what it has")
   CHECK(std::filesystem::exists(place / "b/model.safetensors"));
 }
 
-TEST_CASE("train_gpt ends, and says why, when its text becomes shorter") {
+TEST_CASE("train_gpt ends with the reason when its text becomes shorter") {
   Place const place;
   auto const bytes = std::filesystem::file_size(place / "text");
   Child child{place.command(small + "--ranks 2 --steps 100000000 --report report")};
@@ -339,11 +340,11 @@ TEST_CASE("train_gpt ends, and says why, when its text becomes shorter") {
   CHECK(ending.in_time);
   CHECK(ending.status == 1);
   CHECK_THAT(child.output(),
-             Contains("--data text: had " + std::to_string(bytes) + " bytes when it was opened and has 5 now"));
+             Contains("--data text: had " + std::to_string(bytes) + " bytes when it was opened, but has 5 now"));
   CHECK_FALSE(std::filesystem::exists(place / "report"));
 }
 
-TEST_CASE("train_gpt says what is wrong, and leaves no half of a file") {
+TEST_CASE("train_gpt reports mistakes, and leaves no partial file") {
   Place const place;
   struct Row {
     std::string more;
@@ -383,7 +384,7 @@ TEST_CASE("train_gpt says what is wrong, and leaves no half of a file") {
   CHECK(read_all(place / "b") == "a file");
 }
 
-TEST_CASE("train_gpt on a GPU says so where there is none") {
+TEST_CASE("train_gpt on a GPU reports that there is none") {
   Place const place;
   auto options = place.command(small + "--steps 1 --device cuda --report report");
   options.environment = {{"CUDA_VISIBLE_DEVICES", ""}};  // where there is one, it is hidden
@@ -395,7 +396,7 @@ TEST_CASE("train_gpt on a GPU says so where there is none") {
   CHECK_FALSE(std::filesystem::exists(place / "report"));
 }
 
-TEST_CASE("train_gpt does not take a full disk for a finished run") {
+TEST_CASE("train_gpt fails on a full disk") {
   Place const place;
   std::filesystem::create_symlink("/dev/full", place / "report");
   auto const result = run(place.command(small + "--steps 2 --ranks 2 --report report"));
@@ -405,7 +406,7 @@ TEST_CASE("train_gpt does not take a full disk for a finished run") {
   CHECK(std::filesystem::is_symlink(place / "report"));
 }
 
-TEST_CASE("train_gpt reports to standard output, whatever that is") {
+TEST_CASE("train_gpt reports to standard output of any kind") {
   Place const place;
   auto options = place.command(small + "--steps 2 --report /dev/stdout");
   auto const to_pipe = run(options);

@@ -46,7 +46,7 @@ TEST_CASE("a corpus is the files of a folder in byte order of their relative pat
   CHECK(text_of(Corpus{folder / "text/"}) == "<011.52>");
 }
 
-TEST_CASE("a corpus that cannot be read says which, and why") {
+TEST_CASE("the error about an unreadable corpus names the file and the reason") {
   Folder const folder;
   auto const open = [](auto const& path) { return [path] { Corpus const corpus{path}; }; };
   CHECK_THAT(thrown<zeroth::SystemError>(open(folder / "gone")),
@@ -69,13 +69,13 @@ TEST_CASE("a corpus whose file becomes shorter or goes away is read as far as it
   std::filesystem::resize_file(path, 5000);
   batches.read(0, 499, batch);  // up to byte 4990
   CHECK_THAT(thrown<zeroth::SystemError>([&] { batches.read(499, 1, batch); }),
-             Contains("--data") && Contains(path.string() + ": had 20000 bytes when it was opened and has 5000 now"));
+             Contains("--data") && Contains(path.string() + ": had 20000 bytes when it was opened, but has 5000 now"));
   std::filesystem::remove(path);
   batches.read(0, 499, batch);  // it is open
   CHECK(batch.inputs == std::vector<std::uint8_t>(4990, 'x'));
 }
 
-TEST_CASE("a corpus has as many sequences as fit, each with one byte more to predict") {
+TEST_CASE("a corpus has as many sequences as fit, each with one more byte to predict") {
   Folder const folder;
   struct Row {
     std::size_t bytes;
@@ -91,7 +91,7 @@ TEST_CASE("a corpus has as many sequences as fit, each with one byte more to pre
              Contains("has 4 bytes") && Contains("--context 4 takes 5"));
 }
 
-TEST_CASE("sequential samples follow the formula, modulo the whole sequences") {
+TEST_CASE("sequential samples follow the formula, modulo the number of sequences") {
   Folder const folder;
   std::string text(50, '\0');
   std::iota(text.begin(), text.end(), '\0');

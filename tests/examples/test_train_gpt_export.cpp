@@ -28,7 +28,7 @@ std::map<std::string, std::string> shapes_in(SafetensorsFile const& file) {
 
 }  // namespace
 
-TEST_CASE("what tensor ranks in a pipeline have trained is exported with the names, shapes and values of one rank") {
+TEST_CASE("weights of tensor ranks in a pipeline are exported with the names, shapes and values of one rank") {
   bool const sequence = GENERATE(false, true);
   Place const place;
   place.write("stage.json", stage_file(3));

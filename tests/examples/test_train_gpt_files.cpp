@@ -58,7 +58,7 @@ std::filesystem::path publish_weights(Folder const& folder, std::string_view tex
 
 }  // namespace
 
-TEST_CASE("options: every one arrives") {
+TEST_CASE("options: every option is parsed") {
   auto const o = parse_words({"--config",     "c.json",      "--data",    "text", "--ranks",         "4",
                               "--steps",      "7",           "--layers",  "2",    "--heads",         "3",
                               "--channels",   "12",          "--context", "8",    "--seed",          "9",
@@ -92,7 +92,7 @@ TEST_CASE("options: every one arrives") {
   CHECK(o->dropout == 0.25F);
 }
 
-TEST_CASE("options: what stands beside the stage file") {
+TEST_CASE("options: values for a stage file's open keys") {
   auto const o =
       parse_words({"--config", "c.json", "--data",        "text", "--given",        "g.json", "--set",    "a.b=1",
                    "--set",    "c=2",    "--micro-batch", "2",    "--accumulation", "3",      "--lr",     "0.5",
@@ -111,7 +111,7 @@ TEST_CASE("options: what stands beside the stage file") {
   CHECK(file.verbose);
 }
 
-TEST_CASE("options: what is not said is left open or has a default") {
+TEST_CASE("options: absent options have a default or stay open") {
   auto const o = parse_words({"--config", "c.json", "--data", "text"}).command_line.options;
   REQUIRE(o);
   CHECK_FALSE(o->ranks);
@@ -132,7 +132,7 @@ TEST_CASE("options: what is not said is left open or has a default") {
   CHECK(by_nccl->transport == zeroth::comm::Transport::nccl);
 }
 
-TEST_CASE("options: what is wrong is named with its value and what is allowed") {
+TEST_CASE("options: mistakes are named with value and what is allowed") {
   struct Row {
     std::initializer_list<char const*> words;
     std::vector<std::string> expected;
@@ -173,7 +173,7 @@ TEST_CASE("options: what is wrong is named with its value and what is allowed") 
            {{"--config", "c", "--data", "t", "--dtype", "fp8"}, {"--dtype", "fp8", "fp32", "bf16", "fp16"}},
            {{"--config", "c", "--data", "t", "--lr", "fast"}, {"--lr", "fast"}},
            {{"--config", "c", "--data", "t", "more"}, {"more"}},
-           {{"--config", "c", "--data", "t", "--save-every", "2"}, {"--save-every: needs --checkpoint: the folder of"}},
+           {{"--config", "c", "--data", "t", "--save-every", "2"}, {"--save-every: needs --checkpoint, the folder of"}},
            {{"--config", "c", "--data", "t", "--keep", "2"}, {"--keep: needs --checkpoint"}},
            {{"--config", "c", "--data", "t", "--max-restarts", "2"}, {"--max-restarts: needs --checkpoint"}},
            {{"--config", "c", "--data", "t", "--resume", "auto"}, {"--resume auto: needs --checkpoint"}},
@@ -184,10 +184,11 @@ TEST_CASE("options: what is wrong is named with its value and what is allowed") 
            {{"--config", "c", "--data", "t", "--resume", "d", "--init", "m"}, {"--init", "those of --resume d: leave"}},
            {{"--config", "c", "--data", "t", "--resume", "d", "--save-initial", "m"}, {"--save-initial", "--resume d"}},
            {{"--config", "c", "--data", "t", "--checkpoint", "d", "--resume", "d", "--max-restarts", "1"},
-            {"--max-restarts", "--resume d always from the same: give --resume auto"}},
+            {"--max-restarts", "--resume d always begins with the same: give --resume auto"}},
            {{"--config", "c", "--data", "t", "--checkpoint", "d", "--comm", "mpi", "--max-restarts", "1"},
-            {"processes are started again by zeroth run --max-restarts"}},
-           {{"--config", "c", "--data", "t", "--save-initial", "m", "--save-final", "m"}, {"--save-final", "m is the"}},
+            {"use zeroth run --max-restarts, which restarts processes"}},
+           {{"--config", "c", "--data", "t", "--save-initial", "m", "--save-final", "m"},
+            {"--save-final", "m is also the folder of --save-initial"}},
        }) {
     auto const got = parse_words(row.words);
     INFO(got.err);
@@ -199,7 +200,7 @@ TEST_CASE("options: what is wrong is named with its value and what is allowed") 
   }
 }
 
-TEST_CASE("options: help lists all of them and is no error") {
+TEST_CASE("options: help lists all of them and is not an error") {
   auto const got = parse_words({"--help"});
   CHECK_FALSE(got.command_line.options);
   CHECK(got.command_line.exit_status == 0);
@@ -215,7 +216,7 @@ TEST_CASE("options: help lists all of them and is no error") {
   }
 }
 
-TEST_CASE("a model folder holds what Hugging Face expects") {
+TEST_CASE("a model folder contains what Hugging Face expects") {
   Folder const folder;
   publish_weights(folder, "weights");
   CHECK(read_all(folder / "model/model.safetensors") == "weights");
@@ -236,7 +237,7 @@ TEST_CASE("a model folder holds what Hugging Face expects") {
   CHECK(resolve_shape({}, folder / "model") == shape);
 }
 
-TEST_CASE("config.json says the dtype of the weights") {
+TEST_CASE("config.json has the dtype of the weights") {
   Folder const folder;
   for (auto const& [dtype, name] : {std::pair{zeroth::Dtype::fp32, "float32"},
                                     {zeroth::Dtype::bf16, "bfloat16"},
@@ -269,7 +270,7 @@ TEST_CASE("a model folder that is not published leaves nothing behind") {
   CHECK(std::filesystem::is_empty(folder.path()));
 }
 
-TEST_CASE("two jobs that save to one model folder do not meet before it is in place") {
+TEST_CASE("two jobs that save to one model folder do not conflict until it is in place") {
   Folder const folder;
   ModelFolder first{folder / "model"};
   ModelFolder second{folder / "model"};
@@ -282,7 +283,7 @@ TEST_CASE("two jobs that save to one model folder do not meet before it is in pl
   CHECK(read_all(folder / "model/model.safetensors") == "first");
 }
 
-TEST_CASE("a link to a model folder stays one, and its folder is written") {
+TEST_CASE("a link to a model folder stays a link, and its target is written") {
   Folder const folder;
   std::filesystem::create_directory(folder / "elsewhere");
   for (char const* target : {"elsewhere/there", "elsewhere/not yet"}) {
@@ -295,14 +296,14 @@ TEST_CASE("a link to a model folder stays one, and its folder is written") {
   CHECK_THAT(thrown<zeroth::ConfigError>([] { ModelFolder{"/dev/null"}; }), Contains("is a device or a pipe"));
 }
 
-TEST_CASE("a model folder that cannot be made is refused before training") {
+TEST_CASE("a model folder that cannot be created is refused before training") {
   Folder const folder;
   auto const file = folder.write("file", "");
   CHECK_THAT(thrown<zeroth::ConfigError>([&] { ModelFolder{file}; }), Contains("file") && Contains("is a file"));
-  CHECK_THAT(thrown<zeroth::SystemError>([&] { ModelFolder{file / "model"}; }), Contains("cannot be made"));
+  CHECK_THAT(thrown<zeroth::SystemError>([&] { ModelFolder{file / "model"}; }), Contains("cannot be created"));
 }
 
-TEST_CASE("shapes: options win over defaults, the folder over both, and contradictions are errors") {
+TEST_CASE("shapes: options override defaults, the folder overrides both, and contradictions are errors") {
   Folder const folder;
   CHECK(resolve_shape({}, {}) == Shape{});
   CHECK(resolve_shape({.layers = 2, .heads = 3, .channels = 12, .context = 8}, {}) ==
@@ -325,7 +326,7 @@ TEST_CASE("shapes: options win over defaults, the folder over both, and contradi
   }
 }
 
-TEST_CASE("a model folder whose model is another one is refused, with the key") {
+TEST_CASE("a folder of another kind of model is rejected with the key") {
   struct Row {
     json changes;
     std::vector<std::string> expected;
@@ -357,13 +358,13 @@ TEST_CASE("a model folder whose model is another one is refused, with the key") 
   }
 }
 
-TEST_CASE("a model folder as Hugging Face writes it is read, whatever else it says") {
+TEST_CASE("a model folder written by Hugging Face is read, whatever other keys it has") {
   Folder const folder;
   CHECK(resolve_shape(
             {}, model_folder(folder, {{"n_inner", 48}, {"resid_pdrop", 0.1}, {"transformers_version", "4"}})) == shape);
 }
 
-TEST_CASE("a head is untied where the folder or the command line says so, and not where the folder says otherwise") {
+TEST_CASE("a head is untied if the folder or the command line says so, unless the folder contradicts") {
   Folder const folder, other;
   auto untied = shape;
   untied.untied_head = true;
@@ -380,7 +381,7 @@ TEST_CASE("a head is untied where the folder or the command line says so, and no
   CHECK(model.description().units.back().ties.empty());
 }
 
-TEST_CASE("a folder without a config.json, or with something else in it, is refused") {
+TEST_CASE("a folder without a valid config.json is rejected") {
   Folder const folder;
   auto const resolve = [&] { return resolve_shape({}, folder.path()); };
   CHECK_THAT(thrown<zeroth::ConfigError>(resolve),
@@ -398,7 +399,7 @@ TEST_CASE("a folder without a config.json, or with something else in it, is refu
   CHECK_THAT(thrown<zeroth::ConfigError>(resolve), Contains("config.json is a pipe; allowed: a regular file"));
 }
 
-TEST_CASE("the record of a run says how the math was done and where") {
+TEST_CASE("the record of a run has its math library and device") {
   Folder const folder;
   Options options;
   options.data = folder.write("text", "twenty-eight bytes of a text");
@@ -421,7 +422,7 @@ TEST_CASE("the record of a run says how the math was done and where") {
   }
 }
 
-TEST_CASE("a run that goes on says what is other than in the one that saved, if that was train_gpt") {
+TEST_CASE("a resumed run lists its changes since the save, if train_gpt saved") {
   auto const now = [](std::string const& more) {
     return R"({"record":"run","world":3,"batch":{"train":12},"data":{"path":"a \"b\""},)"
            R"("config":{"zero.stage":{"value":3,"origin":"file"}},"resumed":null)" +

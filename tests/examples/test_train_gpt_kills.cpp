@@ -158,7 +158,7 @@ unsigned random_seed() {
 
 }  // namespace
 
-TEST_CASE("threads that are killed fourteen times, and their agent once, train what nobody has disturbed") {
+TEST_CASE("threads that are killed fourteen times, and their agent once, train like an undisturbed run") {
   constexpr int steps = 600, kills = 14;
   auto const seed = random_seed();
   INFO("seed " << seed);
@@ -188,13 +188,12 @@ TEST_CASE("threads that are killed fourteen times, and their agent once, train w
   auto const ending = child.wait();
   INFO(child.output());
   REQUIRE(ending.status == 0);
-  CHECK_THAT(child.output(), Contains("goes on from saved/step_00000"));
+  CHECK_THAT(child.output(), Contains("resumes from saved/step_00000"));
   check_same(place, output + child.output(), undisturbed, steps);
 }
 
 #ifdef TRAIN_GPT_ON_FAKES
-TEST_CASE(
-    "processes over NCCL of which three are killed train what nobody has disturbed, and stop when they are asked") {
+TEST_CASE("processes over NCCL of which three are killed train like an undisturbed run, and stop on request") {
   constexpr int steps = 24, kills = 3;
   auto const seed = random_seed();
   INFO("seed " << seed);
@@ -236,7 +235,7 @@ TEST_CASE(
 #endif
 
 #ifdef ZEROTH_MPIRUN
-TEST_CASE("mpirun's ranks of which six are killed train what threads do that nobody has disturbed") {
+TEST_CASE("mpirun's ranks of which six are killed train like undisturbed threads") {
   constexpr int steps = 300, kills = 6;
   auto const seed = random_seed();
   INFO("seed " << seed);
@@ -260,7 +259,7 @@ TEST_CASE("mpirun's ranks of which six are killed train what threads do that nob
 }
 #endif
 
-TEST_CASE("a run goes on with 2 ranks instead of 4, and then with 3, over the same samples") {
+TEST_CASE("a run resumes with 2 ranks instead of 4, and then with 3, over the same samples") {
   Place const place;
   place.write("stage.json", R"({"train_batch_size": 12, "train_micro_batch_size_per_gpu": 1, "gradient_clipping": 1.0,
     "optimizer": {"type": "AdamW", "params": {"lr": 1e-3}}, "zero_optimization": {"stage": 3}})");

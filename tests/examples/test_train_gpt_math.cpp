@@ -100,20 +100,20 @@ TEST_CASE("the gradients of a linear layer match finite differences") {
   CHECK(worst(x.data(), dx.data(), x.count(), loss) < tolerance);
   check_parameters(pass, loss);
 
-  SECTION("and the residual is only added") {
+  SECTION("the residual is only added") {
     loss();
     DoubleMatrix const with_residual = eigen(y);
     linear.forward(p, x, y);
     CHECK((with_residual - eigen(residual) - eigen(y)).cwiseAbs().maxCoeff() < 1e-12);
   }
-  SECTION("and the input's gradient may replace the input") {
+  SECTION("the input's gradient may replace the input") {
     pass.clear_gradients();
     linear.backward(p, x, dy, x);
     CHECK(eigen(x) == eigen(dx));
   }
 }
 
-TEST_CASE("GELU behind a linear layer, and its gradients, match finite differences") {
+TEST_CASE("GELU after a linear layer, and its gradients, match finite differences") {
   Index const rows = 7;
   OneUnit only;
   Linear<Doubles> const up{{only.model, only.unit, "up", 4, 6, 0.1F}};
@@ -167,7 +167,7 @@ TEST_CASE("the gradients of LayerNorm match finite differences") {
   CHECK(eigen(again) == eigen(y));
 }
 
-TEST_CASE("GELU is what it is defined as, and its slope is its derivative") {
+TEST_CASE("GELU matches its definition, and its slope is its derivative") {
   std::int64_t const count = 3 * 2048 + 5;  // several chunks, the last not a whole one
   auto x = random_matrix(1, count, 1);
   auto y = host_matrix<double>(1, count);
@@ -232,7 +232,7 @@ TEST_CASE("attention is the softmax of the past, and its gradients match finite 
   }
 }
 
-TEST_CASE("the gradients of the whole model match finite differences, where some is dropped, too") {
+TEST_CASE("the gradients of the whole model match finite differences, also with dropout") {
   float const dropout = GENERATE(0.0F, 0.3F);
   Shape const shape{.layers = 2, .heads = 2, .channels = 6, .context = 5, .vocabulary = 11};
   auto const batch = random_batch(10, 11, 1);
@@ -284,7 +284,7 @@ TEST_CASE("recomputing the blocks changes no bit") {
   }
 }
 
-TEST_CASE("dropout leaves out what its mask says, scales what stays, and has a mask of its own at each place") {
+TEST_CASE("dropout zeroes what its mask says, scales the rest, and has a different mask at each place") {
   Shape const shape{.heads = 1, .channels = 7, .context = 1000};  // more than is drawn at a time
   std::int64_t const rows = 2 * shape.context;
   auto matmul = cpu::eigen_matmul();
@@ -378,14 +378,14 @@ Shape const wide{.layers = 2, .heads = 2, .channels = 48, .context = 8, .vocabul
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("the model is what it is in double but for rounding", "", float, zeroth::bf16, zeroth::fp16) {
+TEMPLATE_TEST_CASE("the model matches double precision to rounding", "", float, zeroth::bf16, zeroth::fp16) {
   auto const& shape = GENERATE(even, odd, wide);
   CAPTURE(shape.channels);
   check_near_double<TestType>(shape, cpu::eigen_matmul());
   check_near_double<TestType, float>(shape, cpu::eigen_matmul());
 }
 
-TEMPLATE_TEST_CASE("so it is by oneDNN", "", float, zeroth::bf16) {
+TEMPLATE_TEST_CASE("with oneDNN the model matches double precision to rounding", "", float, zeroth::bf16) {
   if (!gpt::testing::onednn_multiplies(zeroth::dtype_of<TestType>)) {
     WARN("oneDNN is not there, or has no such products for this processor: nothing is tested");
     return;

@@ -12,7 +12,7 @@
 using namespace gpt;
 using Catch::Contains;
 
-TEST_CASE("train_gpt trains in a pipeline what it trains without one") {
+TEST_CASE("train_gpt trains the same with and without a pipeline") {
   auto const* const more = GENERATE("", R"(, "bf16": {"enabled": true})");
   auto const* const head = GENERATE("--untied-head", "--set zeroth.tied_gradients=apart");
   if (zeroth::testing::sanitized && (*more == '\0') == std::string_view{head}.starts_with("--untied")) {
@@ -52,15 +52,15 @@ TEST_CASE("train_gpt trains in a pipeline what it trains without one") {
   }
 }
 
-TEST_CASE("train_gpt says why a pipeline cannot be") {
+TEST_CASE("train_gpt rejects impossible pipelines with the reason") {
   Place const place;
   struct Row {
     std::string options, said;
   };
   for (auto const& [options, said] :
        {Row{"--ranks 2 --set zeroth.mesh.pipeline=2 --set zeroth.tied_gradients=together",
-            "parameter \"transformer.wte.weight\" is of unit \"embedding\" in "
-            "stage 0 of the pipeline, and tied by unit \"head\""},
+            "parameter \"transformer.wte.weight\" belongs to unit \"embedding\" in stage 0 of the pipeline and is tied "
+            "to unit \"head\""},
         Row{"--ranks 3 --untied-head --set zeroth.mesh.pipeline=2",
             "zeroth.mesh.pipeline is 2, which does not divide 3"},
         Row{"--ranks 5 --untied-head --set zeroth.mesh.pipeline=5", "the model has 4 units that a"},
@@ -135,7 +135,7 @@ TEST_CASE("train_gpt divides its layers among tensor ranks, with the same bits a
   }
 }
 
-TEST_CASE("train_gpt has a tensor rank hold its part of the vocabulary") {
+TEST_CASE("a tensor rank of train_gpt holds its part of the vocabulary") {
   Place const place;
   auto const parameters = [&](int tensor, int vocabulary, std::string const& head) {
     auto const result = run(
@@ -161,7 +161,7 @@ TEST_CASE("train_gpt has a tensor rank hold its part of the vocabulary") {
 }
 
 #ifdef ZEROTH_TOOL
-TEST_CASE("zeroth plan says what a tensor rank of train_gpt is measured to hold") {
+TEST_CASE("zeroth plan matches the measured memory of a tensor rank of train_gpt") {
   Place const place;
   for (int const tensor : {2, 4}) {
     for (int const pipeline : {1, 2}) {
@@ -197,7 +197,7 @@ TEST_CASE("zeroth plan says what a tensor rank of train_gpt is measured to hold"
 }
 #endif
 
-TEST_CASE("train_gpt goes on from a checkpoint of tensor ranks on any mesh") {
+TEST_CASE("train_gpt resumes from a checkpoint of tensor ranks on any mesh") {
   auto const* const head =
       !zeroth::testing::sanitized && GENERATE(false, true) ? "--untied-head" : "--set zeroth.tied_gradients=apart";
   Place const place;
@@ -234,7 +234,7 @@ TEST_CASE("train_gpt goes on from a checkpoint of tensor ranks on any mesh") {
   }
 }
 
-TEST_CASE("train_gpt says why tensor ranks cannot be") {
+TEST_CASE("train_gpt rejects impossible tensor ranks with the reason") {
   Place const place;
   auto const refused = [&](std::string const& options) {
     auto const result = run(place.command("--layers 2 --heads 6 --channels 18 --steps 1 " + options));

@@ -50,7 +50,7 @@ TEST_CASE("train_gpt refuses other ranks than the launcher's, and threads under 
   CHECK_THAT(local.output, Contains("local"));
 }
 
-TEST_CASE("train_gpt's ranks multiply by the same library or not at all") {
+TEST_CASE("train_gpt's ranks must all use the same math library") {
   Place const place;
   auto const with_onednn = small + "--steps 1 --math onednn";
   if (run(place.command(with_onednn)).ending.status != 0) {
@@ -68,7 +68,7 @@ TEST_CASE("train_gpt's ranks multiply by the same library or not at all") {
   CHECK_THAT(mixed.output, !Contains("step 1/1"));
 }
 
-TEST_CASE("train_gpt keeps what it has when Ctrl-C is pressed on mpirun's terminal") {
+TEST_CASE("train_gpt saves its files when Ctrl-C is pressed on mpirun's terminal") {
   Place const place;
   // mpirun sleeps as long before SIGTERM, and again before it kills; nothing is read meanwhile.
   auto options = place.command(small + "--steps 100000000 --grace 300 --report report --save-final b",
@@ -89,7 +89,7 @@ TEST_CASE("train_gpt keeps what it has when Ctrl-C is pressed on mpirun's termin
   CHECK_THAT(child.output(), !Contains("\x1b"));  // the terminal is mpirun's, and not this rank's
 }
 
-TEST_CASE("train_gpt's processes save and end with status 75 when they are asked to, and threads or processes go on") {
+TEST_CASE("train_gpt's processes save and exit with status 75 on request, and threads or processes resume") {
   Place const place;
   auto const saving = small + "--checkpoint saved --keep 0 --grace 300 --report report ";
   Child child{place.command(saving + "--save-every 5 --steps 100000000 --comm mpi", two_processes)};
@@ -99,7 +99,7 @@ TEST_CASE("train_gpt's processes save and end with status 75 when they are asked
   INFO(child.output());
   REQUIRE(ending.status == 75);
   auto const last = steps_of(place.report()).back()["step"].get<int>();
-  CHECK(zeroth::testing::count_of(child.output(), "stopped behind step " + std::to_string(last)) == 1);
+  CHECK(zeroth::testing::count_of(child.output(), "stopped after step " + std::to_string(last)) == 1);
   auto const until = " --steps " + std::to_string(last + 3);
   auto const straight = run(place.command(small + "--ranks 2 --report straight --save-final a" + until));
   auto const threads = run(place.command(small + "--ranks 2 --resume saved --save-final b" + until));
@@ -117,10 +117,10 @@ TEST_CASE("train_gpt's processes save and end with status 75 when they are asked
   }
   auto const in_process = run(place.command(saving + "--comm auto --resume auto --max-restarts 1", two_processes));
   CHECK(in_process.ending.status == 2);
-  CHECK_THAT(in_process.output, Contains("processes are started again by zeroth run --max-restarts"));
+  CHECK_THAT(in_process.output, Contains("use zeroth run --max-restarts, which restarts processes"));
 }
 
-TEST_CASE("train_gpt's processes end, and one says why, when their text becomes shorter") {
+TEST_CASE("train_gpt's processes end with one reason when their text becomes shorter") {
   Place const place;
   Child child{place.command(small + "--steps 100000000", two_processes)};
   REQUIRE(child.wait_for("step 3/"));
@@ -129,5 +129,5 @@ TEST_CASE("train_gpt's processes end, and one says why, when their text becomes 
   INFO(child.output());
   CHECK(ending.in_time);
   CHECK(ending.status != 0);
-  CHECK_THAT(child.output(), Contains("--data text: had ") && Contains(" bytes when it was opened and has 5 now"));
+  CHECK_THAT(child.output(), Contains("--data text: had ") && Contains(" bytes when it was opened, but has 5 now"));
 }

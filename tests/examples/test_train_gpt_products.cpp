@@ -190,7 +190,8 @@ int threads_of_this_process() {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("products are those in double, in all their forms", "", float, zeroth::bf16, zeroth::fp16, double) {
+TEMPLATE_TEST_CASE("products match double precision, in all their forms", "", float, zeroth::bf16, zeroth::fp16,
+                   double) {
   for (auto const& library : libraries(math_dtype<TestType>)) {
     INFO(library.name);
     auto const multiply = library.make();
@@ -199,7 +200,7 @@ TEMPLATE_TEST_CASE("products are those in double, in all their forms", "", float
   }
 }
 
-TEMPLATE_TEST_CASE("a product has the same bits wherever its data lie", "", float, zeroth::bf16, zeroth::fp16) {
+TEMPLATE_TEST_CASE("a product has the same bits at any alignment of its data", "", float, zeroth::bf16, zeroth::fp16) {
   for (auto const& library : libraries(math_dtype<TestType>)) {
     INFO(library.name);
     auto const multiply = library.make();
@@ -233,8 +234,7 @@ TEMPLATE_TEST_CASE("the first rows of a product are the product of the first row
 }
 
 // The test runs with OMP_NUM_THREADS=4.
-TEMPLATE_TEST_CASE("products are made by the thread that asks, whatever the environment says", "", float,
-                   zeroth::bf16) {
+TEMPLATE_TEST_CASE("products run on the calling thread, whatever the environment says", "", float, zeroth::bf16) {
   REQUIRE(std::getenv("OMP_NUM_THREADS") == std::string{"4"});
   std::thread{[] {}}.join();  // with the first one sanitizers start a thread of their own
   auto const before = threads_of_this_process();
@@ -251,7 +251,7 @@ TEMPLATE_TEST_CASE("products are made by the thread that asks, whatever the envi
   }
 }
 
-TEMPLATE_TEST_CASE("what products need is taken when they are prepared", "", float, zeroth::bf16) {
+TEMPLATE_TEST_CASE("products allocate their memory when they are prepared", "", float, zeroth::bf16) {
   for (auto const& library : libraries(math_dtype<TestType>)) {
     INFO(library.name);
     auto const multiply = library.make();
@@ -264,7 +264,7 @@ TEMPLATE_TEST_CASE("what products need is taken when they are prepared", "", flo
   }
 }
 
-TEMPLATE_TEST_CASE("a rehearsal leaves nothing to be taken by the first step", "", float, zeroth::bf16) {
+TEMPLATE_TEST_CASE("after a rehearsal the first step allocates nothing", "", float, zeroth::bf16) {
   float const dropout = GENERATE(0.0F, 0.1F);
   Shape const shape{.layers = 2, .heads = 2, .channels = 48, .context = 100};
   auto const config = zeroth::Config::from_json(
@@ -304,7 +304,7 @@ TEMPLATE_TEST_CASE("a rehearsal leaves nothing to be taken by the first step", "
   }
 }
 
-TEST_CASE("oneDNN's products in bf16 are named by the implementation that makes them") {
+TEST_CASE("oneDNN's products in bf16 are named by their implementation") {
   if (!testing::onednn_multiplies(Dtype::bf16)) {
     WARN("oneDNN is not there, or has no bf16 for this processor: nothing is tested");
     return;
@@ -317,7 +317,7 @@ TEST_CASE("oneDNN's products in bf16 are named by the implementation that makes 
   CHECK(std::ranges::count(multiply->table(), '\n') == 1);
 }
 
-TEST_CASE("what oneDNN falls back to is told from what it is chosen for") {
+TEST_CASE("slow fallbacks of oneDNN are distinguished from its fast implementations") {
   CHECK_FALSE(cpu::is_slow("brg:avx512_core_amx_bf16", "avx512_core_amx"));
   CHECK_FALSE(cpu::is_slow("brg:avx512_core_bf16", "avx512_core_bf16"));
   CHECK_FALSE(cpu::is_slow("gemm:jit", "avx512_core_bf16"));
@@ -340,7 +340,7 @@ TEST_CASE("products that do not fit are refused on the CPU") {
   CHECK_THROWS_WITH((*multiply)(product), Catch::Contains("GELU is a pass of its own"));
 }
 
-TEST_CASE("the library is chosen by what was faster where it was measured") {
+TEST_CASE("the math library is chosen by measured speed") {
   using cpu::best_library;
   auto const chosen = [](char const* isa, bool amd, Dtype dtype) {
     return best_library({.amd = amd, .onednn_isa = isa}, dtype);
@@ -359,7 +359,7 @@ TEST_CASE("the library is chosen by what was faster where it was measured") {
   CHECK(chosen("avx512_core_bf16", false, Dtype::bf16) == MathLibrary::eigen);
 }
 
-TEST_CASE("a library that cannot multiply what is asked is refused, and Eigen always can") {
+TEST_CASE("a math library that cannot do the products is rejected, and Eigen always can") {
   CHECK_THROWS_WITH(cpu::choose(MathLibrary::onednn, Dtype::fp16),
                     Catch::Contains("--math onednn: ") && Catch::Contains("allowed"));
   CHECK(cpu::choose(MathLibrary::eigen, Dtype::fp16).library == MathLibrary::eigen);

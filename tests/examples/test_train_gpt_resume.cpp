@@ -50,7 +50,7 @@ json record_in(fs::path const& checkpoint) { return json::parse(read_all(checkpo
 
 }  // namespace
 
-TEST_CASE("a run that goes on is one that never ended, at another stage too, and says from where and what differs") {
+TEST_CASE("a resumed run equals an uninterrupted one, also at another stage, and prints its checkpoint and changes") {
   auto const* const precision =
       GENERATE("", R"(, "bf16": {"enabled": true})", R"(, "fp16": {"enabled": true, "initial_scale_power": 40})");
   INFO(precision);
@@ -71,7 +71,7 @@ TEST_CASE("a run that goes on is one that never ended, at another stage too, and
       output_of(place, small + shuffled + "--resume saved/step_00000004 --steps 9 --report on --save-final c");
   CHECK(numbers_of(place.report("on")) == numbers_behind(4, place.report("straight")));
   CHECK(weights_in(place, "c") == weights_in(place, "a"));
-  CHECK_THAT(said, Contains("goes on from saved/step_00000004 at step 4: 5 of 9 steps are left\n") &&
+  CHECK_THAT(said, Contains("resumes from saved/step_00000004 at step 4: 5 of 9 steps are left\n") &&
                        Contains("  zero_optimization.stage: 1, was 3\n") && Contains("step 5/9  loss") &&
                        !Contains("seed: "));
   auto const resumed = place.report("on")[0]["resumed"];
@@ -83,7 +83,7 @@ TEST_CASE("a run that goes on is one that never ended, at another stage too, and
                                      R"("config.zeroth.gradient_slots: 1, was 2"])");  // by default as the stage says
 }
 
-TEST_CASE("--resume auto begins where nothing is, counts steps from there, and ends well where all are there") {
+TEST_CASE("--resume auto begins without a checkpoint, resumes from one, and succeeds if all steps are done") {
   Place const place;
   output_of(place, small + "--steps 8 --report straight --save-final a");
   output_of(place, to_saved + "--resume auto --steps 3 --save-initial initial");
@@ -102,14 +102,14 @@ TEST_CASE("--resume auto begins where nothing is, counts steps from there, and e
   for (auto const* const steps : {"8", "5"}) {
     auto const again = output_of(place, to_saved + "--resume auto --save-every 2 --save-final c --steps " + steps);
     CHECK_THAT(again, Contains(std::string{"saved/step_00000008 at step 8 has all of "} + steps +
-                               " steps: nothing is trained\n") &&
+                               " steps: nothing is left to train\n") &&
                           !Contains("step 9/"));
     CHECK(weights_in(place, "c") == weights_in(place, "a"));
     CHECK(read_all(place / "saved/step_00000008/checkpoint.json") == record);
   }
 }
 
-TEST_CASE("a run that begins with a model's weights goes on with its own") {
+TEST_CASE("a run that begins with --init resumes with its own weights") {
   Place const place;
   output_of(place, small + "--steps 4 --seed 3 --save-initial a --report straight --save-final b");
   output_of(place, "--checkpoint saved --resume auto --init a --steps 2");
@@ -117,7 +117,7 @@ TEST_CASE("a run that begins with a model's weights goes on with its own") {
   CHECK(weights_in(place, "c") == weights_in(place, "b"));
 }
 
-TEST_CASE("a run that is asked to stop saves, ends with status 75, and goes on") {
+TEST_CASE("a run that is asked to stop saves, exits with status 75, and can be resumed") {
   int const signal = GENERATE(SIGTERM, SIGUSR1, SIGINT);
   Place const place;
   Child child{place.command(to_saved + "--ranks 2 --steps 100000000 --save-every 7 --keep 2 --report report "
@@ -128,7 +128,7 @@ TEST_CASE("a run that is asked to stop saves, ends with status 75, and goes on")
   INFO(child.output());
   REQUIRE(ending.status == 75);
   auto const last = steps_of(place.report()).back()["step"].get<int>();
-  CHECK_THAT(child.output(), Contains("stopped behind step " + std::to_string(last) + " of 100000000, which is saved"));
+  CHECK_THAT(child.output(), Contains("stopped after step " + std::to_string(last) + " of 100000000, which is saved"));
   CHECK_FALSE(fs::exists(place / "b"));  // no final model: training goes on
   auto const until = "--ranks 2 --steps " + std::to_string(last + 3);
   auto const said = output_of(place, to_saved + "--resume auto --report on --save-final b " + until);
@@ -138,7 +138,7 @@ TEST_CASE("a run that is asked to stop saves, ends with status 75, and goes on")
   CHECK(weights_in(place, "b") == weights_in(place, "a"));
 }
 
-TEST_CASE("what the command line asks for is done or refused, with what to do") {
+TEST_CASE("contradictory options for checkpoints are rejected with what to do") {
   Place const place;
   place.write("file", "no folder");
   output_of(place, to_saved + "--steps 2");
@@ -150,10 +150,10 @@ TEST_CASE("what the command line asks for is done or refused, with what to do") 
   };
   for (auto const& row : std::vector<Row>{
            {"--checkpoint saved",
-            "--checkpoint saved: has step_00000002 of another run, which this one would mix with "
-            "its own: --resume auto goes on from it, and a run that begins anew needs"},
-           {"--checkpoint saved --resume other", "and a run that begins with other needs another folder"},
-           {"--checkpoint file", "--checkpoint file: is something else than a folder"},
+            "--checkpoint saved: has step_00000002 of another run, which this one would mix with its own: resume it "
+            "with --resume auto, or give another folder to a run that begins anew"},
+           {"--checkpoint saved --resume other", "or give another folder to a run that begins with other"},
+           {"--checkpoint file", "--checkpoint file: is not a folder"},
            {"--checkpoint file/in", "--checkpoint file/in: cannot be written: Not a directory", 1},
            {"--resume nowhere", "--resume nowhere: there is no such folder"},
        }) {
@@ -165,14 +165,14 @@ TEST_CASE("what the command line asks for is done or refused, with what to do") 
   REQUIRE(::flock(other, LOCK_EX | LOCK_NB) == 0);
   auto const refused = output_of(place, small + "--steps 3 --checkpoint claimed", 1);
   ::close(other);
-  CHECK_THAT(refused, Contains("another job saves here") && !Contains("step 1/3"));
+  CHECK_THAT(refused, Contains("another job is saving here") && !Contains("step 1/3"));
   // Back to an earlier one in the same folder is no mixture.
   output_of(place, to_saved + "--steps 4 --resume auto");
   output_of(place, to_saved + "--steps 3 --resume saved/step_00000002");
   CHECK(read_all(place / "saved/latest") == "step_00000003\n");
 }
 
-TEST_CASE("a checkpoint of other data, another seed or another model is refused, and both are named") {
+TEST_CASE("a checkpoint of other data, another seed or another model is rejected with both named") {
   Place const place;
   auto const shuffled = to_saved + "--order shuffled --steps 1 ";
   output_of(place, shuffled + "--seed 7");
@@ -181,13 +181,13 @@ TEST_CASE("a checkpoint of other data, another seed or another model is refused,
     return count + " samples, shuffled with seed " + seed;
   };
   CHECK_THAT(output_of(place, shuffled + "--resume auto --seed 8", 2),
-             Contains("its data are " + of(samples, "7") + ", and the program's are " + of(samples, "8")));
+             Contains("its data are " + of(samples, "7") + ", but the program's are " + of(samples, "8")));
   CHECK_THAT(output_of(place, to_saved + "--steps 1 --resume auto --seed 7", 2),
-             Contains("and the program's are " + samples + " samples in their own order"));
+             Contains("but the program's are " + samples + " samples in their own order"));
   place.write("text", squares() + squares());
   auto const twice = std::to_string((fs::file_size(place / "text") - 1) / 12);
   CHECK_THAT(output_of(place, shuffled + "--resume auto --seed 7", 2),
-             Contains("its data are " + of(samples, "7") + ", and the program's are " + of(twice, "7")));
+             Contains("its data are " + of(samples, "7") + ", but the program's are " + of(twice, "7")));
   auto other = squares();
   std::ranges::reverse(other);
   place.write("text", other);
@@ -199,7 +199,7 @@ TEST_CASE("a checkpoint of other data, another seed or another model is refused,
              Contains("checkpoint saved/step_00000001 does not fit:"));
 }
 
-TEST_CASE("ranks that are threads go on from the newest checkpoint after a failure, without --resume too") {
+TEST_CASE("ranks that are threads resume from the newest checkpoint after a failure, also without --resume") {
   Place const place;
   auto const text = read_all(place / "text");
   auto const ranks_and_steps = fmt::format("--ranks 2 --steps {} ", zeroth::testing::sanitized ? 300 : 700);
@@ -207,12 +207,12 @@ TEST_CASE("ranks that are threads go on from the newest checkpoint after a failu
                             "--save-every 20 --keep 2 --max-restarts 9 --report report --save-final b")};
   REQUIRE(child.wait_for("step 45/"));  // the second save has ended the first
   fs::resize_file(place / "text", 5);
-  REQUIRE(child.wait_for("all ranks start again in "));
+  REQUIRE(child.wait_for("all ranks restart in "));
   place.write("text", text);
   auto const ending = child.wait();
   INFO(child.output());
   REQUIRE(ending.status == 0);
-  CHECK_THAT(child.output(), Contains("goes on from saved/step_000") && Contains("--data text: had "));
+  CHECK_THAT(child.output(), Contains("resumes from saved/step_000") && Contains("--data text: had "));
   output_of(place, small + ranks_and_steps + "--report straight --save-final a");
   CHECK(weights_in(place, "b") == weights_in(place, "a"));
   auto const resumed = place.report()[0]["resumed"];
@@ -220,8 +220,7 @@ TEST_CASE("ranks that are threads go on from the newest checkpoint after a failu
   CHECK(numbers_of(place.report()) == numbers_behind(resumed["step"], place.report("straight")));
 }
 
-TEST_CASE(
-    "a save that fails costs itself only, and a folder that cannot be claimed ends the run before its first step") {
+TEST_CASE("a failed save does not end the run, and a folder that cannot be claimed ends it before its first step") {
   Place const place;
   int const steps = zeroth::testing::sanitized ? 700 : 1500;
   Child child{place.command(to_saved + fmt::format("--steps {} --save-every 100 --save-final b", steps))};
@@ -246,7 +245,7 @@ TEST_CASE(
   CHECK_FALSE(fs::exists(blocked / "report"));
 }
 
-TEST_CASE("where no checkpoint can be used the run ends with the cause") {
+TEST_CASE("the run ends with the cause if no checkpoint can be used") {
   Place const place;
   output_of(place, to_saved + "--steps 2 --ranks 2");
   auto const file = place / "saved/step_00000002/place_00001.safetensors";
@@ -254,10 +253,10 @@ TEST_CASE("where no checkpoint can be used the run ends with the cause") {
   bytes[bytes.size() - 4096] = static_cast<char>(bytes[bytes.size() - 4096] ^ 1);
   place.write("saved/step_00000002/place_00001.safetensors", bytes);
   auto const said = output_of(place, to_saved + "--steps 4 --ranks 2 --resume auto --max-restarts 1", 2);
-  CHECK_THAT(said, Contains("place_00001.safetensors") && !Contains("all ranks start again"));
+  CHECK_THAT(said, Contains("place_00001.safetensors") && !Contains("all ranks restart"));
 }
 
-TEST_CASE("a run goes on with other numbers of tensor ranks and stages than those that saved") {
+TEST_CASE("a run resumes with other numbers of tensor ranks and stages") {
   Place const place;
   auto const numbers = [&](int tensor, int pipeline, int stage, std::string const& rest) {
     place.write("stage.json", stage_file(stage));

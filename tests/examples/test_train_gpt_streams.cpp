@@ -14,7 +14,7 @@ using Catch::Contains;
 using zeroth::testing::OddPipe;
 using zeroth::testing::redirected;
 
-TEST_CASE("train_gpt trains on without a standard output, and then says so") {
+TEST_CASE("train_gpt continues without a standard output, and reports it at the end") {
   OddPipe closed;
   closed.read_no_more();
   struct Row {
@@ -35,7 +35,7 @@ TEST_CASE("train_gpt trains on without a standard output, and then says so") {
   }
 }
 
-TEST_CASE("train_gpt that only prints says why it could not") {
+TEST_CASE("train_gpt --plan and --help report why they could not print") {
   Place const place;
   for (auto const* const more : {"--plan", "--help"}) {
     auto const result = run(redirected(place.command(more), ">/dev/full"));
@@ -44,7 +44,7 @@ TEST_CASE("train_gpt that only prints says why it could not") {
   }
 }
 
-TEST_CASE("train_gpt that fails ends though nobody reads its standard error") {
+TEST_CASE("train_gpt ends after a failure although its standard error is not read") {
   OddPipe full;
   full.fill();
   Place const place;
@@ -53,7 +53,7 @@ TEST_CASE("train_gpt that fails ends though nobody reads its standard error") {
   CHECK(result.ending.status == 2);
 }
 
-TEST_CASE("a reader who has stopped to read keeps no rank from its next step, nor from its end") {
+TEST_CASE("a stalled reader of standard output delays neither steps nor the end") {
   OddPipe full;
   full.fill();
   Place const place;
@@ -66,10 +66,10 @@ TEST_CASE("a reader who has stopped to read keeps no rank from its next step, no
   CHECK(steps_of(place.report()).size() == static_cast<std::size_t>(steps));
   // A line per step, and the one that says what multiplies.
   CHECK_THAT(result.output,
-             Contains(fmt::format("zeroth: nobody reads standard output: {} lines are missing in it\n", steps + 1)));
+             Contains(fmt::format("zeroth: standard output was not read in time: {} lines were dropped\n", steps + 1)));
 }
 
-TEST_CASE("on a terminal train_gpt's steps are written over each other, in lines that fit") {
+TEST_CASE("on a terminal train_gpt's steps overwrite each other, in lines that fit") {
   int const columns = GENERATE(40, 80, 200);
   Place const place;
   auto options = place.command(small + "--steps 5 --ranks 2 --peak-tflops 0.5");
@@ -97,7 +97,7 @@ TEST_CASE("on a terminal train_gpt's steps are written over each other, in lines
   CHECK_THAT(result.output, Contains(last + "\r\n"));
 }
 
-TEST_CASE("elsewhere train_gpt has a line for each step with all it knows") {
+TEST_CASE("without a terminal train_gpt prints a full line for each step") {
   Place const place;
   auto const result = run(place.command(small + "--steps 2 --peak-tflops 0.5"));
   INFO(result.output);

@@ -52,7 +52,7 @@ TEST_CASE("processes without faults end with status 0") {
   CHECK(std::filesystem::is_empty(folder.path()));
 }
 
-TEST_CASE("mpirun returns what the rank that failed first says of it") {
+TEST_CASE("mpirun returns the exit status of the rank that failed first") {
   auto const [scenario, status] = GENERATE(table<std::string, int>({{"wrong", 2}, {"throw", 1}}));
   Folder const folder;
   Child child{fault_program_under_mpi(world, {scenario}, folder)};
@@ -62,7 +62,7 @@ TEST_CASE("mpirun returns what the rank that failed first says of it") {
   CHECK(ending.status == status);
 }
 
-TEST_CASE("mpirun returns what is refused before MPI starts") {
+TEST_CASE("mpirun returns the exit status of an error before MPI starts") {
   Folder const folder;
   Child child{fault_program_under_mpi(world, {"fine", "--stop-grace", "-1"}, folder)};
   auto const ending = child.wait();
@@ -70,7 +70,7 @@ TEST_CASE("mpirun returns what is refused before MPI starts") {
   CHECK(ending.status == 2);
 }
 
-TEST_CASE("processes that save and end when SIGUSR1 asks for it make mpirun say so") {
+TEST_CASE("mpirun returns the status of processes that save and end on SIGUSR1") {
   Folder const folder;
   Child child{fault_program_under_mpi(world, {"save_when_stopped"}, folder)};
   REQUIRE(child.wait_for("is under way.", world));
@@ -83,7 +83,7 @@ TEST_CASE("processes that save and end when SIGUSR1 asks for it make mpirun say 
   CHECK(count_of(child.output(), "SIGUSR1: all ranks stop at the next step") == world);
 }
 
-TEST_CASE("an exception in one process ends all, and is what is printed") {
+TEST_CASE("an exception in one process ends all, and is printed") {
   Folder const folder;
   Child child{fault_program_under_mpi(world, {"throw"}, folder)};
   check_failed(child.wait());
@@ -104,7 +104,7 @@ TEST_CASE("flight records of processes are in the folder that the stage file nam
   CHECK(folder.contents() == "flights ");
 }
 
-TEST_CASE("processes get the same error where a file cannot be saved or loaded, and go on") {
+TEST_CASE("processes get the same error if a file cannot be saved or loaded, and continue") {
   Folder const folder;
   Child child{fault_program_under_mpi(world, {"files"}, folder)};
   auto const ending = child.wait();
@@ -121,7 +121,7 @@ TEST_CASE("processes get the same error where a file cannot be saved or loaded, 
   CHECK(folder.contents() == "weights ");
 }
 
-TEST_CASE("a failure that processes keep to themselves is named, and fails the job") {
+TEST_CASE("a failure that processes catch is reported, and fails the job") {
   Folder const folder;
   Child child{fault_program_under_mpi(world, {"swallow"}, folder)};
   check_failed(child.wait());
@@ -130,8 +130,8 @@ TEST_CASE("a failure that processes keep to themselves is named, and fails the j
   CHECK(problem_of_flights(folder.path(), {0, 1, 2}, world, "the engine of rank 1 ended by an error") == "");
 }
 
-TEST_CASE("a process that has no thread or no memory left ends all, and says so") {
-  for (auto const& [scenario, words] : {std::pair{"threads", "no thread for stream 'gather': "},
+TEST_CASE("a process without free threads or memory ends all with the reason") {
+  for (auto const& [scenario, words] : {std::pair{"threads", "cannot start a thread for stream 'gather': "},
                                         std::pair{"memory", "the process is out of memory: run fewer ranks"}}) {
     Folder const folder;
     Child child{fault_program_under_mpi(world, {scenario}, folder)};
@@ -140,7 +140,7 @@ TEST_CASE("a process that has no thread or no memory left ends all, and says so"
   }
 }
 
-TEST_CASE("a process that is killed ends all, who record that it is gone") {
+TEST_CASE("a process that is killed ends all, and their flight records say that it is gone") {
   Folder const folder;
   auto options = fault_program_under_mpi(world, {"steps"}, folder);
   options.environment = {{"OMPI_MCA_odls_base_sigkill_timeout", "2"}};  // asking the other ranks takes a fraction of a
@@ -163,7 +163,7 @@ TEST_CASE("a process that exits in the middle of a job ends all") {
   check_all_gone(child.output());
 }
 
-TEST_CASE("a process that is stopped is missed, named and ended") {
+TEST_CASE("a stopped process is detected, named and ended") {
   Folder const folder;
   Child child{fault_program_under_mpi(world, {"steps", "--timeout", "2000"}, folder)};
   REQUIRE(child.wait_for("is under way.", world));
@@ -180,7 +180,7 @@ TEST_CASE("a process that is stopped is missed, named and ended") {
   ::kill(stopped, SIGKILL);  // in case it is still there
 }
 
-TEST_CASE("a process that is busy elsewhere is missed, and says where it is") {
+TEST_CASE("a process that is busy elsewhere is detected, and reports its position") {
   Folder const folder;
   Child child{fault_program_under_mpi(world, {"freeze", "--timeout", "2000"}, folder)};
   check_failed(child.wait());
@@ -192,7 +192,7 @@ TEST_CASE("a process that is busy elsewhere is missed, and says where it is") {
   check_all_gone(child.output());
 }
 
-TEST_CASE("processes that do different things are told so, once") {
+TEST_CASE("processes that do different things get one error") {
   Folder const folder;
   Child child{fault_program_under_mpi(world, {"out_of_order"}, folder)};
   check_failed(child.wait());
@@ -215,7 +215,7 @@ struct Run {
   Child child;
 };
 
-TEST_CASE("processes whose engines are used in different ways are told so, at stages with and without gathers") {
+TEST_CASE("different uses of engines by processes are reported, at stages with and without gathers") {
   std::array<Run, 2> order{Run{{"order_0"}}, Run{{"order_3"}}};  // at stage 3 too, because all units are prefetched
                                                                  // here
   std::array<Run, 2> evaluation{Run{{"evaluation_0"}}, Run{{"evaluation_3"}}};
@@ -228,7 +228,7 @@ TEST_CASE("processes whose engines are used in different ways are told so, at st
   }
 }
 
-TEST_CASE("what befalls processes of one group ends all, with the group's name") {
+TEST_CASE("a fault of processes of one group ends all with the group's name") {
   Folder const folder;
   auto options = fault_program_under_mpi(4, {"die_in_a_group"}, folder);
   options.environment = {{"OMPI_MCA_odls_base_sigkill_timeout", "2"}};
@@ -292,7 +292,7 @@ TEST_CASE("a process of a tensor rank that throws, freezes or is killed before a
   }
 }
 
-TEST_CASE("a process that is stopped before MPI starts is missed in time, and ended") {
+TEST_CASE("a process that is stopped before MPI starts is detected within the timeout, and ended") {
   Folder const folder;
   Child child{fault_program_under_mpi(2, {"fine", "--stopped", "1", "--join-timeout", "500"}, folder)};
   check_failed(child.wait());
@@ -303,7 +303,7 @@ TEST_CASE("a process that is stopped before MPI starts is missed in time, and en
   ::kill(process_of(child.output(), 1), SIGKILL);  // in case it is still there
 }
 
-TEST_CASE("a process that ends early is missed") {
+TEST_CASE("a process that ends early is detected") {
   Folder const folder;
   Child child{fault_program_under_mpi(world, {"leave"}, folder)};
   check_failed(child.wait());
@@ -325,14 +325,14 @@ TEST_CASE("SIGINT or SIGTERM to one process stops all at the same step") {
   CHECK(folder.contents() == "");
 }
 
-TEST_CASE("a process that does not stop is ended by the grace that SIGTERM leaves it, and the others with it") {
+TEST_CASE("a process that does not stop is terminated after the grace of SIGTERM, and the others with it") {
   Folder const folder;
   Child child{fault_program_under_mpi(world, {"freeze_when_stopped", "--stop-grace", "200"}, folder)};
   REQUIRE(child.wait_for("is under way.", world));
   ::kill(process_of(child.output(), 1), SIGTERM);
   check_failed(child.wait());
   CAPTURE(child.output());
-  CHECK_THAT(child.output(), Contains("rank 1 did not stop within 200 ms of SIGTERM, and is ended"));
+  CHECK_THAT(child.output(), Contains("rank 1 did not stop within 200 ms of SIGTERM, and is terminated"));
   CHECK(problem_of_flight(folder.path(), 1, world, "did not stop within") == "");
   check_all_gone(child.output());
 }
@@ -350,7 +350,7 @@ TEST_CASE("SIGTERM to mpirun leaves flight records") {
   check_all_gone(child.output());
 }
 
-TEST_CASE("threads are refused where mpirun started several processes") {
+TEST_CASE("threads are rejected if mpirun started several processes") {
   Folder const folder;
   Child child{fault_program_under_mpi(2, {"fine", "--comm", "local"}, folder)};
   check_failed(child.wait());
@@ -358,7 +358,7 @@ TEST_CASE("threads are refused where mpirun started several processes") {
                                  Contains("OMPI_COMM_WORLD_SIZE=2"));
 }
 
-TEST_CASE("variables of a launcher that MPI knows nothing of are refused") {
+TEST_CASE("variables of a launcher that MPI does not know are rejected") {
   Folder const folder;
   auto options = fault_program({"fine", "--comm", "mpi"}, folder);
   options.environment = {{"RANK", "1"}, {"WORLD_SIZE", "4"}};

@@ -45,7 +45,7 @@ TEST_CASE("a job without faults ends with status 0 and leaves nothing behind") {
   CHECK(std::filesystem::is_empty(folder.path()));
 }
 
-TEST_CASE("an exception on one rank ends all, and is what is printed") {
+TEST_CASE("an exception on one rank ends all, and is printed") {
   Folder const folder;
   Child child{fault_program({"throw"}, folder)};
   check_failed(child.wait());
@@ -56,15 +56,15 @@ TEST_CASE("an exception on one rank ends all, and is what is printed") {
   CHECK(problem_of_flights(folder.path(), {0, 1, 2, 3}, 4, "the data are gone") == "");
 }
 
-TEST_CASE("an engine that ends inside its own pass ends the process with a sentence") {
+TEST_CASE("destroying an engine inside its own pass ends the process with a message") {
   Folder const folder;
   Child child{fault_program({"end_in_a_pass"}, folder)};
   auto const ending = child.wait();
   CAPTURE(child.output());
   CHECK(ending.in_time);
   CHECK(ending.signal == SIGABRT);
-  CHECK_THAT(child.output(), Contains("zeroth: [rank 1/4] the engine ended while micro-step 1 of 2 is open: it must "
-                                      "outlive its passes and guards"));
+  CHECK_THAT(child.output(), Contains("zeroth: [rank 1/4] the engine was destroyed while micro-step 1 of 2 is open: it "
+                                      "must outlive its passes and guards"));
 }
 
 TEST_CASE("flight records are in the folder that the stage file names") {
@@ -74,21 +74,21 @@ TEST_CASE("flight records are in the folder that the stage file names") {
   CAPTURE(child.output());
   CHECK(problem_of_flights(folder / "flights/of this job", {0, 1, 2, 3}, 4, "the data are gone") == "");
   CHECK(folder.contents() == "flights ");
-  CHECK_THAT(child.output(), Contains("the last collectives are in flights/of this job/zeroth_flight_rank0.json to "));
+  CHECK_THAT(child.output(), Contains("flight record written: flights/of this job/zeroth_flight_rank0.json to "));
 }
 
-TEST_CASE("a flight record that cannot be written is not announced, and the reason is") {
+TEST_CASE("a flight record that cannot be written is reported with the reason") {
   Folder const folder;
   std::ofstream{folder / "flights"} << "a file where the folder would be";
   Child child{fault_program({"flights", "--ranks", "2"}, folder)};
   check_failed(child.wait());
-  CHECK_THAT(child.output(), Contains("the data are gone") && !Contains("the last collectives are in") &&
-                                 Contains("zeroth: the last collectives are lost: the folder of flight records, "
-                                          "flights/of this job: cannot be made: Not a directory\n"));
+  CHECK_THAT(child.output(), Contains("the data are gone") && !Contains("flight record written") &&
+                                 Contains("zeroth: flight record not written: the folder of flight records, flights/of "
+                                          "this job, cannot be created: Not a directory\n"));
   CHECK(folder.contents() == "flights ");
 }
 
-TEST_CASE("a failure that a program keeps to itself is named, and fails the job") {
+TEST_CASE("a failure that a program catches is reported, and fails the job") {
   Folder const folder;
   Child child{fault_program({"swallow"}, folder)};
   check_failed(child.wait());
@@ -99,7 +99,7 @@ TEST_CASE("a failure that a program keeps to itself is named, and fails the job"
   CHECK(problem_of_flights(folder.path(), {0, 1, 2, 3}, 4, "the engine of rank 1 ended by an error") == "");
 }
 
-TEST_CASE("what only an engine's end has found is named, and fails the job") {
+TEST_CASE("an error found only when an engine is destroyed is reported, and fails the job") {
   Folder const folder;
   Child child{fault_program({"lost", "--ranks", "2"}, folder)};
   check_failed(child.wait());
@@ -107,29 +107,29 @@ TEST_CASE("what only an engine's end has found is named, and fails the job") {
                                  Contains("micro-step 1 of step 1 ended after 0 of 1 backward turns of unit"));
 }
 
-TEST_CASE("a rank for which there is no thread ends those that have started") {
+TEST_CASE("if no thread can be started for a rank, the ranks that have started end") {
   Folder const folder;
   Child child{fault_program({"meet", "--ranks", "8", "--threads", "4"}, folder)};  // one thread watches for signals
   check_failed(child.wait());
   CAPTURE(child.output());
   CHECK(count_of(child.output(),
-                 "zeroth: no thread for rank 3 of 8: Resource temporarily unavailable; run fewer "
-                 "ranks on this machine, or raise its limit of threads (ulimit -u") == 1);
+                 "zeroth: cannot start a thread for rank 3 of 8: Resource temporarily unavailable; run fewer ranks on "
+                 "this machine, or raise its limit of threads (ulimit -u") == 1);
   CHECK_THAT(child.output(), Contains("launch has returned."));
-  CHECK(problem_of_flights(folder.path(), {0, 1, 2}, 8, "no thread for rank 3 of 8") == "");
+  CHECK(problem_of_flights(folder.path(), {0, 1, 2}, 8, "cannot start a thread for rank 3 of 8") == "");
 }
 
-TEST_CASE("a job, or a stream, for which there is no thread says so") {
+TEST_CASE("the error about a thread that cannot be started names its purpose") {
   Folder const folder;
   Child job{fault_program({"meet", "--threads", "0"}, folder)};
   check_failed(job.wait());
-  CHECK_THAT(job.output(), Contains("zeroth: no thread for signals: ") && Contains("launch has returned."));
+  CHECK_THAT(job.output(), Contains("zeroth: cannot start a thread for signals: ") && Contains("launch has returned."));
   Child stream{fault_program({"threads"}, folder)};
   check_failed(stream.wait());
-  CHECK_THAT(stream.output(), Contains("zeroth: [rank 1/4] no thread for stream 'gather': "));
+  CHECK_THAT(stream.output(), Contains("zeroth: [rank 1/4] cannot start a thread for stream 'gather': "));
 }
 
-TEST_CASE("a rank without memory says so, and what to do") {
+TEST_CASE("a rank without memory reports it, and what to do") {
   Folder const folder;
   Child child{fault_program({"memory", "--ranks", "2"}, folder)};
   check_failed(child.wait());
@@ -139,14 +139,14 @@ TEST_CASE("a rank without memory says so, and what to do") {
   CHECK_THAT(many.output(), Contains("zeroth: LaunchOptions::thread_ranks is 10000000: allowed are 1 to "));
 }
 
-TEST_CASE("what is no exception of the standard library ends all ranks too") {
+TEST_CASE("a thrown value that is not a std::exception ends all ranks, too") {
   Folder const folder;
   Child child{fault_program({"throw_a_number", "--ranks", "2"}, folder)};
   check_failed(child.wait());
-  CHECK_THAT(child.output(), Contains("[rank 1/2] something that is no std::exception was thrown"));
+  CHECK_THAT(child.output(), Contains("[rank 1/2] something other than a std::exception was thrown"));
 }
 
-TEST_CASE("a rank that is frozen in its own code is missed, named and left behind") {
+TEST_CASE("a rank that is frozen in its own code is detected and named, and the process exits without it") {
   Folder const folder;
   Child child{fault_program({"freeze", "--timeout", "1000", "--grace", "1000"}, folder)};
   check_failed(child.wait());
@@ -154,12 +154,12 @@ TEST_CASE("a rank that is frozen in its own code is missed, named and left behin
   CHECK_THAT(child.output(), Contains(" waited ") && Contains("all_reduce (step of unit 'h.3', 2 fp32)") &&
                                  Contains("transaction 4 of communicator 'world'") && Contains("missing: rank 1"));
   CHECK(count_of(child.output(), "missing: ") == 1);
-  CHECK_THAT(child.output(), Contains("rank 1 did not end within 1.00 s"));
+  CHECK_THAT(child.output(), Contains("rank 1 did not stop within 1.00 s"));
   CHECK_THAT(child.output(), !Contains("launch has returned."));
   CHECK(problem_of_flights(folder.path(), {0, 1, 2, 3}, 4, "missing: rank 1") == "");
 }
 
-TEST_CASE("what befalls one group ends all, with the group's name") {
+TEST_CASE("a fault in one group ends all with the group's name") {
   Run fine{{"groups"}};  // the runs wait at the same time
   Run throws{{"throw_in_a_group"}};
   Run freezes{{"freeze_in_a_group", "--grace", "1000"}};
@@ -179,7 +179,7 @@ TEST_CASE("what befalls one group ends all, with the group's name") {
                          Contains("all_gather (forward of unit 'block0'") &&
                          Contains("of communicator 'gather-group'") &&
                          Contains("missing: rank 3 (of 'gather-group': ranks 2 and 3)") &&
-                         Contains("rank 3 did not end within 1.00 s"));
+                         Contains("rank 3 did not stop within 1.00 s"));
   auto const diverged = output_of(diverges);
   CAPTURE(diverged);
   CHECK_THAT(diverged, Contains("rank 2 (of 'gather-group': ranks 2 and 3) in its transaction") &&
@@ -188,7 +188,7 @@ TEST_CASE("what befalls one group ends all, with the group's name") {
   CHECK(count_of(diverged, "do different things") == 1);
 }
 
-TEST_CASE("what befalls a stage of a pipeline ends all, with the unit and the channel") {
+TEST_CASE("a fault in a pipeline stage ends all with the unit and the channel") {
   std::deque<Run> throwing, freezing;
   for (int stage = 0; stage < 3; ++stage) {  // the runs wait at the same time
     throwing.emplace_back(on_three_ranks(fmt::format("throw_in_stage_{}", stage)));
@@ -207,11 +207,11 @@ TEST_CASE("what befalls a stage of a pipeline ends all, with the unit and the ch
     CHECK_THAT(freezes.child.output(), Contains(" waited ") && Contains("of unit 'layer") &&
                                            Contains("missing: rank ") &&
                                            (Contains("of communicator 'up'") || Contains("of communicator 'down'")));
-    CHECK_THAT(freezes.child.output(), Contains(fmt::format("rank {} did not end within 1.00 s", stage)));
+    CHECK_THAT(freezes.child.output(), Contains(fmt::format("rank {} did not stop within 1.00 s", stage)));
   }
 }
 
-TEST_CASE("what befalls a stage before sums of shared parameters are exchanged ends all, with the parameter") {
+TEST_CASE("a fault in a stage before sums of shared parameters are exchanged ends all with the parameter") {
   Run throws{on_three_ranks("throw_before_ties")};
   Run freezes{on_three_ranks("freeze_before_ties")};
   check_failed(throws.child.wait());
@@ -223,7 +223,7 @@ TEST_CASE("what befalls a stage before sums of shared parameters are exchanged e
              Contains(" waited ") && Contains("(add ties of unit 'layer0.w") && Contains("missing: rank 0"));
 }
 
-TEST_CASE("what befalls a tensor rank before a verb, or a sum of gradients, ends all with its name and the rank") {
+TEST_CASE("a fault of a tensor rank before a verb, or a sum of gradients, ends all with its name and the rank") {
   std::map<std::string, std::string> const places{
       {"enter", "all_gather (enter(), 8 fp32)"},
       {"leave", "reduce_scatter (leave(), 8 fp32)"},
@@ -247,13 +247,13 @@ TEST_CASE("what befalls a tensor rank before a verb, or a sum of gradients, ends
     CHECK_THAT(freezes->child.output(),
                Contains(" waited ") && Contains(words) &&
                    Contains(place == "parts" ? "of communicator 'tensor-sums'" : "of communicator 'tensor-verbs'") &&
-                   Contains("missing: rank 1") && Contains("rank 1 did not end within 1.00 s"));
+                   Contains("missing: rank 1") && Contains("rank 1 did not stop within 1.00 s"));
     ++throws;
     ++freezes;
   }
 }
 
-TEST_CASE("ranks that do different things are told so, once") {
+TEST_CASE("ranks that do different things get one error") {
   Folder const folder;
   Child child{fault_program({"out_of_order"}, folder)};
   check_failed(child.wait());
@@ -264,7 +264,7 @@ TEST_CASE("ranks that do different things are told so, once") {
   CHECK(problem_of_flights(folder.path(), {0, 1, 2, 3}, 4, "do different things") == "");
 }
 
-TEST_CASE("a rank that ends early is missed") {
+TEST_CASE("a rank that ends early is detected") {
   Folder const folder;
   Child child{fault_program({"leave"}, folder)};
   check_failed(child.wait());
@@ -287,7 +287,7 @@ TEST_CASE("Ctrl-C, SIGTERM and SIGUSR1 stop all ranks at the same step") {
   CHECK(folder.contents() == "");
 }
 
-TEST_CASE("a job that fails ends though nobody reads what it says") {
+TEST_CASE("a failed job ends although its output is not read") {
   OddPipe full;
   full.fill();
   Folder const folder;
@@ -303,28 +303,28 @@ TEST_CASE("a second Ctrl-C ends the process") {
   Child child{fault_program({"steps"}, folder)};
   REQUIRE(child.wait_for("is under way.", 4));
   child.send(SIGINT);
-  REQUIRE(child.wait_for("Ctrl-C again ends the process at once"));
+  REQUIRE(child.wait_for("Ctrl-C again terminates the process at once"));
   child.send(SIGINT);
   auto const ending = child.wait();
   CHECK(ending.in_time);
   CHECK(ending.status == 130);
-  CHECK_THAT(child.output(), Contains("the second SIGINT ends the process"));
+  CHECK_THAT(child.output(), Contains("the second SIGINT terminates the process"));
 }
 
-TEST_CASE("a second SIGTERM ends the process by it, and leaves flight records") {
+TEST_CASE("a second SIGTERM kills the process, after it has written flight records") {
   Folder const folder;
   Child child{fault_program({"steps", "--stop-grace", "100000000"}, folder)};
   REQUIRE(child.wait_for("is under way.", 4));
   child.send(SIGTERM);
-  REQUIRE(child.wait_for("at the next SIGTERM, the process is ended"));
+  REQUIRE(child.wait_for("at the next SIGTERM, the process is terminated"));
   child.send(SIGTERM);
   auto const ending = child.wait();
   CHECK(ending.in_time);
   CHECK(ending.signal == SIGTERM);
-  CHECK(problem_of_flights(folder.path(), {0, 1, 2, 3}, 4, "the second SIGTERM ends the process") == "");
+  CHECK(problem_of_flights(folder.path(), {0, 1, 2, 3}, 4, "the second SIGTERM terminates the process") == "");
 }
 
-TEST_CASE("ranks that do not stop are ended by the grace that SIGTERM leaves them, and not by Ctrl-C") {
+TEST_CASE("ranks that do not stop are terminated after the grace of SIGTERM, but not after Ctrl-C") {
   Folder const folder;
   Child child{fault_program({"freeze_when_stopped", "--stop-grace", "200"}, folder)};
   REQUIRE(child.wait_for("is under way.", 4));
@@ -335,11 +335,11 @@ TEST_CASE("ranks that do not stop are ended by the grace that SIGTERM leaves the
   CAPTURE(child.output());
   CHECK(ending.in_time);
   CHECK(ending.signal == SIGTERM);
-  CHECK_THAT(child.output(), Contains("the process did not stop within 200 ms of SIGTERM, and is ended"));
+  CHECK_THAT(child.output(), Contains("the process did not stop within 200 ms of SIGTERM, and is terminated"));
   CHECK(problem_of_flights(folder.path(), {0, 1, 2, 3}, 4, "did not stop within") == "");
 }
 
-TEST_CASE("SIGUSR1 begins the grace of SIGTERM, and does no more when it comes again") {
+TEST_CASE("SIGUSR1 starts the grace of SIGTERM, and a second SIGUSR1 has no effect") {
   Folder const folder;
   Child child{fault_program({"freeze_when_stopped", "--stop-grace", "3000"}, folder)};
   REQUIRE(child.wait_for("is under way.", 4));
@@ -352,11 +352,11 @@ TEST_CASE("SIGUSR1 begins the grace of SIGTERM, and does no more when it comes a
   CAPTURE(child.output());
   CHECK(ending.in_time);
   CHECK(ending.signal == SIGTERM);
-  CHECK_THAT(child.output(), Contains("the process did not stop within 3.00 s of SIGUSR1, and is ended"));
+  CHECK_THAT(child.output(), Contains("the process did not stop within 3.00 s of SIGUSR1, and is terminated"));
   CHECK(problem_of_flights(folder.path(), {0, 1, 2, 3}, 4, "did not stop within") == "");
 }
 
-TEST_CASE("what is wrong on one rank is the exit status, whatever the others make of it") {
+TEST_CASE("a mistake on one rank determines the exit status, whatever the others report") {
   Folder const folder;
   Child child{fault_program({"wrong"}, folder)};
   auto const ending = child.wait();
@@ -365,7 +365,7 @@ TEST_CASE("what is wrong on one rank is the exit status, whatever the others mak
   CHECK(ending.status == 2);
 }
 
-TEST_CASE("without a grace the first SIGTERM ends the process, and less than none is refused") {
+TEST_CASE("without a grace the first SIGTERM ends the process, and a negative grace is rejected") {
   Folder const folder;
   Child child{fault_program({"steps", "--stop-grace", "0"}, folder)};
   REQUIRE(child.wait_for("is under way.", 4));
@@ -374,7 +374,7 @@ TEST_CASE("without a grace the first SIGTERM ends the process, and less than non
   CHECK(problem_of_flights(folder.path(), {0, 1, 2, 3}, 4, "SIGTERM") == "");
   Child refused{fault_program({"steps", "--stop-grace", "-1"}, folder)};
   CHECK(refused.wait().status == 2);
-  CHECK_THAT(refused.output(), Contains("LaunchOptions::stop_grace is -1 ms: allowed are 0 and more"));
+  CHECK_THAT(refused.output(), Contains("LaunchOptions::stop_grace is -1 ms; allowed: 0 or more"));
 }
 
 }  // namespace

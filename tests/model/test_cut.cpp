@@ -117,7 +117,7 @@ bool can_be_made(Case const& each) {
 
 }  // namespace
 
-TEST_CASE("the parts of every cut cover the whole once, and their runs say which elements they are") {
+TEST_CASE("the parts of every cut cover the whole once, and their runs give the elements' positions") {
   int made = 0;
   int padded = 0;
   int refused = 0;
@@ -160,7 +160,7 @@ TEST_CASE("the parts of every cut cover the whole once, and their runs say which
   CHECK(refused > 3000);
 }
 
-TEST_CASE("an element of a parameter is found in the one part that has it") {
+TEST_CASE("each element of a parameter is found in exactly one part") {
   int wrong = 0;
   each_case([&](Case const& each) {
     if (!can_be_made(each)) {
@@ -189,7 +189,7 @@ TEST_CASE("an element of a parameter is found in the one part that has it") {
   CHECK(wrong == 0);
 }
 
-TEST_CASE("parts of one cut have the elements of parts of any other one, each once and in order") {
+TEST_CASE("parts of one cut map to parts of any other cut, with each element once and in order") {
   std::vector<Case> cases;
   each_case([&](Case const& each) {
     if (can_be_made(each)) {
@@ -232,7 +232,7 @@ TEST_CASE("parts of one cut have the elements of parts of any other one, each on
   CHECK(wrong == 0);
 }
 
-TEST_CASE("parts start with what the whole starts with, and padding with 0") {
+TEST_CASE("parts have the initial values of the whole, and padding is 0") {
   auto const init = GENERATE(Init{Normal{0.5F, 1}}, Init{Uniform{-2, 3}}, Init{Constant{0.125F}},
                              Init{PerElement{[](std::int64_t i) { return static_cast<float>(i * i); }}},
                              Init{FromMemory{[](std::int64_t first, std::span<float> values) {
@@ -278,7 +278,7 @@ TEST_CASE("parts start with what the whole starts with, and padding with 0") {
   }
 }
 
-TEST_CASE("a parameter that is cut has a shape of the rank's own, and the shape that it was given") {
+TEST_CASE("a divided parameter has the shape of the rank's part, and its global shape") {
   Model model{1, {1, 4}};
   auto const unit = model.unit("u");
   auto const cut = model.param(unit, "cut", {8, 12}, Constant{1}, {.cut = {{.dim = 1, .sections = {4, 8}}}});
@@ -302,7 +302,7 @@ TEST_CASE("a parameter that is cut has a shape of the rank's own, and the shape 
   CHECK(uncut.global_shape() == Shape<2>{65, 12});
 }
 
-TEST_CASE("tensor ranks have one fingerprint, which knows how parameters are cut") {
+TEST_CASE("tensor ranks have one fingerprint, which depends on how parameters are divided") {
   auto const of = [](TensorPart part, std::optional<Cut> const& cut, bool partial) {
     Model model{3, part};
     auto const unit = model.unit("u");
@@ -321,7 +321,7 @@ TEST_CASE("tensor ranks have one fingerprint, which knows how parameters are cut
   CHECK(of({0, 4}, std::nullopt, false) != first);
 }
 
-TEST_CASE("cuts that cannot be made are refused") {
+TEST_CASE("impossible cuts are rejected") {
   auto const refusal = [](std::vector<std::int64_t> const& shape, ParamOptions const& options, TensorPart part) {
     return thrown<ContractError>([&] {
       Model model{1, part};
@@ -334,21 +334,23 @@ TEST_CASE("cuts that cannot be made are refused") {
                       "divide; nearest that do: 2 and 5"));
   CHECK_THAT(refusal({8, 10}, {.cut = {{.dim = 1, .sections = {4, 6}}}}, {0, 4}),
              Contains("has a section of 6, which 4 tensor ranks do not divide; nearest that do: 2"));
-  CHECK_THAT(refusal({8, 10}, {.cut = {{.dim = 2}}}, {}),
-             Contains("parameter \"w\" of shape [8, 10] is cut along dimension 2; allowed are its own, from 0"));
+  CHECK_THAT(
+      refusal({8, 10}, {.cut = {{.dim = 2}}}, {}),
+      Contains(
+          "parameter \"w\" of shape [8, 10] is cut along dimension 2; allowed: its own dimensions, counted from 0"));
   CHECK_THAT(refusal({8, 10}, {.cut = {{.dim = 1, .sections = {4, 4}}}}, {}),
              Contains("the sections of its cut are 4 + 4, which is 8; their sum is the extent of dimension 1, 10"));
   CHECK_THAT(refusal({8, 10}, {.cut = {{.dim = 1, .sections = {4, 8}}}}, {}),
              Contains("the sections of its cut are 4 + 8; each must be positive, and their sum is the extent of "
                       "dimension 1, 10"));
   CHECK_THAT(refusal({8, 10}, {.cut = {{.dim = 1, .multiple = -1}}}, {}),
-             Contains("the multiple of its cut is -1; allowed are 0 to 1048576"));
+             Contains("the multiple of its cut is -1; allowed: 0 to 1048576"));
   CHECK_THAT(refusal({8, 10}, {.cut = {{.dim = 1}}, .partial = true}, {}),
-             Contains("parameter \"w\" is cut, and partial"));
+             Contains("parameter \"w\" is both cut and partial"));
   CHECK_THAT(thrown<ContractError>([] {
                Model(1, {2, 2});
              }),
-             Contains("a model for tensor rank 2 of 2: allowed are ranks from 0 on, below their number"));
+             Contains("a model for tensor rank 2 of 2; allowed: ranks from 0 to one less than their number"));
 }
 
 }  // namespace zeroth::testing

@@ -89,13 +89,13 @@ std::vector<Change> const changes = {
 
 }  // namespace
 
-TEST_CASE("models that were built alike have one fingerprint") {
+TEST_CASE("equal models have the same fingerprint") {
   CHECK(sample().id != sample().id);
   CHECK(model::fingerprint(sample()) == model::fingerprint(sample()));
   CHECK(model::fingerprint(sample(5)) != model::fingerprint(sample(6)));
 }
 
-TEST_CASE("every change gives a fingerprint of its own") {
+TEST_CASE("every change gives a different fingerprint") {
   std::vector<std::uint64_t> seen{model::fingerprint(sample())};
   for (auto const& change : changes) {
     auto changed = sample();
@@ -107,7 +107,7 @@ TEST_CASE("every change gives a fingerprint of its own") {
   }
 }
 
-TEST_CASE("a function counts by values from its first to its last element") {
+TEST_CASE("a function is fingerprinted by values from its first to its last element") {
   for (std::int64_t const count : {1, 2, 3, 16, 17, 1000}) {
     auto const with = [&](std::int64_t special) {
       Model model;
@@ -122,7 +122,7 @@ TEST_CASE("a function counts by values from its first to its last element") {
   }
 }
 
-TEST_CASE("what is no function of the index is refused, with the parameter's name") {
+TEST_CASE("an initialiser that is not a function of the index is rejected with the parameter's name") {
   auto changed = sample();
   changed.params[3_param].init = PerElement{[next = 0.0F](std::int64_t) mutable { return next += 1; }};
   CHECK_THAT(

@@ -73,7 +73,7 @@ TEST_CASE("ranges in any order and of any length give the same values") {
   }
 }
 
-TEST_CASE("a range far behind the start costs no more and repeats nothing") {
+TEST_CASE("a range far from the start costs no more and repeats nothing") {
   auto const param = described("w", Normal{1});
   auto const far = values(7, param, (std::int64_t{1} << 40U) + 3, 100);
   auto const start = values(7, param, 0, 100);
@@ -81,7 +81,7 @@ TEST_CASE("a range far behind the start costs no more and repeats nothing") {
   CHECK(values(7, param, (std::int64_t{1} << 40U) + 53, 50) == std::vector<float>(far.begin() + 50, far.end()));
 }
 
-TEST_CASE("seed and name decide, and nothing else of a parameter does") {
+TEST_CASE("initial values depend only on the seed and the parameter's name") {
   auto param = described("w", Normal{1});
   auto const base = values(1, param, 0, 64);
   CHECK(values(2, param, 0, 64) != base);
@@ -124,7 +124,7 @@ TEST_CASE("normal values have the same bits with every libm") {
   CHECK(std::bit_cast<std::uint64_t>(square) == 0x40f8323ae5a9e25aU);
 }
 
-TEST_CASE("normal values have the moments that were asked for") {
+TEST_CASE("normal values have the requested moments") {
   auto const drawn = values(3, described("w", Normal{0.02F, 0.5F}), 0, 400'000);
   auto const m = moments_of(drawn);
   CHECK(m.mean == Approx(0.5).margin(0.02 * 0.01));
@@ -134,7 +134,7 @@ TEST_CASE("normal values have the moments that were asked for") {
   CHECK(std::ranges::all_of(drawn, [](float value) { return std::isfinite(value); }));
 }
 
-TEST_CASE("uniform values fill their range and stay in it") {
+TEST_CASE("uniform values fill their range and stay within it") {
   auto const drawn = values(3, described("w", Uniform{-2, 6}), 0, 400'000);
   auto const [least, most] = std::ranges::minmax(drawn);
   CHECK(least >= -2);
@@ -147,7 +147,7 @@ TEST_CASE("uniform values fill their range and stay in it") {
   CHECK(m.kurtosis == Approx(1.8).margin(0.02));
 }
 
-TEST_CASE("constants and functions are taken as they are") {
+TEST_CASE("constants and functions are used unchanged") {
   CHECK(values(9, described("w", Constant{0.1F}), 77, 3) == std::vector<float>(3, 0.1F));
   auto const squares = described("w", PerElement{[](std::int64_t i) { return static_cast<float>(i * i); }});
   CHECK(values(9, squares, 5, 3) == std::vector<float>{25, 36, 49});

@@ -60,7 +60,7 @@ TEST_CASE("a model keeps units and parameters in the order in which they were ad
   CHECK(d.params[2_param].options.weight_decay_factor == 0);
 }
 
-TEST_CASE("ties are kept on both sides, ascending") {
+TEST_CASE("ties are stored on both sides, in ascending order") {
   Model model;
   auto const a = model.unit("a");
   auto const b = model.unit("b");
@@ -76,7 +76,7 @@ TEST_CASE("ties are kept on both sides, ascending") {
   CHECK(d.units[2_unit].ties == std::vector{0_param});
 }
 
-TEST_CASE("names of parameters are global, and what files can hold") {
+TEST_CASE("parameter names must be unique, and valid in files") {
   Model model;
   auto const a = model.unit("a");
   auto const b = model.unit("b");
@@ -85,13 +85,13 @@ TEST_CASE("names of parameters are global, and what files can hold") {
     return refused([&] { return model.param(unit, name, {2}, Constant{0}); });
   };
   CHECK_THAT(add(b, "w"), Contains("parameter name \"w\" is taken"));
-  CHECK_THAT(add(b, ""), Contains("parameter name \"\": it must not be empty"));
-  CHECK_THAT(add(b, "__metadata__"), Contains("what safetensors files keep for themselves"));
+  CHECK_THAT(add(b, ""), Contains("parameter name \"\" must not be empty"));
+  CHECK_THAT(add(b, "__metadata__"), Contains("must not be empty or \"__metadata__\", which safetensors reserves"));
   CHECK(model.description().params.size() == 1);
   CHECK(model.description().units[1_unit].params.empty());
 }
 
-TEST_CASE("names that no file could hold are refused, and shown byte by byte") {
+TEST_CASE("names that are invalid in files are rejected, and shown byte by byte") {
   Model model;
   auto const unit = model.unit("caf\xc3\xa9");
   CHECK_THAT(refused([&] { return model.unit("caf\xe9"); }), Contains("unit name \"caf\\xe9\" is not UTF-8"));
@@ -101,7 +101,7 @@ TEST_CASE("names that no file could hold are refused, and shown byte by byte") {
   CHECK(model.description().params.empty());
 }
 
-TEST_CASE("bad shapes are refused, and leave the model as it was") {
+TEST_CASE("invalid shapes are rejected, and leave the model unchanged") {
   Model model;
   auto const unit = model.unit("u");
   CHECK_THAT(refused([&] {
@@ -123,7 +123,7 @@ TEST_CASE("bad shapes are refused, and leave the model as it was") {
   CHECK(model.description().params[0_param].count == 3 * huge);
 }
 
-TEST_CASE("a model has at most 2^54 elements, so that nobody's count of its bytes overflows") {
+TEST_CASE("a model has at most 2^54 elements, so that no count of its bytes overflows") {
   std::int64_t const most = std::int64_t{1} << 54U;
   Model model;
   auto const unit = model.unit("u");
@@ -141,7 +141,7 @@ TEST_CASE("a model has at most 2^54 elements, so that nobody's count of its byte
   CHECK(model.description().params.size() == 3);
 }
 
-TEST_CASE("values that cannot work are refused") {
+TEST_CASE("invalid initial values are rejected") {
   Model model;
   auto const unit = model.unit("u");
   CHECK_THAT(refused([&] { return model.unit("never", {.uses_per_micro_step = 0}); }),
@@ -170,7 +170,7 @@ TEST_CASE("ids of another model are refused") {
   CHECK_THAT(refused([&] { mine.tie(unit, foreign_w); }), Contains("tie() mixes"));
 }
 
-TEST_CASE("a tie that says nothing new is refused") {
+TEST_CASE("a redundant tie is rejected") {
   Model model;
   auto const a = model.unit("a");
   auto const b = model.unit("b");

@@ -52,7 +52,7 @@ TEST_CASE("the same batch trains the same on any number of ranks, at every stage
   }
 }
 
-TEST_CASE("the same batch trains the same on any number of ranks by every codec") {
+TEST_CASE("the same batch trains the same bits on any number of ranks with every codec") {
   for (auto const* const codec : {"exact", "int8", "int4"}) {
     auto const more = fmt::format(R"(, "reduce_codec": "{}")", codec);
     auto const base = ended(1, file_of(bf16_types, 0, 1, more), options_of(bf16_types));
@@ -66,7 +66,7 @@ TEST_CASE("the same batch trains the same on any number of ranks by every codec"
   }
 }
 
-TEST_CASE("the same batch trains the same in groups and with states on a disk") {
+TEST_CASE("the same batch trains the same bits in groups and with states on a disk") {
   Folder const folder;
   auto const base = ended(1, file_of(bf16_types, 0, 1), options_of(bf16_types));
   auto const with = [&](int stage, int world, std::string const& zero) {
@@ -81,7 +81,7 @@ TEST_CASE("the same batch trains the same in groups and with states on a disk") 
   CHECK(with(2, 3, disk) == base);
 }
 
-TEST_CASE("a run that goes on with another number of ranks is one that never changed") {
+TEST_CASE("a run that resumes with another number of ranks trains like one that never changed") {
   Folder const folder;
   auto const types = GENERATE(fp32_types, bf16_types);
   Folder const of_whole;
@@ -109,7 +109,7 @@ TEST_CASE("a run that goes on with another number of ranks is one that never cha
   CHECK(last.parameters == whole.parameters);
 }
 
-TEST_CASE("what was saved on any number of ranks goes on on any other") {
+TEST_CASE("a checkpoint of any number of ranks resumes on any other") {
   Folder const saved, gone_on;
   auto const types = GENERATE(bf16_types, fp16_types);
   auto const states = ended(1, file_of(types, 0, 1), options_of(types)).second;
@@ -143,7 +143,7 @@ TEST_CASE("what was saved on any number of ranks goes on on any other") {
   }
 }
 
-TEST_CASE("what cannot keep the promise does not: micro-steps that a rank adds up first") {
+TEST_CASE("micro-steps that a rank adds first do not have the same bits on any number of ranks") {
   // Otherwise the tests above might pass only because nothing is rounded.
   auto const text = [](int world) { return file(fp32_types, 2, batch / world, "last_micro_step", movements[0]); };
   CHECK(bits_of(train(1, text(1), options_of(fp32_types))) != bits_of(train(3, text(3), options_of(fp32_types))));

@@ -72,7 +72,7 @@ TEST_CASE("every file of configs/ and the README's trains the same at every stag
   }
 }
 
-TEST_CASE("configs/pipeline.json trains on a mesh what it trains without one, at every stage of ZeRO") {
+TEST_CASE("configs/pipeline.json trains the same with and without a mesh, at every ZeRO stage") {
   auto const config = Config::from_file(root / "configs/pipeline.json");
   auto const stages = config.pipeline().stages;
   REQUIRE(stages == 2);
@@ -93,7 +93,7 @@ TEST_CASE("configs/pipeline.json trains on a mesh what it trains without one, at
   }
 }
 
-TEST_CASE("configs/3d.json trains on three axes what it trains on two, at every stage of ZeRO") {
+TEST_CASE("configs/3d.json trains the same on three axes as on two, at every ZeRO stage") {
   auto const config = Config::from_file(root / "configs/3d.json");
   REQUIRE(config.pipeline().stages == 2);
   REQUIRE(config.tensor_ranks() == 2);
@@ -113,7 +113,7 @@ TEST_CASE("configs/3d.json trains on three axes what it trains on two, at every 
   }
 }
 
-TEST_CASE("without zeroth.reduce_gradients a file trains at every stage too, and stages that reduce alike are equal") {
+TEST_CASE("without zeroth.reduce_gradients a file trains at every stage, and stages that reduce alike are equal") {
   for (auto const* const batch :
        {R"("train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 3)",
         R"("train_batch_size": 12, "train_micro_batch_size_per_gpu": 2)"}) {  // 3 micro-steps follow from the world

@@ -65,7 +65,7 @@ TEST_CASE("groups of any size have the bits of stage 0") {
   }
 }
 
-TEST_CASE("in groups the optimizer's states are those of stage 0") {
+TEST_CASE("in groups, the optimizer's states are those of stage 0") {
   auto const types = GENERATE(from_range(std::begin(all_types), std::end(all_types)));
   if (left_out(types)) {
     return;
@@ -79,7 +79,7 @@ TEST_CASE("in groups the optimizer's states are those of stage 0") {
   }
 }
 
-TEST_CASE("with sums in two levels all stages and groups of one size train the same, and not what one sum gives") {
+TEST_CASE("two-level sums train the same at all stages with groups of one size, but not like a single sum") {
   auto const world = GENERATE(from_range(worlds({4, 6, 8}, {4})));
   auto const types = GENERATE(from_range(std::begin(all_types), std::end(all_types)));
   auto const* const reduce = GENERATE("every_micro_step", "last_micro_step");
@@ -115,7 +115,7 @@ TEST_CASE("with sums in two levels all stages and groups of one size train the s
   }
 }
 
-TEST_CASE("sums in two levels are those of groups, then of these, each rounded") {
+TEST_CASE("two-level sums are rounded within groups, then over groups") {
   // Three of four places add 1; the first adds a number whose neighbours in fp32 are 2 apart.
   Model model;
   auto const unit = model.unit("u");
@@ -153,7 +153,7 @@ TEST_CASE("sums in two levels are those of groups, then of these, each rounded")
   }
 }
 
-TEST_CASE("groups have the bits of stage 0 by every optimizer") {
+TEST_CASE("groups have the bits of stage 0 with every optimizer") {
   auto const rule = GENERATE(from_range(all_rules()));
   auto const types = GENERATE(fp32_types, bf16_masters_and_moments);
   if (sanitized && types.name == fp32_types.name) {
@@ -171,7 +171,7 @@ TEST_CASE("groups have the bits of stage 0 by every optimizer") {
   }
 }
 
-TEST_CASE("groups add micro-steps up in fp32 as stage 0 does") {
+TEST_CASE("groups add micro-steps in fp32 like stage 0") {
   auto const types = GENERATE(bf16_summed_in_fp32, fp16_summed_in_fp32, bf16_summed_and_reduced_in_fp32);
   auto const two_levels = GENERATE(false, true);
   static Sample sample{5, 1};

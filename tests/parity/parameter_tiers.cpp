@@ -58,7 +58,7 @@ TEST_CASE("parameters on a disk have the bits of stage 0, and leave no file") {
   }
 }
 
-TEST_CASE("parameters and states on disks are those of stage 0 in the end, by every optimizer") {
+TEST_CASE("parameters and states on disks end like those of stage 0, with every optimizer") {
   auto const rule = GENERATE(from_range(all_rules()));
   auto const types = GENERATE(fp32_types, bf16_types, bf16_masters_and_moments);
   static Sample sample{3, 2};
@@ -125,7 +125,7 @@ void check_from_sleepy_disks(Types const& types, int world, Folder const& folder
   }
 }
 
-TEST_CASE("what replicas hand each other on its way to a disk has the bits of stage 0, however late it comes") {
+TEST_CASE("parameters that replicas exchange for a disk have the bits of stage 0, however late they come") {
   auto const types = GENERATE(fp32_types, bf16_types, bf16_masters_and_moments);
   if (is_left_out(types)) {
     return;
@@ -179,7 +179,7 @@ TEST_CASE("persistent parameters are in memory, and the others on a disk have th
   }
 }
 
-TEST_CASE("a disk of parameters that sleeps at random, and ranks that do, change nothing") {
+TEST_CASE("random delays of ranks and of a disk of parameters change nothing") {
   auto const types = GENERATE(fp32_types, bf16_types, bf16_masters_and_moments);
   if (is_left_out(types)) {
     return;
@@ -187,7 +187,7 @@ TEST_CASE("a disk of parameters that sleeps at random, and ranks that do, change
   check_from_sleepy_disks(types, 3, Folder{}, [](Config const& config) { return config; });
 }
 
-TEST_CASE("an overflow leaves parameters on a disk as they were") {
+TEST_CASE("an overflow leaves parameters on a disk unchanged") {
   TrainOptions options;
   options.overflow_at_step = 2;
   Folder const folder;

@@ -44,7 +44,7 @@ TEST_CASE("stages are bit-equal") {
   }
 }
 
-TEST_CASE("stages are bit-equal by every optimizer") {
+TEST_CASE("stages are bit-equal with every optimizer") {
   auto const rule = GENERATE(from_range(all_rules()));
   auto const types = GENERATE(fp32_types, bf16_types, fp16_types, bf16_masters, bf16_masters_and_moments);
   static Sample sample{7, 3};
@@ -66,7 +66,7 @@ TEST_CASE("stages are bit-equal by every optimizer") {
   }
 }
 
-TEST_CASE("a program's own rule trains as the same rule of the library does, at every stage") {
+TEST_CASE("a program's own rule trains like the same rule of the library, at every stage") {
   auto const types = GENERATE(fp32_types, bf16_types, bf16_masters_and_moments);
   auto const text = [&](int stage, char const* optimizer) {
     return Config::from_json(file(types, stage, 2, "every_micro_step", movements[stage], "", optimizer));
@@ -105,7 +105,7 @@ TEST_CASE("with one micro-step both reduction rules are the same") {
   REQUIRE(bits_of(every) == bits_of(last));
 }
 
-TEST_CASE("stages are bit-equal where micro-steps are summed up in fp32 before the one reduction") {
+TEST_CASE("stages are bit-equal if micro-steps are summed in fp32 before one reduction") {
   auto const world = GENERATE(1, 3);
   auto const types = GENERATE(bf16_summed_in_fp32, fp16_summed_in_fp32, bf16_summed_and_reduced_in_fp32);
   auto const base = train(world, file(types, 0, 3, "last_micro_step", movements[1]));
@@ -123,7 +123,7 @@ TEST_CASE("stages are bit-equal where micro-steps are summed up in fp32 before t
   }
 }
 
-TEST_CASE("sums in fp32 are those that reductions of every micro-step add up, where those round nothing") {
+TEST_CASE("fp32 sums equal the sums of every micro-step's reductions if those do not round") {
   // On one rank a reduction in fp32 is a copy. What remains are the same additions, by another part of the engine.
   auto const& types = bf16_summed_and_reduced_in_fp32;
   auto const stage = GENERATE(0, 1, 2, 3);

@@ -3,6 +3,7 @@
 /// run over tcp; every rank compares itself with a job of as many threads in its own process.
 #include <fmt/format.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -52,7 +53,7 @@ Trained const& train_on_threads(int world, int rank, std::string const& text) {
   return results[static_cast<std::size_t>(rank)];
 }
 
-TEST_CASE("processes train by every codec what threads do, and by the exact one what threads do without") {
+TEST_CASE("processes train like threads with every codec") {
   for (int stage = 0; stage <= 3; ++stage) {
     auto const* const codec = std::array{"exact", "int8", "int4", "exact"}.at(static_cast<std::size_t>(stage));
     INFO(codec << " at stage " << stage);
@@ -69,7 +70,7 @@ TEST_CASE("processes train by every codec what threads do, and by the exact one 
   }
 }
 
-TEST_CASE("processes in a pipeline train what threads without one do, at every stage of ZeRO") {
+TEST_CASE("processes in a pipeline train like threads without one, at every ZeRO stage") {
   for (int stage = 0; stage <= 3; ++stage) {
     INFO("stage " << stage);
     int world = 0;
@@ -97,7 +98,7 @@ TEST_CASE("processes in a pipeline train what threads without one do, at every s
   }
 }
 
-TEST_CASE("processes that divide layers train what threads do, at every stage of ZeRO") {
+TEST_CASE("processes that divide layers train like threads, at every ZeRO stage") {
   for (int stage = 0; stage <= 3; ++stage) {
     INFO("stage " << stage);
     int world = 0;
@@ -142,7 +143,7 @@ std::vector<float> answers_of(Job& job, Config const& config) {
   return said;
 }
 
-TEST_CASE("processes in a pipeline evaluate, and know norms, as threads in one stage do") {
+TEST_CASE("processes in a pipeline have the evaluations and norms of threads in one stage") {
   auto const config = [](int stages) {
     return Config::from_json(file(bf16_types, 3, 4, "every_micro_step", movements[3],
                                   fmt::format(R"(, "tied_gradients": "apart", "mesh": {{"pipeline": {}}})", stages)));
@@ -167,7 +168,7 @@ TEST_CASE("processes in a pipeline evaluate, and know norms, as threads in one s
   CHECK(said == on_threads);
 }
 
-TEST_CASE("processes train the same batch as one rank does, at every stage") {
+TEST_CASE("processes train the same batch like one rank, at every stage") {
   constexpr int batch = 12;
   TrainOptions options;
   options.batch = batch;
@@ -204,7 +205,7 @@ TEST_CASE("processes and threads are bit-equal at every stage") {
   }
 }
 
-TEST_CASE("processes whose states are on a disk train what threads do in memory") {
+TEST_CASE("processes with states on a disk train like threads in memory") {
   auto const types = GENERATE(fp32_types, bf16_types, bf16_masters_and_moments);
   for (int stage = 0; stage <= 3; ++stage) {
     auto const& disk = on_disks[static_cast<std::size_t>(stage)];
@@ -217,7 +218,7 @@ TEST_CASE("processes whose states are on a disk train what threads do in memory"
   }
 }
 
-TEST_CASE("processes whose parameters are on a disk train what threads do in memory") {
+TEST_CASE("processes with parameters on a disk train like threads in memory") {
   auto const types = GENERATE(fp32_types, bf16_types, bf16_masters_and_moments);
   for (auto const& disk : parameters_on_disks) {
     auto const folder = std::filesystem::temp_directory_path();
@@ -230,7 +231,7 @@ TEST_CASE("processes whose parameters are on a disk train what threads do in mem
   }
 }
 
-TEST_CASE("parts of a job of processes train what jobs of threads of their size do") {
+TEST_CASE("parts of a job of processes train like jobs of threads of the same size") {
   for (int stage = 0; stage <= 3; ++stage) {
     OfPart mine;
     int const status = launch({.transport = process_transport()}, [&](Job& job) { mine = train_in_parts(job, stage); });
@@ -245,7 +246,7 @@ TEST_CASE("parts of a job of processes train what jobs of threads of their size 
   }
 }
 
-TEST_CASE("processes that skip units inside guards that others hold open train what threads do at stage 0") {
+TEST_CASE("processes that skip units inside guards that others hold open train like threads at stage 0") {
   for (unsigned seed = 0; seed < 24; ++seed) {
     bool const holds = seed % 2 == 0;
     int const stage = seed % 4 == 3 ? 2 : 3;

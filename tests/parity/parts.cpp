@@ -13,7 +13,7 @@ namespace {
 
 using Catch::Matchers::Contains;
 
-TEST_CASE("two parts train different models side by side as jobs of their size do") {
+TEST_CASE("two parts train different models at once like jobs of their size") {
   int const world = GENERATE(2, 4, 5);
   for (int stage = 0; stage <= 3; ++stage) {
     std::vector<OfPart> parts(static_cast<std::size_t>(world));
@@ -38,7 +38,7 @@ TEST_CASE("two parts train different models side by side as jobs of their size d
   }
 }
 
-TEST_CASE("a part of a part is a job") {
+TEST_CASE("a part of a part works as a job") {
   std::vector<int> worlds(4), sums(4);
   auto const outcome = run_job(4, [&](Job& job) {
     Job half = job.split(job.rank() / 2, job.rank(), "half");
@@ -55,7 +55,7 @@ TEST_CASE("a part of a part is a job") {
   CHECK(sums == std::vector{1, 1, 5, 5});
 }
 
-TEST_CASE("a stop is seen by the part that it was asked of, and by parts of that") {
+TEST_CASE("a stop request reaches the part that it was made in, and the parts of that part") {
   std::vector<std::string> seen(4);
   auto const outcome = run_job(4, [&](Job& job) {
     Job half = job.split(job.rank() / 2, job.rank(), "half");
@@ -75,7 +75,7 @@ TEST_CASE("a stop is seen by the part that it was asked of, and by parts of that
   CHECK(seen == std::vector<std::string>{"stop go go ", "stop stop go ", "go go go ", "go go go "});
 }
 
-TEST_CASE("what ends a rank of one part ends the other part") {
+TEST_CASE("a fault of a rank in one part ends the other part") {
   auto const outcome = run_job(4, [](Job& job) {
     Job part = job.split(job.rank() % 2, job.rank(), job.rank() % 2 == 0 ? "even" : "odd");
     SmallModel const small;
@@ -96,7 +96,7 @@ TEST_CASE("what ends a rank of one part ends the other part") {
   }
 }
 
-TEST_CASE("wrong parts are refused") {
+TEST_CASE("invalid parts are rejected") {
   auto const outcome = run_job(2, [](Job& job) { static_cast<void>(job.split(-1, 0, "none")); });
   CHECK_THAT(message_of(outcome[0]), Contains("the color of part 'none' is -1; allowed are 0 and above"));
   auto const unnamed = run_job(2, [](Job& job) { static_cast<void>(job.split(0, 0, "")); });

@@ -35,7 +35,7 @@ Config persistence_base(Types const& types, int accumulation, char const* reduce
 
 }  // namespace
 
-TEST_CASE("persistent parameters leave the bits of stage 0, whatever threshold makes them so") {
+TEST_CASE("persistent parameters have the bits of stage 0, at any threshold") {
   auto const world = GENERATE(from_range(worlds({1, 3}, {3})));
   auto const types = GENERATE(from_range(std::begin(all_types), std::end(all_types)));
   auto const [accumulation, reduce] =
@@ -68,7 +68,7 @@ TEST_CASE("persistent parameters leave the bits of stage 0, whatever threshold m
   }
 }
 
-TEST_CASE("persistent parameters in groups, with states on a disk and by every optimizer end as stage 0 does") {
+TEST_CASE("persistent parameters in groups, with states on a disk and every optimizer end like stage 0") {
   auto const rule = GENERATE(from_range(all_rules()));
   auto const types = GENERATE(fp32_types, bf16_types, bf16_masters_and_moments);
   static Sample sample{5, 2};
@@ -93,7 +93,7 @@ TEST_CASE("persistent parameters in groups, with states on a disk and by every o
   }
 }
 
-TEST_CASE("jobs with random thresholds, from slow ranks, train as stage 0") {
+TEST_CASE("jobs with random thresholds and slow ranks train like stage 0") {
   auto const seed = std::random_device{}();
   INFO("seed " << seed);
   std::mt19937 random{seed};

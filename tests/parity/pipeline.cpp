@@ -55,7 +55,7 @@ std::vector<Trained> train_on(int world, std::string const& text, ChainOptions c
 
 }  // namespace
 
-TEST_CASE("a pipeline trains what one stage does, by every schedule, stage of ZeRO and dtype") {
+TEST_CASE("a pipeline trains like one stage, with every schedule, ZeRO stage and dtype") {
   auto const types = GENERATE(from_range(std::begin(types_of_pipelines), std::end(types_of_pipelines)));
   auto const ties = GENERATE(Chain::Ties::near, Chain::Ties::across);
   auto const options = options_of(types, ties);
@@ -83,7 +83,7 @@ TEST_CASE("a pipeline trains what one stage does, by every schedule, stage of Ze
   }
 }
 
-TEST_CASE("a schedule of the program's own trains what one stage does") {
+TEST_CASE("a program's own schedule trains like one stage") {
   Folder const folder;
   auto const path = folder.path() / "schedule.csv";
   // Mixes divided and whole backward actions, with two chunks per stage, one micro-step after the other.
@@ -101,7 +101,7 @@ TEST_CASE("a schedule of the program's own trains what one stage does") {
   }
 }
 
-TEST_CASE("stages that begin where the file says train what one stage does") {
+TEST_CASE("stages with the first units of the file train like one stage") {
   auto const base = train_on(data, file_of(bf16_masters, 0, 1, "1f1b"), {}, false).front();
   for (int const stage : {0, 3}) {
     for (auto const* const first_units : {"[0, 1]", "[0, 6]"}) {  // the smallest and the largest part that stage 0 can
@@ -114,7 +114,7 @@ TEST_CASE("stages that begin where the file says train what one stage does") {
   }
 }
 
-TEST_CASE("prefetch follows the schedule: after the first step nothing is waited for that was not asked for ahead") {
+TEST_CASE("prefetch follows the schedule: after the first step every gather was requested in advance") {
   for (auto const* const schedule : {"gpipe", "1f1b", "zb_h1", "interleaved_1f1b"}) {
     INFO(schedule);
     Movement const ahead{500'000'000, 50'000'000, 2, true};
@@ -128,7 +128,7 @@ TEST_CASE("prefetch follows the schedule: after the first step nothing is waited
   }
 }
 
-TEST_CASE("a pipeline whose gradients are reduced once trains what one stage does") {
+TEST_CASE("a pipeline whose gradients are reduced once trains like one stage") {
   auto const types = GENERATE(fp32_types, bf16_types, bf16_summed_in_fp32);
   auto const text = [&](int stage, int stages) { return file_of(types, stage, stages, "1f1b", "", "last_micro_step"); };
   auto const base = train_on(data, text(0, 1), {}, false).front();
@@ -138,7 +138,7 @@ TEST_CASE("a pipeline whose gradients are reduced once trains what one stage doe
   }
 }
 
-TEST_CASE("a pipeline of ranks that share nothing trains what one rank does") {
+TEST_CASE("a pipeline without data-parallel ranks trains like one rank") {
   auto const base = train_on(1, file_of(fp32_types, 0, 1, "1f1b"), {}, false).front();
   for (int const stage : {0, 3}) {
     REQUIRE(bits_of(train_on(3, file_of(fp32_types, stage, 3, "1f1b"), {}, true).front()) == bits_of(base));
@@ -171,7 +171,7 @@ TEST_CASE("groups of ranks and states on a disk work inside a pipeline") {
   }
 }
 
-TEST_CASE("random pipelines train what one stage does") {
+TEST_CASE("random pipelines train like one stage") {
   auto const seed = std::random_device{}();
   INFO("seed " << seed);
   std::mt19937 random{seed};
@@ -205,7 +205,7 @@ TEST_CASE("random pipelines train what one stage does") {
   }
 }
 
-TEST_CASE("a pipeline's clipping follows the norm of all stages") {
+TEST_CASE("a pipeline clips by the norm of all stages") {
   // Otherwise the tests above might pass only because nothing is clipped.
   auto const text = file_of(fp32_types, 1, 2, "1f1b");
   auto const clipped = train_on(4, text, {}, true).front();

@@ -71,7 +71,7 @@ std::vector<std::uint32_t> without_answers(Trained trained) {
 
 }  // namespace
 
-TEST_CASE("evaluations of a pipeline say what one stage says, and change nothing") {
+TEST_CASE("evaluations of a pipeline equal those of one stage, and change nothing") {
   auto const types = GENERATE(fp32_types, bf16_types, fp16_types);
   auto const evaluations = [](auto& engine, Chain const& chain, std::vector<float>& said, int step, bool before) {
     if (step == 2 && before) {
@@ -99,7 +99,7 @@ TEST_CASE("evaluations of a pipeline say what one stage says, and change nothing
   }
 }
 
-TEST_CASE("evaluations of a pipeline with several chunks a stage say what one stage says") {
+TEST_CASE("evaluations of a pipeline with several chunks per stage equal those of one stage") {
   auto const evaluations = [](auto& engine, Chain const& chain, std::vector<float>& said, int step, bool before) {
     said.push_back(evaluate(engine, chain, step + (before ? 1 : 0)));  // some numbers of passes fill the turns of
                                                                        // chunks, others do not
@@ -111,7 +111,7 @@ TEST_CASE("evaluations of a pipeline with several chunks a stage say what one st
   }
 }
 
-TEST_CASE("an evaluation that is left between the chunks of a pass ends the job at the next call that sends") {
+TEST_CASE("an evaluation that stops between the chunks of a pass ends the job at the next call that sends") {
   auto const config = config_of_calls(fp32_types, 0, 2, "interleaved_1f1b");
   for (int const passes : {1, 2, 3}) {
     CHECK_THAT(messages_of(run_job(2,
@@ -126,7 +126,7 @@ TEST_CASE("an evaluation that is left between the chunks of a pass ends the job 
   }
 }
 
-TEST_CASE("norms of a pipeline's gradients are those of one stage, whatever stage has them") {
+TEST_CASE("norms of a pipeline's gradients are those of one stage, wherever the parameters are") {
   auto const types = GENERATE(fp32_types, bf16_types, fp16_types);
   auto const ties = GENERATE(Chain::Ties::near, Chain::Ties::across);
   auto const norms = [](auto& engine, Chain const& chain, std::vector<float>& said, int, bool before) {

@@ -82,7 +82,7 @@ std::vector<float> losses_of(Trained const& trained) {
 
 }  // namespace
 
-TEST_CASE("with tensor ranks every stage of ZeRO trains the same, and so does every replica") {
+TEST_CASE("with tensor ranks every ZeRO stage and every replica train the same") {
   auto const types = GENERATE(from_range(std::begin(types_of_parts), std::end(types_of_parts)));
   if (is_left_out(types)) {
     return;
@@ -107,7 +107,7 @@ TEST_CASE("with tensor ranks every stage of ZeRO trains the same, and so does ev
   }
 }
 
-TEST_CASE("gradients that are reduced once, or added up on the rank, are summed over tensor ranks once") {
+TEST_CASE("gradients that are reduced once, or added on the rank, are summed over tensor ranks once") {
   auto const types = GENERATE(fp32_types, bf16_types, bf16_summed_in_fp32);
   if (sanitized && types.name != bf16_summed_in_fp32.name) {
     return;
@@ -120,7 +120,7 @@ TEST_CASE("gradients that are reduced once, or added up on the rank, are summed 
   }
 }
 
-TEST_CASE("groups of data ranks work beside tensor ranks") {
+TEST_CASE("groups of data ranks work with tensor ranks") {
   auto const with = [&](int stage, std::string const& more) { return file_of(fp32_types, stage, 2, 1, more); };
   auto const base = train_on(4, 2, 1, with(0, ""), {.sequence = true});
   auto const config = Config::from_json(with(3, "")).with(R"({"zero_optimization": {"zero_hpz_partition_size": 2}})");
@@ -133,7 +133,7 @@ TEST_CASE("groups of data ranks work beside tensor ranks") {
   }
 }
 
-TEST_CASE("a pipeline of stages that tensor ranks divide trains what one stage does") {
+TEST_CASE("a pipeline of stages that tensor ranks divide trains like one stage") {
   for (bool const sequence : {false, true}) {
     for (auto const& types : sampled<Types>({bf16_masters, fp32_types}, 2)) {
       auto const base = train_on(2, 2, 1, file_of(types, 0, 2), {.sequence = sequence});
@@ -149,7 +149,7 @@ TEST_CASE("a pipeline of stages that tensor ranks divide trains what one stage d
   }
 }
 
-TEST_CASE("stages that tensor ranks divide add up gradients of what they share, as one stage does") {
+TEST_CASE("stages that tensor ranks divide sum gradients of shared parameters like one stage") {
   auto const types = GENERATE(from_range(std::begin(types_of_parts), std::end(types_of_parts)));
   if (is_left_out(types)) {
     return;
@@ -211,7 +211,7 @@ TEST_CASE("a model and a mesh of different tensor ranks are refused, and so is a
                                             "divide 3 ranks; allowed: 1, 3"));
 }
 
-TEST_CASE("ranks of a mesh have places along three axes") {
+TEST_CASE("ranks of a mesh have coordinates along three axes") {
   auto const config = Config::from_json(file_of(fp32_types, 1, 2, 2));
   struct Seen {
     Mesh::Place place{};

@@ -64,7 +64,7 @@ TEST_CASE("states on a disk have the bits of stage 0, and leave no file") {
   }
 }
 
-TEST_CASE("states on a disk are those of stage 0 in the end, by every optimizer") {
+TEST_CASE("states on a disk end like those of stage 0, with every optimizer") {
   auto const rule = GENERATE(from_range(all_rules()));
   auto const types = GENERATE(fp32_types, bf16_types, bf16_masters_and_moments);
   if (left_out(types)) {
@@ -87,7 +87,7 @@ TEST_CASE("states on a disk are those of stage 0 in the end, by every optimizer"
   }
 }
 
-TEST_CASE("a program's own rule trains on a disk as in memory") {
+TEST_CASE("a program's own rule trains on a disk like in memory") {
   auto const types = GENERATE(fp32_types, bf16_types);
   Folder const folder;
   auto const of = [&](int stage) {
@@ -118,7 +118,7 @@ TEST_CASE("in groups states on a disk have the bits of stage 0") {
   }
 }
 
-TEST_CASE("a disk that sleeps at random, and ranks that do, change nothing") {
+TEST_CASE("random delays of ranks and of a disk of states change nothing") {
   auto const types = GENERATE(fp32_types, bf16_types, bf16_masters_and_moments);
   if (left_out(types)) {
     return;
@@ -139,7 +139,7 @@ TEST_CASE("a disk that sleeps at random, and ranks that do, change nothing") {
   }
 }
 
-TEST_CASE("an overflow leaves states on a disk as they were") {
+TEST_CASE("an overflow leaves states on a disk unchanged") {
   TrainOptions options;
   options.overflow_at_step = 2;
   Folder const folder;

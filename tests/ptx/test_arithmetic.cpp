@@ -78,7 +78,7 @@ TEST_CASE("whole numbers wrap, shift and divide as on a GPU") {
   }
 }
 
-TEST_CASE("fp32 is IEEE's, with NaN as GPUs have it") {
+TEST_CASE("fp32 follows IEEE 754, with the NaN of GPUs") {
   CHECK(number_of("add.rn.f32", {1, 0x1p-24F}) == 1.0F);  // a tie, to even
   CHECK(number_of("add.rn.f32", {1, 0x1.8p-24F}) == 1 + 0x1p-23F);
   CHECK(number_of("mul.rn.f32", {0x1p-126F, 0.5F}) == 0x1p-127F);  // a subnormal number
@@ -105,7 +105,7 @@ TEST_CASE("fp32 is IEEE's, with NaN as GPUs have it") {
   CHECK(number_of("cvt.sat.f32.f32", {0.25F}) == 0.25F);
 }
 
-TEST_CASE("comparisons know what is unordered") {
+TEST_CASE("comparisons handle unordered operands") {
   auto const holds = [](std::string const& comparison, float a, float b) {
     return result_of("setp." + comparison + ".f32 %p1, " + hex(a) + ", " + hex(b) + "; selp.b32 %r1, 1, 0, %p1;") == 1;
   };
@@ -149,7 +149,7 @@ TEST_CASE("conversions round to nearest even") {
   }
 }
 
-TEST_CASE("approximations are as wrong as asked, by the same every time") {
+TEST_CASE("approximations have the requested error, and the same error every time") {
   std::string const body =
       "cvt.rn.f32.u32 %f1, %r0; add.f32 %f1, %f1, 0f3F000000; ex2.approx.ftz.f32 %f1, %f1; "
       "mov.b32 %r1, %f1;";

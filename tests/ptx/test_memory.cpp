@@ -22,7 +22,7 @@ std::uint32_t result_beside(std::string const& body) {
   return results_of("setp.eq.u32 %p0, %r0, 0;" + body, {.out = std::vector<std::uint32_t>(64)})[0];
 }
 
-TEST_CASE("loads and stores take vectors, and extend what is narrow") {
+TEST_CASE("loads and stores handle vectors, and extend narrow types") {
   CHECK(result_beside("@%p0 st.global.v2.u32 [%rd0+128], {5, 6}; ld.global.v2.u32 {%r2, %r3}, [%rd0+128]; "
                       "add.s32 %r1, %r2, %r3;") == 11);
   CHECK(result_of("st.global.u32 [%rd1], -2; ld.global.u8 %rs1, [%rd1]; cvt.u32.u16 %r1, %rs1;") == 254);
@@ -36,7 +36,7 @@ TEST_CASE("loads and stores take vectors, and extend what is narrow") {
                    "ld.local.u32 %r1, [%rd2+4];")[9] == 9);
 }
 
-TEST_CASE("accesses beyond an allocation or not aligned are faults") {
+TEST_CASE("accesses beyond an allocation, or misaligned, are faults") {
   CHECK_THAT(fault_of("st.global.u32 [%rd0+128], 1;"), Contains("128 into 128 bytes"));
   CHECK_THAT(fault_of("ld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%rd0+120];"), Contains("not a multiple of 16"));
   CHECK_THAT(fault_of("ld.global.u32 %r1, [%rd0+-4];"), Contains("thread 0") && Contains("line 19"));
@@ -81,7 +81,7 @@ TEST_CASE("two threads that write the same bytes of global memory are faults, wh
           .empty());
 }
 
-TEST_CASE("what cp.async brings is there once it was waited for") {
+TEST_CASE("data of cp.async is present once it was waited for") {
   SmallLaunch launch{.threads = 32};
   std::iota(launch.out.begin(), launch.out.end(), 100U);
   std::string const copy = words + "cp.async.ca.shared.global [%r2], [%rd1], 4, 4;", commit = "cp.async.commit_group;",

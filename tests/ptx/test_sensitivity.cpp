@@ -22,7 +22,7 @@ std::string const adamw = "zeroth::cuda::Update<zeroth::optim::Adam, zeroth::bf1
                   adamw_cases = "an update gives the CPU's bits for every dtype*";
 std::string const ranks = "zeroth::cuda::FoldRanks<zeroth::bf16, (zeroth::Reduce)0>", rank_cases = "rank_fold gives*";
 std::string const sums = "zeroth::cuda::MoveAndSum<zeroth::bf16, zeroth::bf16>",
-                  sum_cases = "reduce_epilogue in place reads*";
+                  sum_cases = "reduce_epilogue in place only reads*";
 std::string const collect = "zeroth::cuda::Collect", collect_cases = "collect adds up*";
 std::string const attention = "gpt::gpu::TensorAttentionForward<zeroth::bf16, 64>",
                   attention_cases = "attention on tensor cores is the CPU's*";

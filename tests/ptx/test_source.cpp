@@ -8,7 +8,7 @@ namespace {
 
 using Catch::Contains;
 
-TEST_CASE("a module is its kernels, and a kernel its statements") {
+TEST_CASE("a module is parsed into kernels, and a kernel into statements") {
   std::string const module = R"(.version 9.0
 .visible .entry first(
 	.param .align 8 .b8 first_0[24],
@@ -53,7 +53,7 @@ $L_1:
   CHECK(lines[4].operands == std::vector<std::string>{"%r1", "%p1", "%r2", "16", "31", "-1"});
 }
 
-TEST_CASE("PTX that is not known is refused, with its line") {
+TEST_CASE("unknown PTX is rejected with its line") {
   CHECK_THROWS_WITH(small_kernel("vadd.s32 %r1, %r0, 1;"), Contains("line 19 of small: vadd.s32 %r1, %r0, 1"));
   CHECK_THROWS_WITH(small_kernel("add.rz.f32 %f1, %f0, %f0;"), Contains("not known"));
   CHECK_THROWS_WITH(small_kernel("ld.global.nc.u32 %r1, [%rd0];"), Contains("not known"));
@@ -66,7 +66,7 @@ TEST_CASE("PTX that is not known is refused, with its line") {
   CHECK_THROWS_WITH(small_kernel("st.param.u32 [out], %r1;"), Contains("parameters"));
 }
 
-TEST_CASE("a launch that the kernel is not made for is refused") {
+TEST_CASE("a launch that does not fit the kernel is rejected") {
   CHECK_THROWS_WITH(results_of("", {.threads = 33}), Contains("33 threads are no whole warps"));
   CHECK_THROWS_WITH(results_of("", {.threads = 2048}), Contains("2048 threads"));
 }

@@ -28,7 +28,7 @@ $fill:
     bar.sync 0;
 )";
 
-TEST_CASE("ldmatrix gives each lane two neighbours of every matrix") {
+TEST_CASE("ldmatrix gives each lane two adjacent elements of every matrix") {
   for (int matrix = 0; matrix < 4; ++matrix) {
     auto const element = [&](int row, int column) {
       return static_cast<std::uint32_t>(matrix * 64 + row * 8 + column);
@@ -104,7 +104,7 @@ std::string product(std::string const& type, int result) {
          ";";
 }
 
-TEST_CASE("mma multiplies matrices that are spread over the lanes") {
+TEST_CASE("mma multiplies matrices that are distributed over the lanes") {
   Product const p;
   for (int i = 0; i < 4; ++i) {
     auto const bf16 = results_of(product("bf16", i + 1), {.out = fragments<to_bf16_bits>(p)});
@@ -117,7 +117,7 @@ TEST_CASE("mma multiplies matrices that are spread over the lanes") {
   }
 }
 
-TEST_CASE("tensor cores that truncate round no sum up") {
+TEST_CASE("sums of truncating tensor cores are never rounded up") {
   Product p;
   p.a = {};
   p.b = {};

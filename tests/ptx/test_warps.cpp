@@ -19,7 +19,7 @@ $done:
 )";
 std::string const exchange = "shfl.sync.down.b32 %r1|%p2, %r1, 1, 31, -1;";
 
-TEST_CASE("lanes that branch apart come together again") {
+TEST_CASE("lanes that diverge at a branch reconverge") {
   auto const counted = results_of(loop);
   CHECK(counted[0] == 0);
   CHECK(counted[31] == 31);
@@ -30,7 +30,7 @@ TEST_CASE("lanes that branch apart come together again") {
         results_of("setp.lt.u32 %p1, %r0, 5; selp.b32 %r1, 2, 3, %p1;"));
 }
 
-TEST_CASE("instructions of whole warps that lanes reach apart are faults") {
+TEST_CASE("warp-wide instructions that diverged lanes reach are faults") {
   std::string const half = "mov.u32 %r1, 0; setp.lt.u32 %p1, %r0, 16;";
   CHECK_THAT(fault_of(half + "@%p1 bra $skip;" + exchange + "$skip:" + exchange), Contains("lanes wait for others"));
   CHECK_THAT(fault_of(half + "@%p1 ret;" + exchange), Contains("lanes of the warp have ended"));
@@ -41,7 +41,7 @@ TEST_CASE("instructions of whole warps that lanes reach apart are faults") {
   CHECK_THROWS_WITH(small_kernel("@%p1 bar.sync 0;"), Contains("not known"));
 }
 
-TEST_CASE("warps meet at every barrier, or it is a fault") {
+TEST_CASE("a barrier that not all warps reach is a fault") {
   SmallLaunch const two_warps{.threads = 64};
   std::string const second = "mov.u32 %r1, 0; setp.lt.u32 %p1, %r0, 32;";
   CHECK(fault_of("mov.u32 %r1, 0; bar.sync 0; bar.sync 0;", two_warps).empty());
@@ -50,7 +50,7 @@ TEST_CASE("warps meet at every barrier, or it is a fault") {
              Contains("different barriers"));
 }
 
-TEST_CASE("shuffles reach lanes of their segment") {
+TEST_CASE("shuffles read lanes of their segment only") {
   auto const down = results_of("shfl.sync.down.b32 %r1|%p1, %r0, 4, 31, -1; @!%p1 add.s32 %r1, %r1, 100;");
   CHECK(down[0] == 4);
   CHECK(down[27] == 31);
@@ -63,7 +63,7 @@ TEST_CASE("shuffles reach lanes of their segment") {
   CHECK(segments[7] == 7);
 }
 
-TEST_CASE("blocks and warps run in the order that is asked for") {
+TEST_CASE("blocks and warps run in the requested order") {
   // One more than the 32 threads behind have left there.
   std::string const count = "ld.global.u32 %r1, [%rd1+128]; add.s32 %r1, %r1, 1;";
   auto const first_of = [&](unsigned threads, unsigned blocks, bool backwards) {

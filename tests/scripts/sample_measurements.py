@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What scripts/record.sh keeps, made up: lines of bench_step_time and `zeroth plan`, and a file of bench/peers/run.py."""
+"""Sample files like those that scripts/record.sh keeps: lines of bench_step_time and `zeroth plan`, and a file of bench/peers/run.py."""
 
 import itertools
 import json
@@ -162,7 +162,7 @@ def gpu():
 
 
 def write_all(folder):
-    """A folder as docs/measured is when everything was measured."""
+    """Writes a folder like docs/measured after all measurements."""
     (folder / "demo").mkdir(parents=True)
     for stage in range(4):
         sample_runs.write(folder / f"demo/stage{stage}.jsonl", sample_runs.records(stage))

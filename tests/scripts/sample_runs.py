@@ -21,7 +21,7 @@ def memory(stage):
 
 
 def records(stage, steps=60, behind=0):
-    """`behind`: the step of the checkpoint that the run went on from."""
+    """`behind`: the step of the checkpoint from which the run resumed."""
     lines = [{"record": "run", "world": WORLD, "steps": steps, "data": {"path": "/usr/include/eigen3", "sequences": 9},
               "model": {"layers": 4, "heads": 4, "channels": 256, "context": 128, "vocabulary": 256},
               "config": {"zero_optimization.stage": {"value": stage, "origin": "file"}},

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/check_license.py: which files it reads, what it says of one without the line, and how it adds it."""
+"""scripts/check_license.py: which files it reads, its message about a file without the line, and how it adds the line."""
 
 import contextlib
 import io
@@ -44,7 +44,7 @@ class Licence(unittest.TestCase):
                       "c.cmake.in": "# " + LINE, "data.json": "{}", "text.md": "words"})
         self.assertEqual(self.run_check(), (0, "== licence: 4 sources and scripts name it\n", ""))
 
-    def test_each_file_that_does_not_is_named(self):
+    def test_each_file_without_it_is_named(self):
         self.write(**{"a.cpp": "int a;\n", "b.py": "pass\n", "good.hpp": "// " + LINE, "late.cu": "\n\n\n// " + LINE,
                       "other.cmake": "# SPDX-License-Identifier: MIT\n"})
         status, _, err = self.run_check()
@@ -52,12 +52,12 @@ class Licence(unittest.TestCase):
         self.assertEqual([line.split(": ")[1] for line in err.splitlines()], ["a.cpp", "b.py", "late.cu", "other.cmake"])
         self.assertIn("check_license.py --fix adds it", err)
 
-    def test_what_git_does_not_keep_is_not_read(self):
+    def test_files_that_git_ignores_are_not_read(self):
         self.write(**{".gitignore": "made.py\n"})
         (self.folder / "made.py").write_text("pass\n", encoding="utf-8")
         self.assertEqual(self.run_check()[0], 0)
 
-    def test_fix_adds_the_line_behind_the_interpreter_and_then_all_is_well(self):
+    def test_fix_adds_the_line_after_the_interpreter_and_then_the_check_passes(self):
         self.write(**{"a.cpp": "int a;\n", "run": "#!/bin/sh\ntrue\n", "c.hpp.in": "int c;\n"})
         self.assertEqual(self.run_check("--fix")[0], 0)
         self.assertEqual((self.folder / "a.cpp").read_text(encoding="utf-8"), f"// {LINE}int a;\n")

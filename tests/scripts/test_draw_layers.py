@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The drawing of the layers: of this repository, and of small ones."""
+"""The drawing of the layers of this repository, and of small ones."""
 
 import pathlib
 import subprocess
@@ -58,7 +58,7 @@ class Small(unittest.TestCase):
         self.assertEqual(checked.returncode, 1)
         self.assertIn("run scripts/draw_layers.py", checked.stderr)
 
-    def test_circles_are_refused(self):
+    def test_cycles_are_refused(self):
         self.write("src/core/up.cpp", '#include "zeroth/engine/engine.hpp"\n')
         drawn = run(self.root)
         self.assertEqual(drawn.returncode, 1)
@@ -67,7 +67,7 @@ class Small(unittest.TestCase):
 
 
 class Repository(unittest.TestCase):
-    def test_is_drawn_as_it_is(self):
+    def test_matches_its_drawing(self):
         checked = run(REPOSITORY, "--check")
         self.assertEqual(checked.returncode, 0, checked.stderr)
 

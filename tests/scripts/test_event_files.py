@@ -19,7 +19,7 @@ STEPS = 6
 
 
 def rounded(value):
-    """As fp32, which event files have."""
+    """Rounds to fp32, the type in event files."""
     return struct.unpack("f", struct.pack("f", value))[0]
 
 

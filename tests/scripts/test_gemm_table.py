@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/gemm_table.py without NVIDIA's package: the products of a block, what is made of estimates, what is refused."""
+"""scripts/gemm_table.py without NVIDIA's package: the products of a block, the use of estimates, and refused arguments."""
 
 import builtins
 import contextlib
@@ -48,7 +48,7 @@ class Tables(unittest.TestCase):
 
 
 class Refused(unittest.TestCase):
-    def test_what_is_asked_wrongly(self):
+    def test_wrong_arguments(self):
         for words, told in ((["--gpus", "B100"], "'B100'"), (["--products", "0"], "--products 0: channels must be at least 1")):
             err = io.StringIO()
             with self.subTest(words=words), contextlib.redirect_stderr(err), self.assertRaises(SystemExit) as end:
@@ -56,7 +56,7 @@ class Refused(unittest.TestCase):
             self.assertEqual(end.exception.code, 2)
             self.assertIn(told, err.getvalue())
 
-    def test_a_package_that_is_not_there(self):
+    def test_a_missing_package(self):
         found = builtins.__import__
 
         def without(name, *rest):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures of scripts/gpu_check.sh, from runs that are made up; and what it says where there is no GPU."""
+"""The figures of scripts/gpu_check.sh from sample runs, and its messages without a GPU."""
 
 import contextlib
 import io
@@ -68,7 +68,7 @@ class Figures(unittest.TestCase):
         return subprocess.run([sys.executable, "-B", str(ROOT / "scripts/lib/gpu_check.py"), "table", "--folder", str(self.folder)],
                               capture_output=True, text=True, check=False)
 
-    def test_mfu_is_products_done_of_those_there_could_be(self):
+    def test_mfu_is_the_rate_of_products_over_the_peak(self):
         fill(self.folder)
         result = gpu_check.collect(self.folder)
         first = result["training"][0]
@@ -80,7 +80,7 @@ class Figures(unittest.TestCase):
         self.assertEqual({(t["ranks"], t["nccl"]) for t in result["training"]}, {(1, False), (4, False), (1, True)})
         self.assertEqual({t["gpus"] for t in result["training"]}, {1})
 
-    def test_several_gpus_have_as_much_more_to_give(self):
+    def test_the_peaks_of_several_gpus_add_up(self):
         fill(self.folder, gpus=8)
         last = gpu_check.collect(self.folder)["training"][-1]
         self.assertEqual((last["ranks"], last["gpus"]), (8, 8))
@@ -115,7 +115,7 @@ class Figures(unittest.TestCase):
         self.assertEqual(written["commit"], "1234abc-dirty")
         self.assertEqual(written["memory"], [MEMORY])
 
-    def test_a_gpu_with_little_memory_computes_activations_again(self):
+    def test_a_gpu_with_little_memory_recomputes_activations(self):
         large, small = (gpu_cases.cases_for([["NVIDIA A100", f"{mib} MiB", "580"]]) for mib in (81920, 40960))
         self.assertEqual([case.name for case in large if not case.offload], [case.name for case in small])
         self.assertEqual([(case.name, case.recompute) for case in small if case.recompute], [("1.5B_stage0_1", True)])
@@ -127,7 +127,7 @@ class Figures(unittest.TestCase):
             json.dumps({"gradient": "bf16", "parameter": "bf16", "gb_per_s": 1.0, "copy_gb_per_s": 1.0} | line) + "\n" for line in lines))
         return self.table()
 
-    def test_an_adamw_below_its_aim_is_named_and_no_success(self):
+    def test_an_adamw_below_its_aim_is_named_and_fails_the_check(self):
         ended = self.adamw({"master": "fp32", "moments": "fp32", "ratio": 0.8999})
         self.assertEqual(ended.returncode, 1)
         self.assertIn("- missed aim: AdamW (bf16, bf16) has 0.900 of a copy's bandwidth, not 0.90", ended.stdout)
@@ -138,7 +138,7 @@ class Figures(unittest.TestCase):
         self.assertEqual(ended.returncode, 1)
         self.assertIn("- missed aim: AdamW with fp32 masters was not measured", ended.stdout)
 
-    def test_a_large_model_below_its_aim_is_named_and_no_success(self):
+    def test_a_large_model_below_its_aim_is_named_and_fails_the_check(self):
         case = CASES[1]
         self.assertEqual((case.model, case.stage, case.ranks), ("1.5B", 0, 1))
         fill(self.folder)
@@ -149,21 +149,21 @@ class Figures(unittest.TestCase):
             self.assertEqual(ended.returncode, status, ended.stdout)
         self.assertIn("- missed aim: 1.5B_stage0_1 has an MFU of 0.449, not 0.45", ended.stdout)
 
-    def test_tests_that_left_no_figures_of_memory_are_no_success(self):
+    def test_tests_without_figures_of_memory_fail_the_check(self):
         fill(self.folder)
         (self.folder / "memory.jsonl").unlink()
         ended = self.table()
         self.assertEqual(ended.returncode, 1)
         self.assertIn("- no test said how much memory the driver reports", ended.stdout)
 
-    def test_layers_that_were_not_measured_are_no_success(self):
+    def test_layers_that_were_not_measured_fail_the_check(self):
         fill(self.folder)
         (self.folder / "layers.jsonl").unlink()
         ended = self.table()
         self.assertEqual(ended.returncode, 1)
         self.assertIn("- no layer was measured", ended.stdout)
 
-    def test_skipped_and_failed_tests_and_missing_runs_are_no_success(self):
+    def test_skipped_and_failed_tests_and_missing_runs_fail_the_check(self):
         for junit in ('<testcase name="b" status="fail"/>', '<testcase name="b" status="notrun"><skipped/></testcase>'):
             fill(self.folder, junit=junit)
             ended = self.table()
@@ -176,7 +176,7 @@ class Figures(unittest.TestCase):
         self.assertIn("1.5B_stage0_1.jsonl: No such file or directory (see 1.5B_stage0_1.log)", ended.stdout)
         self.assertIn("| 124M | 3 | 4 on 1 | 100.0 |", ended.stdout)  # the others are there all the same
 
-    def test_a_report_that_was_cut_off_is_a_failed_run_and_no_end_of_the_table(self):
+    def test_a_truncated_report_is_a_failed_run_and_does_not_end_the_table(self):
         fill(self.folder)
         cut = self.folder / f"{CASES[0].name}.jsonl"
         cut.write_text("\n".join(cut.read_text().splitlines()[:-1]) + "\n")
@@ -185,17 +185,17 @@ class Figures(unittest.TestCase):
         self.assertIn("no memory was recorded", ended.stdout)
         self.assertIn("| 124M | 3 | 4 on 1 | 100.0 |", ended.stdout)
 
-    def test_a_library_without_nccl_is_no_success(self):
+    def test_a_library_without_nccl_fails_the_check(self):
         fill(self.folder, junit='<testcase name="cuda_memory_gpu" status="run"/>')
         ended = self.table()
         self.assertEqual(ended.returncode, 1)
         self.assertIn("- NCCL was not tested", ended.stdout)
 
-    def test_a_suite_of_which_nothing_ran_is_no_success(self):
+    def test_a_suite_of_which_nothing_ran_fails_the_check(self):
         fill(self.folder, junit="")
         self.assertIn("- no test passed", self.table().stdout)
 
-    def test_a_test_for_more_gpus_than_there_are_is_listed_and_no_failure(self):
+    def test_a_test_for_more_gpus_than_there_are_is_listed_and_does_not_fail_the_check(self):
         says = "<skipped/><system-out>skipped: needs 2 GPUs, and 1 are there\n</system-out>"
         fill(self.folder, junit=f'<testcase name="a" status="run"/><testcase name="nccl_gpu" status="notrun">{says}</testcase>')
         ended = self.table()
@@ -204,12 +204,12 @@ class Figures(unittest.TestCase):
         source = (ROOT / "tests/support/gpu_main.cpp").read_text()
         self.assertIn('"skipped: needs " << fewest << " GPUs, and " << devices << " are there', source)
 
-    def test_a_driver_that_hides_all_gpus_from_the_tests_is_no_success(self):
+    def test_a_driver_that_hides_all_gpus_from_the_tests_fails_the_check(self):
         says = "<skipped/><system-out>skipped: needs 1 GPUs, and 0 are there\n</system-out>"
         fill(self.folder, junit=f'<testcase name="a" status="run"/><testcase name="b" status="notrun">{says}</testcase>')
         self.assertEqual(self.table().returncode, 1)
 
-    def test_memory_that_is_not_what_was_planned_is_shown_and_no_success(self):
+    def test_memory_that_differs_from_the_plan_is_shown_and_fails_the_check(self):
         fill(self.folder)
         case = CASES[2]
         more = dict(BYTES, slots=GIB, total=7 * GIB)
@@ -242,7 +242,7 @@ class Figures(unittest.TestCase):
         (self.folder / f"{case.name}.jsonl").write_text(report(case, 1, 1e5, last_loss=9.5))
         self.assertEqual(self.table().returncode, 0)
 
-    def test_peaks_are_those_of_the_longest_name(self):
+    def test_a_gpu_has_the_peak_of_the_longest_matching_name(self):
         for gpu, peak in (("NVIDIA H100 PCIe", 756e12), ("NVIDIA H100 80GB HBM3", 989e12), ("NVIDIA H200", 989e12),
                           ("NVIDIA H200 NVL", 835e12), ("NVIDIA GH200 480GB", 989e12), ("NVIDIA B200", 2250e12), ("NVIDIA GB200", 2500e12),
                           ("NVIDIA A100-SXM4-80GB", 312e12)):
@@ -256,7 +256,7 @@ class Figures(unittest.TestCase):
         words = [sys.executable, "-B", str(ROOT / "scripts/lib/gpu_check.py"), "run", "--folder", str(self.folder)]
         return subprocess.run([*words, "--text", "text", "--program", str(tool)], capture_output=True, text=True, check=False)
 
-    def test_runs_get_their_stage_files_and_leave_their_logs(self):
+    def test_runs_get_their_stage_files_and_keep_their_logs(self):
         ended = self.run_cases('#!/bin/sh\nprintf "%s\\n" "$@"\n')
         self.assertEqual(ended.returncode, 0, ended.stderr)
         for case in CASES:
@@ -299,7 +299,7 @@ class Figures(unittest.TestCase):
         for case in CASES:
             self.assertFalse((self.folder / f"{case.name}.jsonl").exists())
 
-    def test_a_run_that_does_not_end_is_given_up_and_the_others_are_run(self):
+    def test_a_run_that_hangs_is_given_up_and_the_others_run(self):
         slow = CASES[0].name
         most = gpu_cases.MOST_SECONDS
         self.addCleanup(setattr, gpu_cases, "MOST_SECONDS", most)
@@ -313,21 +313,21 @@ class Figures(unittest.TestCase):
         self.assertIn(f"error: {slow} did not end within 3 s", said.getvalue())
         self.assertTrue((self.folder / f"{CASES[-1].name}.log").exists())
 
-    def test_a_program_that_is_not_there_is_a_failed_run(self):
+    def test_a_missing_program_is_a_failed_run(self):
         (self.folder / "gpus.csv").write_text("NVIDIA H100 80GB HBM3, 81559 MiB, 580.1\n")
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as said:
             failed = gpu_cases.run_cases(self.folder, "text", str(self.folder / "none"))
         self.assertEqual(failed, len(CASES))
         self.assertIn("did not start", said.getvalue())
 
-    def test_what_a_failed_run_said_last_is_in_the_table(self):
+    def test_the_last_output_of_a_failed_run_is_in_the_table(self):
         fill(self.folder)
         case = CASES[1]
         (self.folder / f"{case.name}.jsonl").unlink()
         (self.folder / f"{case.name}.log").write_text("step 1\nerror: cudaMalloc | out of memory\n\nx ended with status 1\n")
         self.assertIn(f"(see {case.name}.log: error: cudaMalloc / out of memory; x ended with status 1)", self.table().stdout)
 
-    def test_tests_that_were_not_run_keep_no_other_figure_from_the_table(self):
+    def test_tests_that_were_not_run_leave_other_figures_in_the_table(self):
         fill(self.folder)
         (self.folder / "tests.xml").unlink()
         ended = self.table()
@@ -335,7 +335,7 @@ class Figures(unittest.TestCase):
         self.assertIn("- no test passed", ended.stdout)
         self.assertIn("| 124M | 3 | 4 on 1 | 100.0 |", ended.stdout)
 
-    def test_states_in_the_hosts_memory_train_the_same_as_far_as_they_go(self):
+    def test_states_in_host_memory_train_the_same_over_their_steps(self):
         fill(self.folder)
         case = next(case for case in CASES if case.offload == "host")
         file = gpu_cases.stage_file(case)
@@ -354,7 +354,7 @@ class Figures(unittest.TestCase):
     def test_the_suite_is_chosen_by_the_whole_label(self):
         self.assertIn('"-L", "^gpu$"', (ROOT / "scripts/lib/gpu_tests.py").read_text())  # failed_gpu is another one
 
-    def test_errors_of_a_sanitizer_are_told(self):
+    def test_errors_of_a_sanitizer_are_reported(self):
         fill(self.folder)
         lines = [{"tool": "memcheck", "program": "a", "errors": 0, "failed": ""}, {"tool": "racecheck", "program": "b", "errors": 3, "failed": ""}]
         (self.folder / "sanitizer.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -372,7 +372,7 @@ class Figures(unittest.TestCase):
 
 
 class Script(unittest.TestCase):
-    """scripts/gpu_check.sh with programs of the test's own instead of the driver's, CMake's and CUDA's."""
+    """scripts/gpu_check.sh with substitutes for the driver, CMake and CUDA."""
 
     def setUp(self):
         place = tempfile.TemporaryDirectory()
@@ -398,7 +398,7 @@ class Script(unittest.TestCase):
         environment.pop("CUDA_VISIBLE_DEVICES", None)
         return subprocess.run([str(ROOT / "scripts/gpu_check.sh"), *words], capture_output=True, text=True, check=False, env=environment)
 
-    def test_what_is_built_is_what_is_run_and_for_the_gpus_that_are_here(self):
+    def test_the_build_has_what_is_run_for_the_gpus_of_this_machine(self):
         ended = self.check("--only", "build", str(self.out))
         self.assertEqual(ended.returncode, 1)  # nothing has run
         built = (self.place / "built").read_text().splitlines()
@@ -407,7 +407,7 @@ class Script(unittest.TestCase):
         self.check("--only", "build", str(self.out), CUDAARCHS="80")
         self.assertIn("--preset cuda -DZEROTH_WERROR=OFF", (self.place / "built").read_text().splitlines())
 
-    def test_a_build_that_fails_ends_it(self):
+    def test_a_failed_build_ends_the_script(self):
         self.cmake("3.25.0", status=1)
         ended = self.check(str(self.out))
         self.assertEqual(ended.returncode, 1)
@@ -419,7 +419,7 @@ class Script(unittest.TestCase):
         self.assertEqual(ended.returncode, 1)
         self.assertIn("CMake 3.25 or newer is needed, and here is 3.22.1", ended.stderr)
 
-    def test_whatever_fails_there_is_a_table(self):
+    def test_every_failure_still_gives_a_table(self):
         ended = self.check("--only", "tests,adamw", str(self.out))
         self.assertEqual(ended.returncode, 1)
         table = (self.out / "gpu_check.md").read_text()
@@ -428,7 +428,7 @@ class Script(unittest.TestCase):
         self.assertEqual(json.loads((self.out / "gpu_check.json").read_text())["tests"]["passed"], [])
         self.assertFalse((self.place / "built").exists())
 
-    def test_parts_that_there_are_not_are_refused(self):
+    def test_unknown_parts_are_refused(self):
         for words in (["--only", "everything", "out"], ["--only"], ["--only", "", "out"], [], ["--only", "tests"]):
             ended = self.check(*words)
             self.assertEqual(ended.returncode, 2, words)
@@ -436,7 +436,7 @@ class Script(unittest.TestCase):
 
 
 class Tests(unittest.TestCase):
-    """Running tests without CTest, by programs of the test's own."""
+    """Running tests without CTest, with substitute programs."""
 
     def setUp(self):
         place = tempfile.TemporaryDirectory()
@@ -468,7 +468,7 @@ class Tests(unittest.TestCase):
         self.assertEqual(outcomes, {"passed": ["good"], "failed": ["bad"], "skipped": [], "for more GPUs": ["more"]})
         self.assertEqual((self.folder / "tests/bad.log").read_text(), "it broke\nbad ended with status 1\n")
 
-    def test_what_passed_is_not_run_again_and_the_rest_is(self):
+    def test_only_tests_that_did_not_pass_are_run_again(self):
         self.add("good", f"echo x >>{self.folder}/ran")
         self.add("slow", "sleep 60")
         ended = self.run_tests("--seconds", "0.2")
@@ -486,7 +486,7 @@ class Tests(unittest.TestCase):
         self.assertEqual(ended.returncode, 1)
         self.assertIn("good: no time left", ended.stdout)
 
-    def test_ctest_says_what_there_is(self):
+    def test_ctest_lists_the_tests(self):
         listing = {"tests": [{"name": "other_gpu", "command": ["/b/bin/test_other", "~[two GPUs]"],
                               "properties": [{"name": "TIMEOUT", "value": 900.0}]},
                              {"name": "cuda_kernels_gpu", "command": ["/b/bin/test_kernels"],
@@ -497,7 +497,7 @@ class Tests(unittest.TestCase):
 
 
 class Carried(unittest.TestCase):
-    """A folder as scripts/gpu_carry.sh makes it, with programs of the test's own and a driver that is made up."""
+    """A folder like those of scripts/gpu_carry.sh, with substitute programs and a substitute driver."""
 
     def setUp(self):
         place = tempfile.TemporaryDirectory()
@@ -544,7 +544,7 @@ class Carried(unittest.TestCase):
         self.assertIn("warning: no libmissing.so.7 in", ended.stderr)
         self.assertFalse((self.root / "build").exists())
 
-    def test_nothing_begins_when_time_is_over(self):
+    def test_nothing_starts_after_the_time_limit(self):
         (self.root / "scripts/gpu_check.sh").write_text(
             (ROOT / "scripts/gpu_check.sh").read_text().replace("minutes=${2-}", "minutes=${2-}; SECONDS=60"))
         ended = self.check("--minutes", "1")
@@ -581,7 +581,7 @@ class WithoutGpu(unittest.TestCase):
     def test_no_driver_at_all(self):
         self.check("#!/bin/sh\necho nvidia-smi: not found\nexit 127\n")
 
-    def test_a_list_that_is_empty_is_none(self):
+    def test_an_empty_list_means_no_gpu(self):
         self.check("#!/bin/sh\nexit 0\n")
 
 

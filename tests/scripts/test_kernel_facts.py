@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What scripts/kernel_table.py makes of machine code and PTX, on code that is written here."""
+"""scripts/kernel_table.py on machine code and PTX that is written here."""
 
 import pathlib
 import sys
@@ -37,7 +37,7 @@ HEAD = """\
 
 
 def code(*lines):
-    """A kernel of these instructions; who ends with a colon is a label."""
+    """A kernel of these instructions; a line that ends with a colon is a label."""
     text, address = HEAD, 0
     for line in lines:
         if line.endswith(":"):
@@ -54,38 +54,38 @@ def in_loops(*lines):
 
 
 class Loops(unittest.TestCase):
-    def test_what_a_cubin_says(self):
+    def test_facts_of_a_cubin(self):
         kernel, = sass.kernels_of(code("STL.64 [R1], R2", "LDL R2, [R1+0x4]", "EXIT"), 90)
         self.assertEqual((kernel.threads, kernel.registers, kernel.shared), (256, 48, 5120))
         self.assertEqual((kernel.stored, kernel.loaded, kernel.in_loops), (8, 4, []))
 
-    def test_a_loop_by_itself(self):
+    def test_a_single_loop(self):
         self.assertEqual(in_loops("STL [R1], R2", ".L_a:", "LDL R2, [R1]", "@P0 BRA `(.L_a)", "EXIT"), ["0x10"])
 
-    def test_an_outer_loop_may_and_the_loop_in_it_may_not(self):
+    def test_spills_count_in_the_innermost_loop_only(self):
         outer = ("MOV R1, c[0x0]", ".L_a:", "STL [R1], R2", ".L_b:", "{}", "@P0 BRA `(.L_b)", "@!P1 BRA `(.L_a)",
                  "EXIT")
         self.assertEqual(in_loops(*(line.format("NOP") for line in outer)), [])
         self.assertEqual(in_loops(*(line.format("LDL R3, [R1]") for line in outer)), ["0x20"])
 
-    def test_a_branch_back_from_code_out_of_line_is_no_loop(self):
+    def test_a_branch_back_from_code_out_of_line_is_not_a_loop(self):
         self.assertEqual(in_loops("@P0 BRA `(.L_slow)", ".L_back:", "LDL R2, [R1]", "EXIT", ".L_slow:", "NOP",
                                   "BRA `(.L_back)"), [])
 
-    def test_lanes_that_meet_go_on_where_they_were_to(self):
+    def test_lanes_continue_where_they_reconverge(self):
         # Out of line is what ends with BSYNC, in the loop all the same.
         lines = (".L_a:", "BSSY B0, `(.L_met)", "@P0 BRA `(.L_far)", "BSYNC B0", ".L_met:", "@P1 BRA `(.L_a)", "EXIT",
                  ".L_far:", "LDL R2, [R1]", "BSYNC.RECONVERGENT B0")
         self.assertEqual(in_loops(*lines), ["0x50"])
 
-    def test_what_a_loop_calls_is_in_it(self):
+    def test_functions_that_a_loop_calls_belong_to_it(self):
         lines = (".L_a:", "CALL.REL.NOINC `($slow)", "@P0 BRA `(.L_a)", "EXIT", "$slow:", "LDL R2, [R1]",
                  "RET.REL.NODEC R4 0x0")
         self.assertEqual(in_loops(*lines), ["0x30"])
         # By a label of its own a kernel calls what does not return.
         self.assertEqual(in_loops("@P0 CALL.REL.NOINC `(.L_b)", "EXIT", ".L_b:", "LDL R2, [R1]", "EXIT"), [])
 
-    def test_jumps_to_anywhere_are_refused(self):
+    def test_indirect_jumps_are_refused(self):
         function = Function("kernel", [Instruction(0, "", "BRX", "R2 -0x10")], {})
         with self.assertRaisesRegex(UnknownJump, "kernel.*BRX"):
             loops_of(function)
@@ -113,7 +113,7 @@ class Roundings(unittest.TestCase):
 
 
 class Occupancy(unittest.TestCase):
-    def test_blocks_that_there_is_room_for(self):
+    def test_the_number_of_resident_blocks(self):
         for architecture, threads, registers, shared, blocks in [
                 (90, 256, 32, 0, 8),       # threads
                 (90, 256, 64, 0, 4),       # registers

@@ -75,7 +75,7 @@ class LoopTimes(unittest.TestCase):
         _, tables, _ = self.run_it()
         self.assertEqual(tables["Sources that several targets compile"], ["1.5  src/core/c.cpp: test_a, test_b"])
 
-    def test_lists_are_as_long_as_is_asked(self):
+    def test_lists_have_the_requested_length(self):
         self.write(".ninja_log", LOG)
         _, tables, _ = self.run_it("--longest", "1")
         self.assertEqual(tables["The 1 longest compilations"], ["2.0  test_a: a.cpp"])
@@ -83,7 +83,7 @@ class LoopTimes(unittest.TestCase):
             loop_times.main(["--longest", "0"])
         self.assertIn("--longest is 0, and must be 1 or more", err.getvalue())
 
-    def test_tests_of_what_ctest_keeps(self):
+    def test_tests_of_ctests_own_record(self):
         self.write(".ninja_log", LOG)
         self.write("Testing/Temporary/CTestCostData.txt", COSTS)
         _, tables, _ = self.run_it()
@@ -97,7 +97,7 @@ class LoopTimes(unittest.TestCase):
         _, tables, _ = self.run_it()
         self.assertEqual(tables["The 10 longest tests"], ["2.0  other", "0.8  quick"])
 
-    def test_what_cannot_be_read_is_named(self):
+    def test_unreadable_files_are_named(self):
         status, _, err = self.run_it()
         self.assertEqual(status, 2)
         self.assertIn(f"{self.build}/.ninja_log: no log of ninja", err)

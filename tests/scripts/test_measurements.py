@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kept files that do not hold what they should: every message names the file, the line or entry, and the key."""
+"""Kept files with mistakes: every message names the file, the line or entry, and the key."""
 
 import contextlib
 import copy
@@ -20,7 +20,7 @@ import sample_runs  # noqa: E402
 
 class BadFiles(unittest.TestCase):
     def refused(self, name, content):
-        """What the program says of a folder that holds this file alone. content: text, a document or lines."""
+        """The program's message about a folder with only this file. content: text, a document or lines."""
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / name
             if isinstance(content, bytes):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/mutate.py: which changes it makes to a line, and what comes of mutants of a program of two lines."""
+"""scripts/mutate.py: its changes to a line, and the outcomes of mutants of a program of two lines."""
 
 import contextlib
 import io
@@ -32,19 +32,19 @@ class Changes(unittest.TestCase):
         self.assertEqual(after("  auto const z = std::max(p, q);"), {("operator", "  auto const z = std::min(p, q);"),
                                                                     ("arguments", "  auto const z = std::max(q, p);")})
 
-    def test_what_is_no_code_stays(self):
+    def test_text_that_is_not_code_is_unchanged(self):
         for line in ("// a + b", "#include <a>", "  static_assert(a == 1);", "  using T = A<1>;", '  log("a + b, 1");',
                      "  std::vector<int> x;", "  float f = 1.5F;  // 1 + 2", "  assert(n > 0);"):
             with self.subTest(line=line):
                 self.assertEqual({kind for kind, _ in after(line)} - {"dropped"}, set())
 
-    def test_a_seed_says_which(self):
+    def test_a_seed_selects_the_mutants(self):
         all_of_them = mutants.mutants_of("a.cpp", "\n".join(f"  x = a + {n};" for n in range(50)))
         self.assertEqual(mutants.chosen(all_of_them, 3, 10), mutants.chosen(all_of_them, 3, 10))
         self.assertNotEqual(mutants.chosen(all_of_them, 3, 10), mutants.chosen(all_of_them, 4, 10))
         self.assertEqual(len(mutants.chosen(all_of_them, 3, 10_000)), len(all_of_them))
 
-    def test_every_source_has_tests_that_are_there(self):
+    def test_the_tests_of_every_source_exist(self):
         listed = "".join(path.read_text("utf-8") for path in (REPOSITORY / "tests").glob("*/CMakeLists.txt"))
         for mutant in mutate.all_mutants(None):
             for test in mutation.tests_of(mutant.path):
@@ -78,7 +78,7 @@ class Runs(unittest.TestCase):
             self.addCleanup(patch.stop)
 
     def run_with(self, *lines):
-        """What comes of mutants of these lines: {line after: outcome}."""
+        """The outcomes of mutants of these lines: {line after: outcome}."""
         chosen = [mutants.Mutant("optim/twice.cpp", number, "operator", self.SOURCE.split("\n")[number - 1], line)
                   for number, line in lines]
         with unittest.mock.patch.object(mutants, "chosen", return_value=chosen), \
@@ -97,7 +97,7 @@ class Runs(unittest.TestCase):
         self.assertEqual([each.after for each in mutate.survivors(mutate.RESULTS)], ["  return a * a;"])
         self.assertEqual((self.folder / "mutants/tree/optim/twice.cpp").read_text("utf-8"), self.SOURCE)
 
-    def test_a_tree_that_fails_by_itself(self):
+    def test_a_tree_that_fails_without_a_mutant(self):
         (mutate.REPOSITORY / "main.cpp").write_text("int main(void) { return 1; }\n", encoding="utf-8")
         with contextlib.redirect_stderr(io.StringIO()) as said:
             self.assertEqual(self.run_with((4, "  return a - a;"))[:2], (2, {}))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""bench/peers without PyTorch: what is asked of it, the stage files, memory and failures of programs, ratios, losses."""
+"""bench/peers without PyTorch: arguments, stage files, memory and failures of programs, ratios, losses."""
 
 import contextlib
 import io
@@ -42,7 +42,7 @@ def made(system, variant="threads", number=0, speed=1000.0, losses=(5.5, 4.25), 
 
 
 class Checkpoints(unittest.TestCase):
-    def test_figures_of_zeroth_are_its_benchmarks_lines(self):
+    def test_figures_of_zeroth_come_from_its_benchmarks(self):
         lines = [{"what": "save", "seconds": 0.6, "raw_write_seconds": 0.5},
                  {"what": "save() itself", "seconds": 0.001, "raw_write_seconds": 0.5},
                  {"what": "memory that saves add, bytes of each rank", "first": 7, "most": 9},
@@ -53,7 +53,7 @@ class Checkpoints(unittest.TestCase):
                          {"save": 0.6, "raw_write": 0.5, "async_save_blocks": 0.001, "async_save_bytes": 9, "load_other": 0.8,
                           "raw_read_other": 0.4, "steps_lost": -0.1, "memcpy": 0.2})
 
-    def test_what_is_asked_wrongly_is_refused(self):
+    def test_wrong_arguments_are_refused(self):
         for words, problem in ((["--out", "x"], "--folder"), (["--folder", "f", "--out", "x", "--systems", "gloo"], "gloo"),
                                (["--folder", "f", "--out", "x", "--rounds", "0"], "--rounds")):
             err = io.StringIO()
@@ -85,7 +85,7 @@ class SilentErrors(unittest.TestCase):
         self.assertEqual(silent.verdict(self.CASE, self.after(1, (2.0, 0.25)), self.right)[0], False)
         self.assertTrue(silent.verdict(self.CASE, self.after(1, (None, None)), self.right)[0])
 
-    def test_of_muon_only_the_direction_counts(self):
+    def test_only_the_direction_of_muon_counts(self):
         self.assertTrue(silent.verdict(self.MUON, self.after(3), self.right)[0])
         self.assertFalse(silent.verdict(self.MUON, self.after(-1), self.right)[0])
 
@@ -121,11 +121,11 @@ class Arguments(Folder):
         self.assertEqual(run.arguments("--out x.json".split()).precisions, ["fp32", "bf16"])
         self.assertEqual(run.arguments("--precisions bf16 --out x.json".split()).precisions, ["bf16"])
 
-    def test_files_are_called_after_the_maker(self):
+    def test_files_are_named_after_the_maker(self):
         self.assertEqual([table.file_of(maker) for maker in ("AMD", "Intel", "Vendor, (of) chips")],
                          ["peers_amd.json", "peers_intel.json", "peers_vendor_of_chips.json"])
 
-    def test_stage_3_always_runs_and_lean_is_of_those_whose_memory_is_compared(self):
+    def test_stage_3_always_runs_and_peers_whose_memory_is_compared_have_a_lean_variant(self):
         options = run.arguments("--stages 0 --mpi= --peers ddp,fsdp2 --out x.json".split())
         self.assertEqual([(c.system, c.variant) for c in run.contenders(options)],
                          [("zeroth0", "threads"), ("zeroth3", "threads"), ("ddp", "default"), ("ddp", "tuned"),
@@ -157,7 +157,7 @@ class Arguments(Folder):
 
 @unittest.skipUnless("TRAIN_GPT" in os.environ, "TRAIN_GPT is set where the program is built")
 class TrainGpt(Folder):
-    """Takes the stage files that are asked for."""
+    """Accepts the requested stage files."""
 
     def planned(self, text, load, ranks):
         config = self.folder / "stage.json"
@@ -190,7 +190,7 @@ class Speed(unittest.TestCase):
 
 class Turns(Folder):
     class Launcher:
-        """In place of Zeroth's and the peers'. All are equally fast; DDP is wrong in bf16."""
+        """Replaces the launchers of Zeroth and of the peers. All are equally fast; DDP is wrong in bf16."""
         asked: ClassVar[list] = []
 
         def __init__(self, *_):
@@ -205,7 +205,7 @@ class Turns(Folder):
             return {"step_ms": [9.0, 9.0, 9.0, 1.0], "losses": [5.5, 4.25 * (1.1 if wrong else 1)], "peak_bytes": [MIB],
                     "idle_bytes": [MIB], **({"math": f"{where[3]} math"} if isinstance(where[0], int) else {})}
 
-    def test_every_contender_has_one_in_every_precision_and_round(self):
+    def test_every_contender_has_a_speed_in_every_precision_and_round(self):
         (self.folder / "text").write_text("to train on")
         options = run.arguments(["--loads", "L2", "--ranks", "2", "--stages", "3", "--mpi=", "--peers", "ddp", "--variants", "tuned",
                                  "--rounds", "2", "--data", f"{self.folder}/text", "--out", f"{self.folder}/out.json"])
@@ -246,7 +246,7 @@ class Programs(Folder):
         self.assertTrue(48 * MIB <= growth.peak() < 112 * MIB, growth.peak())
         self.assertGreater(growth.idle, len(before))
 
-    def test_a_program_that_fails_or_hangs_is_told_with_what_it_said(self):
+    def test_a_program_that_fails_or_hangs_is_reported_with_its_output(self):
         log = self.folder / "log"
         with self.assertRaisesRegex(launch.Failure, "(?s): 4\n.*out of ideas"):
             launch.run_program([sys.executable, "-c", "print('out of ideas'); raise SystemExit(4)"], log, 60)
@@ -278,7 +278,7 @@ class Figures(unittest.TestCase):
         self.assertEqual(by_name["fsdp2 tuned"]["speed_over_unsharded"], 0.4)
         self.assertIsNone(by_name["zeroth3"]["speed_over_unsharded"])
 
-    def test_precisions_are_apart(self):
+    def test_precisions_are_compared_separately(self):
         runs = [made("zeroth0", speed=3000), made("zeroth3", speed=2000), made("ddp", "default", speed=1000),
                 made("zeroth3", speed=8000, precision="bf16"), made("ddp", "default", speed=500, precision="bf16")]
         told = {(s["precision"], s["contender"]): s for s in table.summarise(runs)}
@@ -327,7 +327,7 @@ class Figures(unittest.TestCase):
                                                            r"4\.686, Zeroth's is 4\.26; bound: 0\.\d+ of its value$")
 
     def test_the_bound_of_bf16_lies_between_rounding_and_mistakes(self):
-        """By how much losses were off on L2 at most, and in its first three steps after each mistake."""
+        """The largest errors of losses on L2, and those of its first three steps after each mistake."""
         right = [5.543812, 5.045165, 4.471680]
 
         def problems(off):
@@ -379,7 +379,7 @@ class Pipelines(unittest.TestCase):
         simulator.step_ms = lambda load, file, ranks, rate: 10 + 2e12 / rate  # milliseconds that no rate changes, and others
         self.assertAlmostEqual(simulator.rate(loads.LOADS["L1"], "{}", 110) / 2e10, 1)
 
-    def test_a_loss_that_is_another_is_told_with_its_step(self):
+    def test_a_different_loss_is_reported_with_its_step(self):
         runs = [self.run_of(pipeline.BASE, 1, [1], [2.0, 1.5]), self.run_of("torch gpipe default", 1, [1], [2.0, 1.5]),
                 self.run_of("torch zbv tuned", 1, [1], [2.0, 1.501]), self.run_of("zeroth gpipe", 1, [1], [math.nan, 1.5])]
         self.assertEqual(list(pipeline.wrong_losses(runs)), ["L1, fp32, torch zbv tuned: another loss in step 2",
@@ -418,7 +418,7 @@ class TensorRanks(unittest.TestCase):
         for figure, told in ((tensor_table.SPEED, "60 (whole, tuned)"), (tensor_table.MEMORY, "1 (lean)")):
             self.assertEqual(tensor_table.cells(tensor_table.summarise(runs), figure), (["", "load", "DTensor"], [["fp32", "L1", told]]))
 
-    def test_aims_that_are_missed_or_not_measured_say_so(self):
+    def test_missed_and_unmeasured_aims_are_reported(self):
         summary = [{"load": "L1", "precision": "fp32", "ratio": "speed over DTensor", "under": "dtensor tuned", "value": 1.49},
                    {"load": "L1", "precision": "fp32", "ratio": "memory over DTensor", "under": "dtensor lean", "value": 0.75}]
         header, rows = tensor_table.aims(summary, [{"case": tensor_table.MASKS, "values_per_second": 0.9e9}])
@@ -429,7 +429,7 @@ class TensorRanks(unittest.TestCase):
         self.assertEqual(told["tokens/s over stage 0 on the same two ranks"], ["at least L1 0.85", "not measured"])
         self.assertEqual(told["10^9 values of masks per second and core, by AVX-512"], ["at least 1", "0.90, missed"])
 
-    def test_a_loss_that_is_another_is_told_with_its_step(self):
+    def test_a_different_loss_is_reported_with_its_step(self):
         runs = [self.run_of(tensor_table.BASE, 0, 1, losses=[2.0, 1.5]), self.run_of("dtensor tuned", 0, 1, losses=[2.0, 1.5]),
                 self.run_of("dtensor lean", 0, 1, losses=[2.0, 1.501]), self.run_of("megatron lean", 0, 1, losses=[math.nan, 1.5]),
                 self.run_of("megatron tuned", 0, 1, losses=[2.0])]
@@ -437,7 +437,7 @@ class TensorRanks(unittest.TestCase):
                          ["L1, fp32, dtensor lean: another loss in step 2", "L1, fp32, megatron lean: another loss in step 1",
                           "L1, fp32, megatron tuned: another loss in step 1"])
 
-    def test_what_is_asked_wrongly_is_refused(self):
+    def test_wrong_arguments_are_refused(self):
         for words, problem in (([], "--out"), (["--out", "x", "--peers", "fsdp2"], "'fsdp2' is none of dtensor"),
                                (["--out", "x", "--loads", "state"], "'state' is none of L1, L2"), (["--out", "x", "--rounds", "0"], "--rounds")):
             err = io.StringIO()

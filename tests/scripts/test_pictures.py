@@ -25,7 +25,7 @@ def hint(element):
 
 
 def value_of(text):
-    """Of a mark: 1,200 or 10 GB."""
+    """The value of a mark: 1,200 or 10 GB."""
     number, _, unit = text.replace(",", "").partition(" ")
     return float(number) * UNITS.get(unit, 1)
 
@@ -38,7 +38,7 @@ def marks(part, anchor, position):
 
 
 def written(text):
-    """What a text shows, without the hints in it."""
+    """The text that is shown, without hints."""
     hidden = "".join(title.text for title in text.iter(f"{SVG}title"))
     return "".join(text.itertext()).replace(hidden, "") if hidden else "".join(text.itertext())
 
@@ -57,7 +57,7 @@ class Pictures(unittest.TestCase):
         return {group.attrib["aria-label"]: group for group in self.drawn[picture].iter(f"{SVG}g")}
 
     def linear(self, part):
-        """Value of a horizontal position, as the marks below say; the marks must lie evenly."""
+        """The value at a horizontal position by the marks below, which must be evenly spaced."""
         found = sorted(marks(part, "middle", "x"))
         self.assertGreaterEqual(len(found), 3)
         (first, x0), (last, x1) = found[0], found[-1]
@@ -90,7 +90,7 @@ class Pictures(unittest.TestCase):
                 self.assertEqual(self.bars_of_peers(precision), 2 * (5 * 15 - gone))
 
     def bars_of_peers(self, precision):
-        """How many there are, all of them right."""
+        """Checks all bars and returns their number."""
         summary = {(f"{s['load']}, {s['ranks']} ranks", s["contender"]): s
                    for s in sample_measurements.peers()["summary"] if s["precision"] == precision}
         panels = self.panels(f"peers_amd_{precision}.svg")
@@ -121,7 +121,7 @@ class Pictures(unittest.TestCase):
                     self.assertTrue(any(abs(low - a) <= 1 + within and abs(high - b) <= 1 + within for a, b in ranges))
         return seen
 
-    def test_what_did_not_run_is_said(self):
+    def test_missing_runs_are_named(self):
         panels = self.panels("peers_amd_fp32.svg")
         gone = [text for text in panels["L2, 4 ranks, tokens per second"].iter(f"{SVG}text")
                 if "did not run" in "".join(text.itertext())]
@@ -171,7 +171,7 @@ class Pictures(unittest.TestCase):
         (low, begin), (high, end) = found[0], found[-1]
         return lambda value: begin + math.log(value / low) / math.log(high / low) * (end - begin)
 
-    def test_nothing_lies_outside(self):
+    def test_nothing_is_drawn_outside_of_the_picture(self):
         for picture, drawing in self.drawn.items():
             width, height = (float(v) for v in drawing.attrib["viewBox"].split()[2:])
             for element in drawing.iter():
@@ -195,7 +195,7 @@ class Sections(unittest.TestCase):
         (pathlib.Path(folder.name) / name).write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
         return pathlib.Path(folder.name)
 
-    def test_a_model_that_is_not_the_papers_has_no_rings(self):
+    def test_a_model_that_is_not_in_the_paper_has_no_rings(self):
         models = savings.read(self.write("savings.jsonl", sample_measurements.savings((1_000_000,), (1, 2, 3))))
         self.assertEqual(savings.claims(models), [])
         drawing = savings.pictures(models)["savings.svg"]
@@ -215,7 +215,7 @@ class Sections(unittest.TestCase):
         self.assertAlmostEqual(axis.at(math.sqrt(0.5 * 2000)), 250)
         self.assertEqual(axes.Log(1, 1024, 0, 1, 4, str).marks, [1, 4, 16, 64, 256, 1024])
 
-    def test_printed_digits_are_met_or_not(self):
+    def test_printed_digits_agree_or_differ(self):
         for gigabytes, printed, agrees in ((31.40625, "31.4", True), (31.51, "31.4", False), (4187.5, "4187", True),
                                            (4188.01, "4187", False), (0.1171875, "0.12", True), (0.109, "0.12", False)):
             self.assertEqual(zero_paper.agrees(gigabytes, printed), agrees, (gigabytes, printed))

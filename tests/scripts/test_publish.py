@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/report.py --measured: the documents' blocks and the pictures are what the kept files make, or it says so."""
+"""scripts/report.py --measured: the documents' blocks and the pictures match the kept files, or it reports them."""
 
 import contextlib
 import html.parser
@@ -28,9 +28,9 @@ PICTURES = ["memory.svg", "step_time.svg", "savings.svg",
 
 
 class Kept(unittest.TestCase):
-    """What is in the repository."""
+    """The files of the repository."""
 
-    def test_readme_and_pictures_are_what_the_kept_files_make(self):
+    def test_readme_and_pictures_match_the_kept_files(self):
         """With Python alone: no package, not even those that are installed."""
         ended = subprocess.run([sys.executable, "-I", "-S", "-B", "scripts/report.py", "--check", "--measured",
                                 "docs/measured", "--pictures", "docs/pictures", "--documents", "README.md",
@@ -39,13 +39,13 @@ class Kept(unittest.TestCase):
         self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
         self.assertIn("to the last printed digit", ended.stdout)
 
-    def test_every_picture_is_one_that_the_files_make(self):
+    def test_every_picture_is_made_from_the_kept_files(self):
         patterns = [pattern for section in publish.SECTIONS for pattern in section.PICTURES]
         for path in (REPOSITORY / "docs/pictures").iterdir():
             self.assertTrue(any(path.match(pattern) for pattern in patterns), path)
 
     @unittest.skipUnless("ZEROTH_TOOL" in os.environ, "ZEROTH_TOOL is set where the tool is built")
-    def test_the_tool_still_simulates_what_was_kept(self):
+    def test_the_tool_still_simulates_the_kept_figures(self):
         kept = json.loads((REPOSITORY / "docs/measured/simulated.json").read_text(encoding="utf-8"))
         words = [os.environ["ZEROTH_TOOL"], "simulate", "--model", kept["model"]["name"].split()[-1], "--ranks",
                  str(kept["ranks"]), "--machine", kept["machine"], "--json"]
@@ -53,7 +53,7 @@ class Kept(unittest.TestCase):
         self.assertEqual(json.loads(told), kept)
 
     @unittest.skipUnless("ZEROTH_TOOL" in os.environ, "ZEROTH_TOOL is set where the tool is built")
-    def test_the_tool_still_plans_what_was_kept(self):
+    def test_the_tool_still_plans_the_kept_figures(self):
         lines = (REPOSITORY / "docs/measured/savings.jsonl").read_text(encoding="utf-8").splitlines()
         self.assertGreaterEqual(len(lines), 30)
         for line in lines:
@@ -169,14 +169,14 @@ class Published(Folder):
         self.assertIn("<h1>A&lt;B</h1>", page)
         self.assertEqual(len(re.findall(r"<svg.*?</svg>", page, re.DOTALL)), 9)  # memory, loss, time; and six
 
-    def test_made_twice_is_the_same_and_checked(self):
+    def test_a_second_run_changes_nothing_and_passes_the_check(self):
         self.publish()
         before = {path: path.read_bytes() for path in (self.readme, *self.pictures.iterdir())}
         self.assertEqual(self.publish("--check")[0], 0)
         self.assertEqual(self.publish()[0], 0)
         self.assertEqual({path: path.read_bytes() for path in before}, before)
 
-    def test_check_finds_a_digit_that_drifted_and_writes_nothing(self):
+    def test_check_finds_a_changed_digit_and_writes_nothing(self):
         self.publish()
         for path, old, new in ((self.readme, "24.66", "24.67"), (self.pictures / "memory.svg", "24.7 MiB", "24.8 MiB"),
                                (self.pictures / "savings.svg", "printed", "Printed")):
@@ -191,7 +191,7 @@ class Published(Folder):
                 self.assertEqual(path.read_text(encoding="utf-8"), wrong)
                 path.write_text(right, encoding="utf-8")
 
-    def test_check_finds_a_file_that_drifted(self):
+    def test_check_finds_a_changed_file(self):
         self.publish()
         self.change("step_time.jsonl", lambda lines: lines[3].update(ratio_to_stage_0=1.13))
         status, out, _ = self.publish("--check")
@@ -221,14 +221,14 @@ class Published(Folder):
         self.assertIn("1.88", self.block("savings"))
         self.assertEqual(self.page.read_text(encoding="utf-8").count("<h2>"), 1)
 
-    def test_nothing_measured_makes_nothing(self):
+    def test_without_measurements_nothing_is_made(self):
         shutil.rmtree(self.measured)
         status, out, _ = self.publish()
         self.assertEqual(status, 0)
         self.assertEqual(out.count("is left out"), len(NAMES))
         self.assertNotRegex(self.readme.read_text(encoding="utf-8"), r"\d")
 
-    def test_a_document_without_marks_stays_as_it_is(self):
+    def test_a_document_without_marks_is_unchanged(self):
         whole = self.readme.read_text(encoding="utf-8")
         begin, end = markdown.marks("peers")
         for bad in (whole.replace(begin, ""), whole.replace(end, ""), whole + begin, whole.replace(begin, "x").replace(end, begin)):
@@ -255,7 +255,7 @@ class Published(Folder):
         self.assertNotIn("peers_intel_bf16.svg", self.readme.read_text(encoding="utf-8"))
         self.assertEqual(self.publish("--check", "--documents", str(self.readme), str(other))[0], 0)
 
-    def test_claims_that_do_not_hold_are_told(self):
+    def test_claims_that_do_not_hold_are_reported(self):
         def another_loss(document):
             next(run for run in reversed(document["runs"]) if run["precision"] == "fp32")["losses"][1] *= 1 + 2e-5
         self.change("peers_intel.json", another_loss)
@@ -272,7 +272,7 @@ class Published(Folder):
         self.assertIn("FAILED: Not as in the ZeRO paper's table 1: 7.5B on 64 ranks at stage 3: 2.641, printed 1.88.", out)
         self.assertIn("Not as in the ZeRO paper's table 1", self.block("savings"))
 
-    def test_nothing_is_claimed_of_a_precision_in_which_nothing_ran(self):
+    def test_a_precision_without_runs_has_no_claims(self):
         def gone(document):
             document["failures"] += [{**run, "error": "no such instruction"} for run in document["runs"]
                                      if run["precision"] == "bf16"]
@@ -287,7 +287,7 @@ class Published(Folder):
         self.assertNotIn("In bf16 all losses", out)
         self.assertIn("| bf16 | L1 | 2 | did not run | did not run | did not run |", self.block("peers"))
 
-    def test_options_that_make_no_sense_together(self):
+    def test_contradictory_options(self):
         for words, message in ((["--measured", "x", "a=b"], "give runs as LABEL=FILE, or --measured"), ([], "give runs"),
                                (["a=b", "--pictures", "x"], "go with --measured"),
                                (["--measured", "x", "--documents", "y"], "need --pictures")):
@@ -309,11 +309,11 @@ class Tags(html.parser.HTMLParser):
 
 
 class Hostile(Folder):
-    """Text of a file is shown as text, whatever it holds."""
+    """Text of a file is shown as text, whatever its content."""
 
     TEXT = '"><script>alert(1)</script><img src=x onerror=y> ]]> & | `x` [a](javascript:b) <!-- peers: end -->\n# h'
 
-    def test_text_stays_text(self):
+    def test_text_is_escaped(self):
         def facts(lines):
             lines[0]["data"]["path"] = self.TEXT
 
@@ -349,7 +349,7 @@ class Hostile(Folder):
 
 
 class Record(unittest.TestCase):
-    def test_a_part_that_there_is_not_is_refused_before_anything_runs(self):
+    def test_an_unknown_part_is_refused_before_anything_runs(self):
         ended = subprocess.run([REPOSITORY / "scripts/record.sh", "savings", "speed"], capture_output=True, text=True,
                                check=False)
         self.assertEqual((ended.returncode, ended.stdout), (2, ""))

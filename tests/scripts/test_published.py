@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of docs/simulate.md that hold the simulator against published steps, and the bounds that it keeps."""
+"""The tables of docs/simulate.md that compare the simulator with published steps, and its error bounds."""
 
 import json
 import os
@@ -20,16 +20,16 @@ def text_of(name):
 
 
 class Kept(unittest.TestCase):
-    """What is in the repository."""
+    """The files of the repository."""
 
-    def test_a_row_is_there_once_with_its_source(self):
+    def test_each_row_occurs_once_with_its_source(self):
         rows = [json.loads(line) for line in ROWS]
         jobs = [json.dumps({key: value for key, value in row.items() if key != "tokens_per_s_per_gpu"}, sort_keys=True) for row in rows]
         self.assertEqual(len(set(jobs)), len(jobs))
         for row in rows:
             self.assertRegex(row["source"], "^(measured: |[^ ]+/[^ ]+ [0-9a-f]{7}, |[A-Z][a-z]+ et al. 20)")
 
-    def test_the_efficiency_of_math_is_what_products_reached_on_a_gpu(self):
+    def test_the_efficiency_of_math_is_the_one_measured_on_a_gpu(self):
         layers = [each for each in json.loads(text_of("docs/measured/gpu.json"))["layers"]
                   if each["what"].split(",")[0] in ("c_attn", "c_proj", "c_fc and gelu", "c_fc", "mlp.c_proj")]
         self.assertEqual(len(layers), 8)
@@ -73,7 +73,7 @@ class Published(unittest.TestCase):
         self.assertEqual(document.read_text(encoding="utf-8"), text_of("docs/simulate.md"))
         self.assertEqual(record.read_text(encoding="utf-8"), text_of("docs/measured/published.json"))
 
-    def test_a_row_that_is_far_off_is_named(self):
+    def test_a_row_with_a_large_error_is_named(self):
         rows = self.a_few()
         rows[2]["tokens_per_s_per_gpu"] *= 2
         ended = self.with_rows(rows)
@@ -81,7 +81,7 @@ class Published(unittest.TestCase):
         self.assertRegex(ended.stderr, "line 3 has a ratio of 0.[56]")
         self.assertNotIn("line 4", ended.stderr)
 
-    def test_machines_that_are_faster_than_all_rows_are_told(self):
+    def test_machines_that_are_faster_than_all_rows_are_reported(self):
         rows = self.a_few()
         for row in rows:
             row["tokens_per_s_per_gpu"] *= 0.85
@@ -89,7 +89,7 @@ class Published(unittest.TestCase):
         self.assertEqual(ended.returncode, 1)
         self.assertRegex(ended.stderr, r"the geometric mean is 1\.\d+, more than 5% off")
 
-    def test_rows_that_are_off_both_ways_are_told(self):
+    def test_rows_with_errors_in_both_directions_are_reported(self):
         rows = self.a_few()
         for at, row in enumerate(rows):
             row["tokens_per_s_per_gpu"] *= 1.17 if at % 2 else 0.85
@@ -97,7 +97,7 @@ class Published(unittest.TestCase):
         self.assertEqual(ended.returncode, 1)
         self.assertRegex(ended.stderr, r"the root mean square of logarithms is 0\.[12]\d+, more than 0\.09")
 
-    def test_a_kind_of_code_or_a_machine_that_is_not_known_is_an_error(self):
+    def test_an_unknown_kind_of_code_or_machine_is_an_error(self):
         ended = self.with_rows([self.a_few()[0] | {"code": "faster"}])
         self.assertEqual(ended.returncode, 1)
         self.assertIn('has no kind of code "faster"; allowed: compiled, eager, fused', ended.stderr)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""random_jobs.py over programs that stand in for test_jobs."""
+"""random_jobs.py with substitutes for test_jobs."""
 
 import contextlib
 import io
@@ -46,7 +46,7 @@ class RandomJobs(unittest.TestCase):
     def test_processes_are_added_up(self):
         self.assertEqual(run("passes"), (0, "20 jobs, 2 refused as documented, 0 failed, 0 of 2 processes did not end\n"))
 
-    def test_a_pair_is_missing_that_no_process_has_seen(self):
+    def test_a_pair_that_no_process_has_seen_is_missing(self):
         status, text = run("passes", "--pairs")
         self.assertEqual(status, 0)
         self.assertTrue(text.endswith("3 of 4 pairs of values have met; missing:\n  a 1 x b 1\n"), text)
@@ -57,7 +57,7 @@ class RandomJobs(unittest.TestCase):
         self.assertIn("FAILED: job 7\n", text)
         self.assertIn("again: test_jobs --only 7\n", text)
 
-    def test_a_process_that_dies_is_a_failure_and_shows_its_words(self):
+    def test_a_process_that_dies_is_a_failure_and_shows_its_output(self):
         status, text = run("dies")
         self.assertEqual(status, 1)
         self.assertIn("no memory", text)

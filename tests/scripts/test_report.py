@@ -127,7 +127,7 @@ class Report(unittest.TestCase):
         return self.report([sample_runs.records(0), sample_runs.records(3)], "--resumed", *map(str, files[:2]), "--weights",
                            *map(str, files[2:]), *options)
 
-    def test_a_run_that_went_on_is_one_that_never_ended(self):
+    def test_a_resumed_run_equals_an_uninterrupted_one(self):
         page = self.folder / "page.html"
         status, out, _ = self.resumed(sample_runs.records(0, steps=25), sample_runs.records(3, behind=25),
                                       options=("--html", str(page)))
@@ -144,7 +144,7 @@ class Report(unittest.TestCase):
         status, _, _ = self.resumed(sample_runs.records(0, steps=30), sample_runs.records(3, behind=25))
         self.assertEqual(status, 0)  # what the first part has trained behind its checkpoint does not count
 
-    def test_a_run_that_went_on_as_another_one_is_found(self):
+    def test_a_resumed_run_that_differs_is_found(self):
         first, second = sample_runs.records(0, steps=25), sample_runs.records(3, behind=25)
         status, out, _ = self.resumed(first, second, weights=(b"a", b"b"))
         self.assertEqual(status, 1)
@@ -162,10 +162,10 @@ class Report(unittest.TestCase):
         self.assertRegex(err, r"second\.jsonl: goes on behind step 25, and .*first\.jsonl has steps 1 to 24")
         status, _, err = self.report([sample_runs.records(3, behind=25)])
         self.assertEqual(status, 2)
-        self.assertIn("goes on from step 25 of saved/step_00000025; it is compared as the second file of --resumed", err)
+        self.assertIn("resumes from step 25 of saved/step_00000025; it is compared as the second file of --resumed", err)
 
     def inside(self, drawing):
-        """Every bar has an extent that can be seen, and lies within the drawing."""
+        """Every bar is wide enough to be seen, and lies within the drawing."""
         width = float(drawing.attrib["viewBox"].split()[2])
         bars = drawing.findall(".//{http://www.w3.org/2000/svg}rect")
         return all(float(b.attrib["width"]) > 0 and float(b.attrib["x"]) + float(b.attrib["width"]) < width for b in bars)

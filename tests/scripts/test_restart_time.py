@@ -27,13 +27,13 @@ class Kills(unittest.TestCase):
                 mock.patch.object(restart_time.time, "monotonic", lambda: next(clock)):
             return list(restart_time.seconds_of_kills(job, 2, kills)), killed
 
-    def test_steps_that_are_made_again_are_not_new(self):
+    def test_repeated_steps_do_not_count_as_new(self):
         seconds, killed = self.seconds_of(lines(range(1, 21), range(18, 42), range(41, 60)), 2)
         self.assertEqual(killed, [100, 101])
         # The clock is read at each line and at each kill: three lines are of steps that are made again, and one is new.
         self.assertEqual(seconds, [(0, 4), (1, 2)])
 
-    def test_a_job_that_does_not_go_on_has_fewer(self):
+    def test_a_job_that_does_not_resume_makes_fewer_steps(self):
         self.assertEqual(self.seconds_of(lines(range(1, 25)), 1), ([(0, 1)], [100]))
         self.assertEqual(self.seconds_of(lines(range(1, 21)), 1), ([], [100]))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of docs/simulate.md: what the tool says now of the runs that were measured."""
+"""The table of docs/simulate.md has the tool's current results for the measured runs."""
 
 import os
 import pathlib
@@ -20,7 +20,7 @@ class SimulationError(unittest.TestCase):
         return subprocess.run([sys.executable, "-B", SCRIPT, "--zeroth", os.environ["ZEROTH_TOOL"], *words],
                               capture_output=True, text=True, check=False)
 
-    def test_the_document_holds_what_the_script_prints(self):
+    def test_the_document_has_the_output_of_the_script(self):
         ended = self.compare()
         self.assertEqual(ended.returncode, 0, ended.stderr)
         document = (REPOSITORY / "docs/simulate.md").read_text(encoding="utf-8")
@@ -54,7 +54,7 @@ class SimulationError(unittest.TestCase):
         for before, after in zip(kept, fitted):
             self.assertAlmostEqual(before / after, 1, delta=0.01)
 
-    def test_a_file_that_is_not_there(self):
+    def test_a_missing_file(self):
         ended = self.compare("--measured", "nowhere.jsonl")
         self.assertEqual(ended.returncode, 1)
         self.assertIn("nowhere.jsonl: No such file", ended.stderr)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/tidy.py: which sources are looked at together, with which command."""
+"""scripts/tidy.py: which sources are checked together, with which command."""
 
 import pathlib
 import sys
@@ -31,7 +31,7 @@ class Groups(unittest.TestCase):
     def grouped(self, sources):
         return tidy_groups.make(sources, tidy_groups.commands_of(self.entries), self.root)
 
-    def test_a_command_is_without_its_source_launchers_outputs_and_what_only_gcc_has(self):
+    def test_a_command_omits_its_source_launchers_outputs_and_options_of_gcc(self):
         source = self.source("a/one.cpp")
         _, words = tidy_groups.commands_of(self.entries)[source]
         self.assertEqual(words, ["/usr/bin/c++", "-DONE", f"-I{self.root}/include", "-O2", "-std=gnu++20"])
@@ -43,7 +43,7 @@ class Groups(unittest.TestCase):
         self.assertEqual([group.sources for group in groups], [together, [with_more]])
         self.assertNotIn("-iquote", groups[0].command)
 
-    def test_sources_that_include_what_lies_beside_them_are_of_one_folder(self):
+    def test_sources_that_include_from_their_own_folder_form_a_group_per_folder(self):
         beside = '#include <vector>\n#include "part.hpp"\n'
         of_a = [self.source("a/one.cpp", beside), self.source("a/two.cpp", beside)]
         of_b, of_none = self.source("b/one.cpp", beside), self.source("a/three.cpp")
@@ -56,7 +56,7 @@ class Groups(unittest.TestCase):
         part, program = self.source("a/part.cpp"), self.source("a/program.cpp", "int main() {}\n")
         self.assertEqual([group.sources for group in self.grouped([part, program])], [[part], [program]])
 
-    def test_groups_are_not_larger_than_they_may_be_and_lose_no_source(self):
+    def test_groups_keep_to_their_limit_and_lose_no_source(self):
         sources = [self.source(f"a/{number}.cpp") for number in range(2 * tidy_groups.MOST + 1)]
         groups = self.grouped(sources)
         self.assertEqual([len(group.sources) for group in groups], [tidy_groups.MOST, tidy_groups.MOST, 1])
@@ -68,7 +68,7 @@ class Groups(unittest.TestCase):
         text = tidy_groups.text_of(sources)
         self.assertEqual(text, f'#line 1 "{sources[0]}"\nint one;\n#line 1 "{sources[1]}"\nint two;\n')
 
-    def test_an_include_that_is_there_twice_is_named(self):
+    def test_a_duplicate_include_is_named(self):
         self.assertEqual(tidy_groups.included_twice('#include <a>\n#include "b"\n#include <a>\n'), ["<a>"])
         self.assertEqual(tidy_groups.included_twice('#include <a>\n#include "a"\n// #include <a>\n'), [])
 

@@ -10,7 +10,7 @@
 
 namespace zeroth::simulate {
 
-TEST_CASE("Busy times count what of them is within an interval") {
+TEST_CASE("Busy times count only the part within an interval") {
   BusyTimes times;
   CHECK(times.within(0, 100) == 0);
   times.add(10, 20);
@@ -36,7 +36,7 @@ TEST_CASE("Busy times count what of them is within an interval") {
   CHECK(times.within(0, 41) == 1);
 }
 
-TEST_CASE("Links send one thing at a time, first what came first") {
+TEST_CASE("Links send one message at a time, in order of arrival") {
   Links links;
   CHECK(links.send(10, 5) == 15);
   CHECK(links.send(12, 5) == 20);  // behind the first
@@ -50,7 +50,7 @@ TEST_CASE("Links send one thing at a time, first what came first") {
   CHECK(links.send(30, 1) == 31);
 }
 
-TEST_CASE("Links are never idle while something is to be sent, and never send more than there is time for") {
+TEST_CASE("Links are never idle while a message waits, and never send more than time allows") {
   std::mt19937 random{1};
   std::uniform_int_distribution<int> begin{0, 1000}, length{1, 30};
   for (int round = 0; round < 50; ++round) {

@@ -37,7 +37,7 @@ Collective all_gather(std::int64_t count) { return {Operation::all_gather, nullp
 
 }  // namespace
 
-TEST_CASE("A ring within a node takes its start, world - 1 steps and world - 1 blocks") {
+TEST_CASE("A ring within a node costs its start, world - 1 steps and world - 1 blocks") {
   auto const cost = cost_of(all_gather(1'000'000), all(8), machine());  // blocks of 4 MB
   CHECK(cost.us() == Approx(10 + 7 * 2 + 7 * 4e6 / 100e9 * 1e6));
   CHECK(cost.bytes_sent == 7 * 4'000'000);
@@ -49,11 +49,11 @@ TEST_CASE("Between nodes a ring has a network step per further node and the slow
   CHECK(cost.us() == Approx(10 + (31 - 3) * 2 + 3 * 20 + 31 * 4e6 / 50e9 * 1e6));
 }
 
-TEST_CASE("The fastest protocol is taken: low latency for few bytes") {
+TEST_CASE("The fastest protocol is used: low latency for few bytes") {
   CHECK(cost_of(all_gather(1), all(8), machine()).us() == Approx(5 + 7 * 1 + 7 * 4 / (100e9 * 0.25) * 1e6));
 }
 
-TEST_CASE("An all-reduce is two rings, or a tree where that is faster") {
+TEST_CASE("An all-reduce is two rings, or a tree if that is faster") {
   Collective const large{Operation::all_reduce, nullptr, nullptr, 100'000'000, Dtype::fp32, 0};
   auto const sent = 2 * 4e8 * 7 / 8;
   CHECK(cost_of(large, all(8), machine()).us() == Approx(10 + 14 * 2 + sent / 100e9 * 1e6));
@@ -67,7 +67,7 @@ TEST_CASE("An all-reduce is two rings, or a tree where that is faster") {
   CHECK(cost_of(scalars, all(512), no_trees).us() > 5 + 2 * 511);
 }
 
-TEST_CASE("Copy engines gather within a node, in one step, and take nothing from compute") {
+TEST_CASE("Copy engines gather within a node in one step, and do not slow compute down") {
   auto with_copy_engines = machine();
   with_copy_engines.copy_engine_gathers = true;
   auto const cost = cost_of(all_gather(1'000'000), all(8), with_copy_engines);
@@ -78,7 +78,7 @@ TEST_CASE("Copy engines gather within a node, in one step, and take nothing from
   CHECK(cost_of(reduce_scatter, all(8), with_copy_engines).takes_compute);
 }
 
-TEST_CASE("A communicator costs what the nodes and adapters of its ranks do") {
+TEST_CASE("A communicator's cost follows from the nodes and adapters of its ranks") {
   // Eight of a node: no network. One of each of four nodes: network steps alone, by an eighth of the adapters.
   CHECK(cost_of(all_gather(1'000'000), of(8, 1, 8, 32), machine()).us() ==
         cost_of(all_gather(1'000'000), all(8), machine()).us());

@@ -61,7 +61,7 @@ TEST_CASE("Presets have names") {
 }
 
 // Figures of NVIDIA's and of nccl-tests that the files name; what they assume is theirs to change.
-TEST_CASE("The presets are eight GPUs with an adapter each") {
+TEST_CASE("The presets have eight GPUs with an adapter each") {
   auto const h100 = machine_of("8xH100");
   auto const h200 = machine_of("8xH200");
   for (auto const& machine : {h100, h200}) {
@@ -83,7 +83,7 @@ TEST_CASE("The presets are eight GPUs with an adapter each") {
   CHECK(a100.memory_bytes_per_s == Approx(0.9 * 2.039e12).epsilon(1e-3));
 }
 
-TEST_CASE("A kind of code has the machine's rates but for those that it names") {
+TEST_CASE("A kind of code has the machine's rates except those that it sets") {
   auto file = nlohmann::json::parse(good, nullptr, true, true);
   file["activation_passes"] = 100;
   file["code"] = {{"eager", nlohmann::json::object()},
@@ -106,16 +106,16 @@ TEST_CASE("A kind of code has the machine's rates but for those that it names") 
   auto const message = message_of(file.dump());
   CHECK_THAT(message, Catch::Contains("code.eager (line 1): is 3; allowed: an object"));
   CHECK_THAT(message, Catch::Contains("code.fused.math_efficiency (line 1): is 2; allowed: a number from 0.001 to 1"));
-  CHECK_THAT(message, Catch::Contains("code.fused.passes (line 1): is no key of a kind of code"));
+  CHECK_THAT(message, Catch::Contains("code.fused.passes (line 1): is not a key of a kind of code"));
 }
 
-TEST_CASE("A preset's file, copied and given as a file, is the preset") {
+TEST_CASE("A copy of a preset's file gives the same machine") {
   for (auto const& name : machine_presets()) {
     CHECK(machine_of(std::string{ZEROTH_SOURCE_DIR "/configs/machines/"} + name + ".json") == machine_of(name));
   }
 }
 
-TEST_CASE("Every required key is asked for") {
+TEST_CASE("A missing required key is an error") {
   auto const full = nlohmann::json::parse(good, nullptr, true, true);
   REQUIRE(full.size() == 10);
   for (auto const& [key, value] : full.items()) {
@@ -131,7 +131,7 @@ TEST_CASE("Every required key is asked for") {
   }
 }
 
-TEST_CASE("Every key refuses what it cannot be, saying what it can") {
+TEST_CASE("Every key rejects invalid values with what is allowed") {
   struct Wrong {
     char const *key, *value, *allowed;
   };
@@ -156,8 +156,8 @@ TEST_CASE("Every key refuses what it cannot be, saying what it can") {
       {"host_thread_bytes_per_s", "1e+19", bandwidth},
       {"host_memory_bytes_per_s", "0", bandwidth},
       {"kernel_us", "1e+308", time},
-      {"ring", "[]", "a list of one protocol or more"},
-      {"ring", "{}", "a list of one protocol or more"},
+      {"ring", "[]", "a list of at least one protocol"},
+      {"ring", "{}", "a list of at least one protocol"},
       {"tree", "3", "a list of protocols"},
       {"attention_efficiency", "0", "a number from 0.001 to 1"},
       {"activation_passes", "-1", "a number from 0 to 10000"},
@@ -180,7 +180,7 @@ TEST_CASE("Every key refuses what it cannot be, saying what it can") {
   }
 }
 
-TEST_CASE("Every key of a protocol refuses what it cannot be, saying what it can") {
+TEST_CASE("Every key of a protocol rejects invalid values with what is allowed") {
   struct Wrong {
     char const *list, *protocol, *problem;
   };
@@ -194,7 +194,7 @@ TEST_CASE("Every key of a protocol refuses what it cannot be, saying what it can
       {"ring", R"({"start_us": 0, "step_us": 0, "bandwidth_fraction": 2})",
        "ring[0].bandwidth_fraction (line 1): is 2; allowed: a number from 0.001 to 1"},
       {"ring", R"({"start_us": 0, "step_us": 0, "step_uss": 2})",
-       "ring[0].step_uss (line 1): is no key of a protocol; did you mean step_us?"},
+       "ring[0].step_uss (line 1): is not a key of a protocol; did you mean step_us?"},
       {"ring", "7", "ring[0] (line 1): is 7; allowed: an object"},
   };
   auto const full = nlohmann::json::parse(good, nullptr, true, true);
@@ -205,7 +205,7 @@ TEST_CASE("Every key of a protocol refuses what it cannot be, saying what it can
   }
 }
 
-TEST_CASE("What is no file of a machine is refused") {
+TEST_CASE("A file that does not describe a machine is rejected") {
   CHECK_THAT(message_of("{"), Catch::Contains("machine.json: 1 problem"));
   CHECK_THAT(message_of(""), Catch::Contains("machine.json: 1 problem"));
   CHECK_THROWS_WITH(machine_of("/tmp"),
@@ -213,7 +213,7 @@ TEST_CASE("What is no file of a machine is refused") {
   CHECK_THROWS_WITH(machine_of(""), Catch::Contains("\"\" is neither a preset"));
 }
 
-TEST_CASE("Everything wrong with a machine is said at once") {
+TEST_CASE("All problems of a machine are reported at once") {
   auto const message = message_of(R"({
     "peak_flops_per_s": 0, "math_eficiency": 0.9, "memory_bytes_per_s": "fast", "ranks_per_node": 0,
     "node_bytes_per_s": 1e10, "network_bytes_per_s": 1e9, "communication_share": 1.5, "enqueue_us": -1, "kernel_us": 1,
@@ -229,7 +229,7 @@ TEST_CASE("Everything wrong with a machine is said at once") {
   CHECK_THAT(message, Contains("enqueue_us") && Contains("is -1"));
   CHECK_THAT(message, Contains("ring[0].step_us") && Contains("ring[1]"));
   CHECK_THAT(message_of("[]"), Contains("machine.json"));
-  CHECK_THAT(message_of(R"({"ring": []})"), Contains("ring") && Contains("a list of one protocol or more"));
+  CHECK_THAT(message_of(R"({"ring": []})"), Contains("ring") && Contains("a list of at least one protocol"));
 }
 
 }  // namespace zeroth::simulate

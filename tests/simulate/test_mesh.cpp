@@ -69,7 +69,7 @@ constexpr double a_step = 2;  // micro-steps, of mesh_config() with one stage
 
 }  // namespace
 
-TEST_CASE("Seats put the ranks of an axis side by side, and leave none empty") {
+TEST_CASE("Seats put the ranks of an axis next to each other, and leave none empty") {
   for (auto const& nearness : orders) {
     Seats const seats{{2, 3, 4}, nearness};
     std::vector<int> taken;
@@ -95,7 +95,7 @@ TEST_CASE("Seats put the ranks of an axis side by side, and leave none empty") {
                     Catch::Contains("nearness tensor, data, tensor: each axis must be there once"));
 }
 
-TEST_CASE("On one node a step takes the same in all orders of axes") {
+TEST_CASE("On one node a step takes the same time in all orders of axes") {
   auto on = nodes_of(8);
   on.node_bytes_per_s = 1e6;
   auto const first = simulated({.units = 4, .sums = 100, .channels = 100}, 8, on, {}, 2);
@@ -109,7 +109,7 @@ TEST_CASE("On one node a step takes the same in all orders of axes") {
   }
 }
 
-TEST_CASE("Sums of tensor ranks take what their bytes take where they cross nodes, and nothing within one") {
+TEST_CASE("Sums of tensor ranks cost their bytes across nodes, and nothing within one") {
   constexpr std::int64_t elements = 1000;
   auto const inside = simulated({.sums = elements}, 4, nodes_of(2));
   CHECK(inside.tensor_ms == 0);
@@ -124,7 +124,7 @@ TEST_CASE("Sums of tensor ranks take what their bytes take where they cross node
   CHECK(inside.step_ms < outside.step_ms);
 }
 
-TEST_CASE("With a slow link between two nodes the axis that sends most belongs inside") {
+TEST_CASE("With a slow link between two nodes the axis that sends most should be within a node") {
   struct Case {
     LineShape shape;
     MeshAxis most;
@@ -143,7 +143,7 @@ TEST_CASE("With a slow link between two nodes the axis that sends most belongs i
   }
 }
 
-TEST_CASE("Code that overlaps sums has them beside gradients of matrices, as long as those take") {
+TEST_CASE("Code that overlaps sums hides them behind gradients of matrices") {
   auto const tensor_ms = [](double sum_ms, bool overlap, bool sequence = false) {
     auto on = nodes_of(2);
     on.node_bytes_per_s = 1e6;
@@ -173,7 +173,7 @@ TEST_CASE("Sequence parallelism sends as much as all-reduces do") {
   CHECK(by_rows.tensor_ms == Approx(whole.tensor_ms));
 }
 
-TEST_CASE("Tensor ranks go at the pace of the slowest of them, whichever that is") {
+TEST_CASE("Tensor ranks run at the speed of the slowest, whichever it is") {
   auto const slowed = [](std::map<int, double> const& slowdown) {
     return simulated({.sums = 100}, 4, nodes_of(4), {.all_ranks = true, .slowdown = slowdown});
   };

@@ -53,7 +53,7 @@ Config config_of(int stages, std::string const& schedule, int micro_steps, int z
 
 }  // namespace
 
-TEST_CASE("On a machine without latencies a pipeline takes what arithmetic says, to the digit") {
+TEST_CASE("On a machine without latencies a pipeline takes exactly the computed time") {
   for (int const k : {2, 3, 4, 8}) {
     Line const line{k};
     for (auto const* const schedule : {"gpipe", "1f1b"}) {
@@ -74,7 +74,7 @@ TEST_CASE("On a machine without latencies a pipeline takes what arithmetic says,
   }
 }
 
-TEST_CASE("Chunks divide the bubble, and gradients of weights fill it") {
+TEST_CASE("Chunks shorten the bubble, and gradients of weights fill it") {
   for (int const k : {2, 4}) {
     INFO(k << " stages");
     // Two units each: a stage takes 2 ms forward, and as long back.
@@ -112,7 +112,7 @@ TEST_CASE("Messages cost latency and bytes over the link between the nodes of bo
   CHECK(more_ms(4) == Approx(2 * 4 / 0.25));
 }
 
-TEST_CASE("Ranks of a simulated pipeline hold what is planned, and stand for all of their stage") {
+TEST_CASE("Ranks of a simulated pipeline hold the planned memory, and represent all ranks of their stage") {
   testing::Chain const chain{GENERATE(testing::Chain::Ties::near, testing::Chain::Ties::across)};
   std::vector<UnitWork> const work(chain.layers.size(), {.forward_flops = 1e5, .backward_flops = 2e5});
   for (int const stages : {2, 3}) {
@@ -146,7 +146,7 @@ TEST_CASE("Ranks of a simulated pipeline hold what is planned, and stand for all
   }
 }
 
-TEST_CASE("A simulated pipeline moves what a real one moves") {
+TEST_CASE("A simulated pipeline sends the bytes of a real one") {
   auto const ties = GENERATE(testing::Chain::Ties::near, testing::Chain::Ties::across);
   testing::Chain const chain{ties};
   std::vector<UnitWork> const work(chain.layers.size());
@@ -171,7 +171,7 @@ TEST_CASE("A simulated pipeline moves what a real one moves") {
   }
 }
 
-TEST_CASE("What many micro-steps of a pipeline send is counted from few") {
+TEST_CASE("The bytes of many micro-steps of a pipeline are extrapolated from few") {
   testing::Chain const chain{testing::Chain::Ties::across};
   std::vector<UnitWork> const work(chain.layers.size());
   for (auto const* const schedule : {"gpipe", "1f1b", "interleaved_1f1b", "zb_h1"}) {

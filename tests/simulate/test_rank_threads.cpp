@@ -46,7 +46,7 @@ TEST_CASE("Every rank runs once") {
   CHECK(runs == std::vector<int>(7, 1));
 }
 
-TEST_CASE("What is thrown is the cause, whichever rank it is, and not what the others say of it") {
+TEST_CASE("The cause is thrown, whichever rank failed, and not the other ranks' reports of it") {
   for (std::size_t const guilty : {0U, 2U, 3U}) {
     comm::AbortState abort;
     auto const message = testing::thrown<ContractError>([&] {
@@ -91,7 +91,7 @@ TEST_CASE("The cause is thrown even if its rank tells the others before it ends 
   CHECK(message == "why");
 }
 
-TEST_CASE("Where there is no cause, what a rank learnt is thrown") {
+TEST_CASE("Without a cause, the report of a rank is thrown") {
   comm::AbortState abort;
   abort.abort("from outside");
   CHECK(testing::thrown<PeerError>([&] {
@@ -100,7 +100,7 @@ TEST_CASE("Where there is no cause, what a rank learnt is thrown") {
         }) == "from outside");
 }
 
-TEST_CASE("A thread that cannot be had ends the ranks that wait for it") {
+TEST_CASE("If a thread cannot be started, the ranks that wait for it end") {
   comm::AbortState abort;
   std::atomic<int> ran{0};
   auto const message = testing::thrown<SystemError>([&] {
@@ -114,7 +114,7 @@ TEST_CASE("A thread that cannot be had ends the ranks that wait for it") {
         [&](std::string const& reason) { abort.abort(reason); });
   });
   threads_to_be_had = 1'000'000;
-  CHECK(message == "no thread for simulated rank 2 of 4: Resource temporarily unavailable");
+  CHECK(message == "cannot start a thread for simulated rank 2 of 4: Resource temporarily unavailable");
   CHECK(ran == 2);
 }
 

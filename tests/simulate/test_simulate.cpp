@@ -66,7 +66,7 @@ Real train(int stage, int world, testing::SmallFile const& file) {
 
 }  // namespace
 
-TEST_CASE("A simulated step moves what a real one moves, and holds what it holds") {
+TEST_CASE("A simulated step sends the bytes of a real one, and holds its memory") {
   for (int const stage : {0, 1, 2, 3}) {
     for (int const world : {1, 2, 3}) {
       for (auto const* const zero : {R"(, "stage3_prefetch_bucket_size": 0)", R"(, "stage3_prefetch_bucket_size": 400)",
@@ -92,7 +92,7 @@ TEST_CASE("A simulated step moves what a real one moves, and holds what it holds
   }
 }
 
-TEST_CASE("A simulated step in groups moves what a real one moves, and holds what it holds") {
+TEST_CASE("A simulated step in groups sends the bytes of a real one, and holds its memory") {
   struct Case {
     int stage;
     char const* zero;
@@ -122,7 +122,7 @@ TEST_CASE("A simulated step in groups moves what a real one moves, and holds wha
   }
 }
 
-TEST_CASE("With free collectives a step takes what its math takes") {
+TEST_CASE("With free collectives a step takes the time of its math") {
   for (int const stage : {0, 1, 2, 3}) {
     SmallModel const small;
     auto const simulated = run(small.model, small_config(stage), 64, work(), machine(fast));
@@ -132,7 +132,7 @@ TEST_CASE("With free collectives a step takes what its math takes") {
   }
 }
 
-TEST_CASE("A disk takes what its rate says, in line or beside the math") {
+TEST_CASE("A disk takes the time of its rate, inline or during math") {
   SmallModel const small;
   auto node = machine(fast);
   node.disk_bytes_per_s = 1e6 * node.ranks_per_node;  // a byte a microsecond
@@ -159,7 +159,7 @@ TEST_CASE("A disk takes what its rate says, in line or beside the math") {
              Catch::Contains("has no disk_bytes_per_s"));
 }
 
-TEST_CASE("The host's memory beside a GPU takes what its link's rate says, each way by itself") {
+TEST_CASE("Copies to and from host memory take the time of the link's rate, each direction separately") {
   SmallModel const small;
   auto node = machine(fast);
   node.host_bytes_per_s = 1e6;  // a byte a microsecond
@@ -189,7 +189,7 @@ TEST_CASE("The host's memory beside a GPU takes what its link's rate says, each 
   CHECK(there.memory == plan(small.model, small_config(3), 4).bytes);
 }
 
-TEST_CASE("An update by the host takes what the host's rate says, gradients and parameters what the link's does") {
+TEST_CASE("An update by the host takes the time of the host's rate, and its copies that of the link's") {
   SmallModel const small;
   auto node = machine(fast);
   node.host_bytes_per_s = 1e6;  // a byte a microsecond
@@ -290,7 +290,7 @@ TEST_CASE("Bytes sent are those of ZeRO's section 7, with padding") {
   CHECK(layout_of(3).gathered_bytes > layout_of(2).gathered_bytes);
 }
 
-TEST_CASE("Slow links are waited for, and never for longer than they take") {
+TEST_CASE("Math waits for slow links, but never longer than they take") {
   for (int const stage : {0, 1, 2, 3}) {
     INFO("stage " << stage);
     SmallModel const small;
@@ -308,7 +308,7 @@ TEST_CASE("Slow links are waited for, and never for longer than they take") {
   }
 }
 
-TEST_CASE("Collectives that take compute lengthen it by their share") {
+TEST_CASE("Collectives that use the GPU's compute lengthen math by their share") {
   SmallModel const small;
   constexpr double share = 0.5, link_bytes_per_s = 2e6;
   auto taking = machine(link_bytes_per_s);
@@ -330,7 +330,7 @@ TEST_CASE("Collectives that take compute lengthen it by their share") {
   }
 }
 
-TEST_CASE("Gathers and reductions share the links: no step is shorter than what it sends") {
+TEST_CASE("Gathers and reductions share the links, so no step is shorter than its communication") {
   SmallModel const small;
   for (double const link_bytes_per_s : {1e5, 3e5, 1e6, 3e6}) {
     for (int const stage : {0, 1, 2, 3}) {
@@ -343,7 +343,7 @@ TEST_CASE("Gathers and reductions share the links: no step is shorter than what 
   }
 }
 
-TEST_CASE("What computes in fp32 has the peak of fp32, where the machine has one") {
+TEST_CASE("Math in fp32 has the machine's fp32 peak, if it has one") {
   SmallModel const small;
   auto halved = machine(fast);
   halved.fp32_peak_flops_per_s = halved.peak_flops_per_s / 2;
@@ -355,7 +355,7 @@ TEST_CASE("What computes in fp32 has the peak of fp32, where the machine has one
   CHECK(machine(fast).peak(Dtype::fp32) == 1e9);
 }
 
-TEST_CASE("All ranks of a world take as long as one that stands for all") {
+TEST_CASE("Simulating all ranks takes the same step time as one rank for all") {
   SmallModel const small;
   for (int const stage : {0, 3}) {
     auto const one = run(small.model, small_config(stage), 4, work(), machine(slow));
@@ -369,7 +369,7 @@ TEST_CASE("All ranks of a world take as long as one that stands for all") {
   }
 }
 
-TEST_CASE("A timeline holds every turn, and work of a stream does not overlap") {
+TEST_CASE("A timeline contains every turn, and work of a stream does not overlap") {
   SmallModel const small;
   testing::SmallFile const file{.accumulation = 2, .zero = R"(, "overlap_comm": true)"};
   auto const simulated = run(small.model, small_config(3, file), 2, work(), machine(slow), {.timelines = true});
@@ -404,7 +404,7 @@ TEST_CASE("A timeline holds every turn, and work of a stream does not overlap") 
   CHECK(waited * 1e-3 == Approx(simulated.exposed_comm_ms));
 }
 
-TEST_CASE("A trillion parameters on a thousand ranks take no memory") {
+TEST_CASE("Simulating a trillion parameters on a thousand ranks needs little memory") {
   Model model;
   std::vector<UnitWork> many;
   for (int i = 0; i < 100; ++i) {
@@ -422,7 +422,7 @@ TEST_CASE("A trillion parameters on a thousand ranks take no memory") {
   }
 }
 
-TEST_CASE("Attention has a rate of its own, and activations and parameters pass through memory") {
+TEST_CASE("Attention has its own rate, and activations and parameters cost memory bandwidth") {
   SmallModel const small;
   auto const step_ms = [&](std::vector<UnitWork> const& work, CodeRates const& rates, double bytes_per_s) {
     auto on = machine(fast);
@@ -491,10 +491,10 @@ TEST_CASE("A simulation that does not fit the model is refused") {
   using Catch::Contains;
   std::vector<UnitWork> const too_little{{1, 2}};
   CHECK_THROWS_WITH(run(small.model, small_config(0), 2, too_little, machine(fast)),
-                    Contains("work of 1 units for a model of 3"));
+                    Contains("work is given for 1 units, but the model has 3"));
   CHECK_THROWS_WITH(run(small.model, small_config(0), 0, work(), machine(fast)), Contains("world is 0"));
   CHECK_THROWS_WITH(run(small.model, small_config(0), 2, work(), machine(fast), {.slowdown = {{1, 2}}}),
-                    Contains("needs all_ranks"));
+                    Contains("set all_ranks"));
   CHECK_THROWS_WITH(
       run(small.model, small_config(0), 2, work(), machine(fast), {.all_ranks = true, .slowdown = {{2, 2}}}),
       Contains("slowdown of rank 2 by 2: ranks are 0 to 1"));
@@ -503,7 +503,7 @@ TEST_CASE("A simulation that does not fit the model is refused") {
       Contains("slowdown of rank 1 by 0") && Contains("factors above 0"));
 }
 
-TEST_CASE("What the engine refuses, a simulation of one rank or of all refuses with its words") {
+TEST_CASE("A simulation of one rank or of all rejects the engine's errors with the same message") {
   SmallModel const small;
   auto const config = Config::from_json(R"({"train_batch_size": 8})");
   for (bool const all_ranks : {false, true}) {
@@ -512,7 +512,7 @@ TEST_CASE("What the engine refuses, a simulation of one rank or of all refuses w
   }
 }
 
-TEST_CASE("Virtual devices, streams and communicators refuse what they cannot be asked for") {
+TEST_CASE("Virtual devices, streams and communicators reject unsupported requests") {
   using Catch::Contains;
   auto const some = machine(fast);
   VirtualDevice device{some};

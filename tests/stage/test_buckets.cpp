@@ -65,7 +65,7 @@ std::int64_t count_of(Layout const& layout, Bucket const& bucket) {
 
 }  // namespace
 
-TEST_CASE("a bucket leaves when the next unit would overflow it, and when it is full") {
+TEST_CASE("a bucket is sent when the next unit would overflow it, and when it is full") {
   auto const layout = layout_of({128, 256, 384, 512});
   Sender sender{Buckets{layout, 640, no_limit}};
   sender.complete(3);
@@ -81,7 +81,7 @@ TEST_CASE("a bucket leaves when the next unit would overflow it, and when it is 
   CHECK(sender.sent == std::vector<Bucket>{{3}, {2, 1}, {0}});
 }
 
-TEST_CASE("a unit larger than the limit goes alone") {
+TEST_CASE("a unit larger than the limit is sent alone") {
   auto const layout = layout_of({128, 1280, 128});
   Sender sender{Buckets{layout, 256, no_limit}};
   sender.complete(2);
@@ -92,7 +92,7 @@ TEST_CASE("a unit larger than the limit goes alone") {
   CHECK(sender.sent == std::vector<Bucket>{{2}, {1}, {0}});
 }
 
-TEST_CASE("a bucket holds at most so many units") {
+TEST_CASE("a bucket holds at most the given number of units") {
   auto const layout = layout_of({128, 128, 128, 128, 128});
   Sender sender{Buckets{layout, unlimited, 2}};
   for (std::uint32_t flat = 5; flat-- > 0;) {
@@ -117,7 +117,7 @@ TEST_CASE("a unit that completes early waits for those before it") {
   CHECK(sender.sent == std::vector<Bucket>{{2}, {1}, {0}});
 }
 
-TEST_CASE("flush sends what is collected, once") {
+TEST_CASE("flush sends the collected units once") {
   auto const layout = layout_of({128, 128, 128});
   Sender sender{Buckets{layout, unlimited, no_limit}};
   sender.complete(2);
@@ -131,7 +131,7 @@ TEST_CASE("flush sends what is collected, once") {
   CHECK(sender.sent == std::vector<Bucket>{{2}, {1, 0}});
 }
 
-TEST_CASE("finish wants all units, and begins again") {
+TEST_CASE("finish requires all units, and starts again") {
   auto const layout = layout_of({128, 128});
   Sender sender{Buckets{layout, unlimited, no_limit}};
   sender.complete(1);
@@ -146,7 +146,7 @@ TEST_CASE("finish wants all units, and begins again") {
   CHECK(sender.sent == std::vector<Bucket>{{1, 0}, {1, 0}});
 }
 
-TEST_CASE("reset forgets what was not sent") {
+TEST_CASE("reset discards units that were not sent") {
   auto const layout = layout_of({128, 128});
   Sender sender{Buckets{layout, unlimited, no_limit}};
   sender.complete(1);
@@ -178,7 +178,7 @@ TEST_CASE("after a reset, a flush or the end a bucket has room for all that its 
   CHECK(sender.sent == std::vector<Bucket>{{1, 0}});  // exactly full
 }
 
-TEST_CASE("a model without trainable parameters has nothing to send") {
+TEST_CASE("a model without trainable parameters sends nothing") {
   Model model;
   auto const unit = model.unit("u");
   static_cast<void>(model.param(unit, "w", {10}, Constant{0}, {.trainable = false}));
@@ -190,7 +190,7 @@ TEST_CASE("a model without trainable parameters has nothing to send") {
   CHECK(Buckets::largest_count(layout, 100) == 0);
 }
 
-TEST_CASE("for any order of completion: the same buckets, in declared order, greedy and within limits") {
+TEST_CASE("buckets are the same for any order of completion: in declared order, greedy and within limits") {
   std::mt19937 random{11};
   for (unsigned seed = 0; seed < 60; ++seed) {
     auto const model = random_model(seed);

@@ -99,7 +99,7 @@ std::vector<FlatId> ahead(Layout const& layout, PrefetchBudget const& budget, Pa
 
 }  // namespace
 
-TEST_CASE("training goes forward, then back; evaluation only forward") {
+TEST_CASE("training runs forward, then backward, and evaluation only forward") {
   for (unsigned seed = 0; seed < models; ++seed) {
     auto const layout = layout_of(seed);
     Order const order{layout, {}};
@@ -132,7 +132,7 @@ TEST_CASE("next_use is the distance to the next turn that uses a flat unit") {
   });
 }
 
-TEST_CASE("the unit that is used again last makes room, unless it is pinned") {
+TEST_CASE("the unit whose next use is farthest is evicted, unless it is pinned") {
   Model model;
   for (int u = 0; u < 4; ++u) {
     static_cast<void>(model.param(model.unit(fmt::format("u{}", u)), fmt::format("w{}", u), {256}, Constant{0}));
@@ -157,7 +157,7 @@ TEST_CASE("the unit that is used again last makes room, unless it is pinned") {
   CHECK_FALSE(last_needed(PassKind::training, 0));
 }
 
-TEST_CASE("slots for gradients are never more than units, however many are asked for at once") {
+TEST_CASE("there are never more gradient slots than units, however many are requested") {
   Model model;
   std::vector<Unit> units;
   for (int u = 0; u < 4; ++u) {
@@ -198,7 +198,7 @@ TEST_CASE("a plan costs time by the number of units, however far ahead they are 
   }
 }
 
-TEST_CASE("without a budget nothing is ahead; with one element of budget the next unit is") {
+TEST_CASE("without a budget nothing is prefetched, and with a budget of one element the next unit is") {
   for_every_position([](Layout const& layout, PassKind pass, std::int64_t position, std::int64_t turns) {
     auto const end = position + turns;
     CHECK(ahead(layout, {0, unlimited}, pass, position, end).empty());
@@ -217,7 +217,7 @@ TEST_CASE("without a budget nothing is ahead; with one element of budget the nex
   });
 }
 
-TEST_CASE("units are ahead, nearest first, while fewer elements than the budget are") {
+TEST_CASE("units are prefetched, nearest first, while they have fewer elements than the budget") {
   for (std::int64_t const budget : {std::int64_t{300}, std::int64_t{2000}, std::int64_t{9000}, unlimited}) {
     for_every_position([&](Layout const& layout, PassKind pass, std::int64_t position, std::int64_t turns) {
       Order const order{layout, {}};
@@ -257,7 +257,7 @@ TEST_CASE("prefetch does not exceed the live budget, and stops at the first unit
   }
 }
 
-TEST_CASE("turns that are not gathered ahead are counted, with the least budget under which all are") {
+TEST_CASE("turns that are not prefetched are counted, with the smallest budget that prefetches all") {
   for (unsigned seed = 0; seed < models; ++seed) {
     auto const layout = layout_of(seed);
     CHECK(Order{layout, {0, 1}}.shortage().turns == 0);
@@ -282,7 +282,7 @@ TEST_CASE("turns that are not gathered ahead are counted, with the least budget 
   }
 }
 
-TEST_CASE("what is newly ahead is what the turn before neither used nor had ahead of it") {
+TEST_CASE("a turn prefetches the units that the turn before neither used nor prefetched") {
   for (std::int64_t const budget : {std::int64_t{300}, std::int64_t{2000}, unlimited}) {
     for (std::int64_t const live : {std::int64_t{6000}, unlimited}) {
       for_every_position([&](Layout const& layout, PassKind pass, std::int64_t position, std::int64_t turns) {
@@ -307,7 +307,7 @@ TEST_CASE("what is newly ahead is what the turn before neither used nor had ahea
   }
 }
 
-TEST_CASE("nothing is ahead of the last turn that will follow") {
+TEST_CASE("nothing is prefetched after the last turn") {
   for_every_position([](Layout const& layout, PassKind pass, std::int64_t position, std::int64_t turns) {
     for (std::int64_t end = position; end <= turns; ++end) {
       CHECK(ahead(layout, {unlimited, unlimited}, pass, position, end) == upcoming(layout, pass, position, end));

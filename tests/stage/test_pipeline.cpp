@@ -84,7 +84,7 @@ double time_of(std::vector<Actions> const& lists, PipelineSize const& size, std:
 
 }  // namespace
 
-TEST_CASE("every schedule of up to 8 stages and 32 micro-steps passes the check, and holds what it says") {
+TEST_CASE("every schedule of up to 8 stages and 32 micro-steps passes the check, and holds the stated activations") {
   for (int stages = 2; stages <= 8; ++stages) {
     for (int micro_steps = 1; micro_steps <= 32; ++micro_steps) {
       INFO(stages << " stages, " << micro_steps << " micro-steps");
@@ -136,7 +136,7 @@ TEST_CASE("one stage runs micro-steps one after another, without a list") {
   }
 }
 
-TEST_CASE("schedules wait as long as their papers say") {
+TEST_CASE("schedules have the bubbles of their papers") {
   constexpr std::array unit_times{1.0, 2.0, 1.0, 1.0};
   for (int const stages : {2, 4, 8}) {
     for (int const rounds : {1, 2, 4}) {
@@ -163,7 +163,7 @@ TEST_CASE("schedules wait as long as their papers say") {
   }
 }
 
-TEST_CASE("slots are free when they are handed out, and no more than are needed") {
+TEST_CASE("slots are free when they are assigned, and there are no more than needed") {
   for (auto const& [schedule, chunks] :
        {std::pair{PipelineSchedule::gpipe, 1}, std::pair{PipelineSchedule::one_forward_one_backward, 1},
         std::pair{PipelineSchedule::zero_bubble, 1}, std::pair{PipelineSchedule::interleaved, 3}}) {
@@ -199,7 +199,7 @@ TEST_CASE("slots are free when they are handed out, and no more than are needed"
   }
 }
 
-TEST_CASE("a large schedule is made and checked in little time") {
+TEST_CASE("a large schedule is created and checked quickly") {
   auto const start = std::chrono::steady_clock::now();
   PipelineSize const size{64, 1, 1024};
   for (auto const schedule : with_one_chunk) {
@@ -209,7 +209,7 @@ TEST_CASE("a large schedule is made and checked in little time") {
                                                                               // machine
 }
 
-TEST_CASE("what is wrong in a schedule is told with stage, action and what it waits for") {
+TEST_CASE("mistakes in a schedule are reported with stage, action and what it waits for") {
   CHECK(told([](auto&) {}).empty());
   CHECK_THAT(told([](auto& lists) { lists[1].pop_back(); }),
              Contains("stage 1 lacks backward of micro-step 2 in chunk 1"));
@@ -224,39 +224,40 @@ TEST_CASE("what is wrong in a schedule is told with stage, action and what it wa
   CHECK_THAT(told([](auto& lists) { std::swap(lists[1][0], lists[1][1]); }),
              Contains("stage 1 has backward of micro-step 0 in chunk 1 without forward before it"));
   CHECK_THAT(told([](auto& lists) { lists[0][0].chunk = 1; }),
-             Contains("stage 0 has forward of micro-step 0 in chunk 1, which is none of its own"));
-  CHECK_THAT(told([](auto& lists) { lists[0][0].micro_step = 3; }), Contains("which is none of its own"));
+             Contains("stage 0 has forward of micro-step 0 in chunk 1, which does not belong to it"));
+  CHECK_THAT(told([](auto& lists) { lists[0][0].micro_step = 3; }), Contains("which does not belong to it"));
   CHECK_THAT(told([](auto& lists) {
                lists[1] = {{forward, 1, 0}, {forward, 1, 1}, {backward, 1, 1}, {backward, 1, 0}};
              }),
-             Contains("stage 1 has backward of micro-step 1 in chunk 1 where that of micro-step 0 comes"));
+             Contains("stage 1 has backward of micro-step 1 in chunk 1 before that of micro-step 0"));
   CHECK_THAT(told([](auto& lists) { std::swap(lists[0][0], lists[0][1]); }),
-             Contains("stage 0 has forward of micro-step 1 in chunk 0 where that of micro-step 0 comes"));
+             Contains("stage 0 has forward of micro-step 1 in chunk 0 before that of micro-step 0"));
   CHECK_THAT(thrown<ContractError>([] {
                stage::check({}, {0, 1, 1});
              }),
              Contains("a schedule of 0 stages, 1 chunks each and 1 micro-steps"));
-  CHECK_THAT(thrown<ContractError>([] { stage::check({{}}, {2, 1, 1}); }), Contains("has lists of 1 stages"));
+  CHECK_THAT(thrown<ContractError>([] { stage::check({{}}, {2, 1, 1}); }), Contains("has lists for 1 stages"));
 }
 
-TEST_CASE("messages that cross are told") {
+TEST_CASE("messages that cross are reported") {
   // Stage 0 sends its two chunks' messages in another order than stage 1 reads them.
   PipelineSize const size{2, 2, 1};
   std::vector<Actions> const lists{{{forward, 0, 0}, {forward, 2, 0}, {backward, 2, 0}, {backward, 0, 0}},
                                    {{forward, 3, 0}, {forward, 1, 0}, {backward, 3, 0}, {backward, 1, 0}}};
-  CHECK_THAT(thrown<ContractError>([&] { stage::check(lists, size); }),
-             Contains("messages cross: stage 1 needs for forward of micro-step 0 in chunk 3 what forward of micro-step "
-                      "0 in chunk 2 made, and stage 0 sends first what forward of micro-step 0 in chunk 0 made"));
+  CHECK_THAT(
+      thrown<ContractError>([&] { stage::check(lists, size); }),
+      Contains("messages cross: stage 1 needs for forward of micro-step 0 in chunk 3 the result of forward of "
+               "micro-step 0 in chunk 2, but stage 0 first sends the result of forward of micro-step 0 in chunk 0"));
 }
 
-TEST_CASE("a schedule that does not end is told with what each waits for") {
+TEST_CASE("a schedule that deadlocks is reported with what each stage waits for") {
   // Stage 0 needs the gradient of micro-step 0 before it sends micro-step 1, which stage 1 needs first.
   std::vector<Actions> const lists{{{forward, 0, 0}, {backward, 0, 0}, {forward, 0, 1}, {backward, 0, 1}},
                                    {{forward, 1, 0}, {forward, 1, 1}, {backward, 1, 0}, {backward, 1, 1}}};
   CHECK_THAT(thrown<ContractError>([&] {
                stage::check(lists, {2, 1, 2});
              }),
-             Contains("the schedule does not end: stage 0 waits in backward of micro-step 0 in chunk 0 for backward of "
+             Contains("the schedule deadlocks: stage 0 waits in backward of micro-step 0 in chunk 0 for backward of "
                       "micro-step 0 in chunk 1 at stage 1"));
   // Stage 0 sends three messages down, but one send slot and one message received ahead hold only two.
   std::vector<Actions> const full{

@@ -49,7 +49,7 @@ TEST_CASE("each stage shards one state more") {
   }
 }
 
-TEST_CASE("gradients are whole where micro-steps add up before they are reduced") {
+TEST_CASE("gradients are unsharded if micro-steps are added before they are reduced") {
   for (int stage = 0; stage <= 3; ++stage) {
     auto const base = placements_of(stage);
     CHECK(placements_for(settings_of(stage, 1, ReduceGradients::last_micro_step)) == base);
@@ -59,7 +59,7 @@ TEST_CASE("gradients are whole where micro-steps add up before they are reduced"
   }
 }
 
-TEST_CASE("what groups have for themselves is cut among them, where that is neither everything nor one rank's") {
+TEST_CASE("states of groups are sharded within each group, unless that means all ranks or one") {
   auto const in_groups = [](int stage, int size, int count, bool states) {
     auto settings = settings_of(stage, 1, ReduceGradients::every_micro_step);
     settings.groups = {.size = size, .count = count, .cut_parameters = true, .cut_states = states};
@@ -84,7 +84,7 @@ TEST_CASE("what groups have for themselves is cut among them, where that is neit
   CHECK_FALSE(stage::sums_by_groups(settings));
 }
 
-TEST_CASE("gradients that are summed up in fp32 stay where their stage has them, and buckets need no slots") {
+TEST_CASE("gradients that are summed in fp32 keep their stage's placement, and buckets need no slots") {
   auto const layout = layout_of({1000, 1000, 1000, 1000});
   for (int stage = 0; stage <= 3; ++stage) {
     auto settings = settings_of(stage, 4, ReduceGradients::last_micro_step);
@@ -96,7 +96,7 @@ TEST_CASE("gradients that are summed up in fp32 stay where their stage has them,
   }
 }
 
-TEST_CASE("there are slots only for what is sharded") {
+TEST_CASE("only sharded tensors have slots") {
   auto const layout = layout_of({1000, 1000, 1000});
   for (int stage = 0; stage <= 3; ++stage) {
     auto const limits = stage::limits_of(layout, settings_of(stage, 1, ReduceGradients::every_micro_step));
@@ -108,7 +108,7 @@ TEST_CASE("there are slots only for what is sharded") {
   CHECK(held.parameter_slots.total_slots() > 0);
 }
 
-TEST_CASE("a rank gives its disk up before others give it up") {
+TEST_CASE("a rank's disk timeout is shorter than the other ranks' timeout") {
   Settings settings;
   settings.timeout = std::chrono::milliseconds{1200};
   settings.offload.optimizer = OffloadDevice::nvme;
@@ -117,7 +117,7 @@ TEST_CASE("a rank gives its disk up before others give it up") {
   CHECK(stage::parameter_offload_for(settings).disk.timeout == std::chrono::milliseconds{900});
 }
 
-TEST_CASE("a bucket holds at most half of the gradient slots, where there are any") {
+TEST_CASE("a bucket holds at most half of the gradient slots, if there are any") {
   auto const layout = layout_of({1000, 1000, 1000, 1000, 1000, 1000});
   auto settings = settings_of(2, 1, ReduceGradients::every_micro_step);
   settings.reduce_bucket_count = 12345;
@@ -135,7 +135,7 @@ TEST_CASE("a bucket holds at most half of the gradient slots, where there are an
   CHECK(units(4) == std::numeric_limits<int>::max());
 }
 
-TEST_CASE("messages call a turn by what it is for") {
+TEST_CASE("messages name a turn by its purpose") {
   using stage::PassKind;
   using stage::Phase;
   CHECK(stage::purpose_of({PassKind::training, Phase::forward, 0_unit}) == "forward");

@@ -59,22 +59,22 @@ TEST_CASE("a schedule that is written as a table is read as it was") {
   }
 }
 
-TEST_CASE("what is wrong in a table is told with the line and the cell") {
+TEST_CASE("mistakes in a table are reported with line and cell") {
   PipelineSize const size{2, 1, 2};
   auto const told = [&](char const* text) { return read(text, size).told; };
   CHECK(told("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n").empty());
   CHECK_THAT(told("0F0,0X1\n1F0\n"),
-             Contains("schedule.csv, line 1, cell 2: \"0X1\" is no action; allowed are a chunk"));
+             Contains("schedule.csv, line 1, cell 2: \"0X1\" is not an action; allowed: a chunk"));
   for (auto const* const cell : {"F0", "0F", "0F-1", "-1F0", "0F0x", "99999999999F0", "0", "0f0"}) {
     CHECK_THAT(told(fmt::format("# first\n{}\n1F0\n", cell).c_str()),
-               Contains("line 2, cell 1") && Contains("is no action"));
+               Contains("line 2, cell 1") && Contains("is not an action"));
   }
-  CHECK_THAT(told("0F0\n0F0\n"),
-             Contains("line 2, cell 1: \"0F0\" is of chunk 0 and micro-step 0, and stage 1 of 2 has "
-                      "chunks 1 alone, 2 micro-steps each"));
-  CHECK_THAT(told("0F2\n1F0\n"), Contains("line 1, cell 1: \"0F2\" is of chunk 0 and micro-step 2"));
-  CHECK_THAT(told("0F0\n1F0\n\n1B0\n"), Contains("line 4: there are 2 stages (zeroth.mesh.pipeline)"));
-  CHECK_THAT(told("0F0\n"), Contains("has lines for 1 stages, and there are 2"));
+  CHECK_THAT(told("0F0\n0F0\n"), Contains("line 2, cell 1: \"0F0\" names chunk 0 and micro-step 0, but stage 1 of 2 "
+                                          "has chunks 1 alone, with 2 micro-steps each"));
+  CHECK_THAT(told("0F2\n1F0\n"), Contains("line 1, cell 1: \"0F2\" names chunk 0 and micro-step 2"));
+  CHECK_THAT(told("0F0\n1F0\n\n1B0\n"),
+             Contains("line 4: is one line too many: there are 2 stages (zeroth.mesh.pipeline)"));
+  CHECK_THAT(told("0F0\n"), Contains("has lines for 1 stages, but there are 2"));
   CHECK_THAT(thrown<ConfigError>([&] { static_cast<void>(stage::read_schedule("/nowhere/s.csv", size)); }),
              Contains("zeroth.pipeline.schedule_file: /nowhere/s.csv cannot be read: No such file"));
   CHECK_THAT(read("0F0,2F0,4F0\n1F0\n", {2, 2, 2}).told, Contains("has chunks 0, 2 and so on up to 2"));

@@ -105,7 +105,7 @@ Lines on_the_page(int stage) {
 
 }  // namespace
 
-TEST_CASE("a step runs as the page says") {
+TEST_CASE("a step runs as docs/schedule.md describes it") {
   for (int stage = 0; stage <= 3; ++stage) {
     auto const happened = second_step(stage);
     auto const written = on_the_page(stage);

@@ -167,7 +167,7 @@ TEST_CASE("prefetch without bounds has a slot for every unit") {
   }
 }
 
-TEST_CASE("equal units: one slot without prefetch, one more for each unit ahead") {
+TEST_CASE("equal units need one slot without prefetch, and one more for each prefetched unit") {
   Model model;
   for (int u = 0; u < 6; ++u) {
     auto const unit = model.unit("u" + std::to_string(u));
@@ -206,7 +206,7 @@ TEST_CASE("a tied parameter holds its gradient slot from its last user to its fi
   CHECK(Order(layout, {}).gradient_slots(2).total_slots() == 3);
 }
 
-TEST_CASE("backward in declared order always finds a gradient slot, or makes one by sending what is complete") {
+TEST_CASE("backward in declared order always finds a gradient slot, or frees one by sending complete units") {
   for (unsigned seed = 0; seed < 120; ++seed) {
     auto const model = random_model(seed);
     Layout const layout{model.description(), 2};

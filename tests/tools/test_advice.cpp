@@ -27,7 +27,7 @@ std::int64_t total_at(PlanInput input, int stage, int world) {
   return plan_of(at_stage(input, stage)).bytes.total();
 }
 
-TEST_CASE("The smallest stage that fits is named, and fits") {
+TEST_CASE("The suggested smallest stage fits") {
   auto const input = input_for(equal_units(1'000'000'000), file_of_stage(0, R"(, "bf16": {"enabled": true})"), 8);
   auto const advice = advice_for(input, 0, 5 * gib);
   REQUIRE(advice.smallest_stage == 2);
@@ -38,7 +38,7 @@ TEST_CASE("The smallest stage that fits is named, and fits") {
   CHECK(advice.stages[0].stage == 0);
 }
 
-TEST_CASE("The smallest world for stage 3 is named, and is the smallest power of two") {
+TEST_CASE("The suggested number of ranks for stage 3 is the smallest power of two that fits") {
   auto const input = input_for(equal_units(7'500'000'000), mixed, 12);
   auto const advice = advice_for(input, 0, 4 * gib);
   CHECK_FALSE(advice.smallest_stage);
@@ -53,7 +53,7 @@ TEST_CASE("The smallest world for stage 3 is named, and is the smallest power of
   CHECK(advice.stages[1].stage == 3);
 }
 
-TEST_CASE("Worlds that the file's batch size rules out are not advised") {
+TEST_CASE("Numbers of ranks that the file's batch size rules out are not suggested") {
   auto const input = input_for(equal_units(1'000'000'000), R"({"train_batch_size": 48, "bf16": {"enabled": true}})",
                                3);  // allows worlds up to 16
   auto const advice = advice_for(input, 0, gib);
@@ -61,7 +61,7 @@ TEST_CASE("Worlds that the file's batch size rules out are not advised") {
   CHECK(advice.worlds_refused);
 }
 
-TEST_CASE("Where slots alone are too much, no world is advised, and the largest unit is named") {
+TEST_CASE("If slots alone do not fit, no number of ranks is suggested, and the largest unit is named") {
   auto const input = input_for(equal_units(8'000'000'000, 2), mixed, 4);
   auto const advice = advice_for(input, 3, gib);
   CHECK_FALSE(advice.world_for_stage_3);
@@ -70,7 +70,7 @@ TEST_CASE("Where slots alone are too much, no world is advised, and the largest 
   CHECK(plan_of(input).largest_flat_unit_count == 4'000'000'000);
 }
 
-TEST_CASE("A key of the file is advised with what it saves when it is followed") {
+TEST_CASE("A suggested key saves the bytes that the advice says") {
   auto const config = R"({"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 2,
     "bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "fp32"},
     "zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 5e8, "reduce_bucket_size": 1e9},
@@ -101,7 +101,7 @@ TEST_CASE("A key of the file is advised with what it saves when it is followed")
   CHECK(total_with_savings < total);
 }
 
-TEST_CASE("A buffer for conversion is what another reduction dtype, or smaller buckets, would save") {
+TEST_CASE("Advice to change the reduction dtype or buckets saves the conversion buffer") {
   auto const config = R"({"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true},
                           "communication_data_type": "fp32", "zero_optimization": {"reduce_bucket_size": 4e8}})";
   auto const input = input_for(equal_units(1'000'000'000), config, 4);
@@ -118,7 +118,7 @@ TEST_CASE("A buffer for conversion is what another reduction dtype, or smaller b
   CHECK(advice.stages.front().total_with_savings == total - savings[1].bytes);
 }
 
-TEST_CASE("Keys that save memory may do with fewer ranks") {
+TEST_CASE("Keys that save memory may suffice with fewer ranks") {
   auto const input = input_for(equal_units(7'500'000'000), mixed, 8);
   auto const device = total_at(input, 3, 1024) - 1;  // at any smaller world the slots of the default keys need too much
   auto const advice = advice_for(input, 3, device);
@@ -132,7 +132,7 @@ TEST_CASE("Keys that save memory may do with fewer ranks") {
   CHECK(total_at(best, 3, *advice.world_with_savings / 2) > device);
 }
 
-TEST_CASE("Masters in bf16 are advised, and then moments in bf16, with what they save") {
+TEST_CASE("bf16 masters are suggested, then bf16 moments, with what they save") {
   constexpr std::int64_t count = 128 * 64 * 10'000;
   auto const saving_of = [](std::string const& more, char const* key) {
     auto const file = R"({"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 1},
@@ -148,7 +148,7 @@ TEST_CASE("Masters in bf16 are advised, and then moments in bf16, with what they
   CHECK(saving_of(masters, "bf16.bf16_optimizer_states") == 2 * 2 * count / 8);
 }
 
-TEST_CASE("A disk is advised with the largest tiles with which the stage fits, and what it says is planned") {
+TEST_CASE("A disk is suggested with the largest tiles that fit, and the plan confirms it") {
   auto const input = input_for(equal_units(1'000'000'000), file_of_stage(3, R"(, "bf16": {"enabled": true})"), 8);
   auto const total = plan_of(at_stage(input, 3)).bytes.total();
   auto const with = [&](std::int64_t tile) {
@@ -177,7 +177,7 @@ TEST_CASE("A disk is advised with the largest tiles with which the stage fits, a
   CHECK_FALSE(advice_for(has_it, 3, 1).stages.front().states);
 }
 
-TEST_CASE("Parameters are advised onto a disk where states alone are not enough, and what it says is planned") {
+TEST_CASE("Parameters on a disk are suggested if states alone do not suffice, and the plan confirms it") {
   auto const input = input_for(equal_units(1'000'000'000), file_of_stage(3, R"(, "bf16": {"enabled": true})"), 8);
   auto const states = plan_of(changed(at_stage(input, 3), R"({"zero_optimization": {"sub_group_size": 262144,
       "offload_optimizer": {"device": "nvme", "nvme_path": "/nvme"}}})"));
@@ -211,7 +211,7 @@ TEST_CASE("Parameters are advised onto a disk where states alone are not enough,
   CHECK_FALSE(advised(on_gpu, 1));
 }
 
-TEST_CASE("A GPU's states are advised into the host's memory, and what it says is planned") {
+TEST_CASE("Host memory for a GPU's states is suggested, and the plan confirms it") {
   auto input = input_for(equal_units(1'000'000'000), file_of_stage(1, R"(, "bf16": {"enabled": true})"), 8);
   input.options.device = DeviceKind::cuda;
   auto const total = plan_of(input).bytes.total();
@@ -228,7 +228,7 @@ TEST_CASE("A GPU's states are advised into the host's memory, and what it says i
   CHECK_FALSE(advice_for(has_it, 1, 1).stages.front().states);
 }
 
-TEST_CASE("Where nothing of the file saves memory, no key is advised") {
+TEST_CASE("If no key of the file saves memory, none is suggested") {
   auto const input = input_for(equal_units(1'000'000'000), R"({"train_micro_batch_size_per_gpu": 1, "bf16": {
     "enabled": true, "bf16_master_weights_and_grads": true, "bf16_optimizer_states": true}})",
                                8);

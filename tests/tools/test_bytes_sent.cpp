@@ -28,7 +28,7 @@ std::string file(int stage, int micro_steps, std::string const& zero) {
                      micro_steps, stage, zero);
 }
 
-TEST_CASE("What five micro-steps and more send is what a simulation of all of them counts") {
+TEST_CASE("The bytes of five micro-steps and more equal those of a full simulation") {
   auto const gpt = read_model({.model = "124M"}).model;  // its head is tied
   for (auto const* const zero : {"", R"(, "overlap_comm": false)", R"(, "stage3_prefetch_bucket_size": 0)",
                                  R"(, "stage3_prefetch_bucket_size": 2e7, "stage3_max_live_parameters": 6e7)",
@@ -68,7 +68,7 @@ Model model_from(std::mt19937& random) {
   return model;
 }
 
-TEST_CASE("The same of models of any shape, with any slots and any prefetch") {
+TEST_CASE("The bytes of random models equal those of a full simulation, with any slots and prefetch") {
   std::mt19937 random{7};
   for (int i = 0; i < 200; ++i) {
     auto const model = model_from(random);
@@ -83,7 +83,7 @@ TEST_CASE("The same of models of any shape, with any slots and any prefetch") {
   }
 }
 
-TEST_CASE("Micro-steps may be what the file derives from its batch sizes") {
+TEST_CASE("The number of micro-steps may be derived from batch sizes") {
   auto const model = equal_units(1'000'000, 4);
   auto const derived = Config::from_json(
       R"({"train_batch_size": 80, "train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 3}})");
@@ -93,7 +93,7 @@ TEST_CASE("Micro-steps may be what the file derives from its batch sizes") {
   CHECK(bytes_sent_per_step(model, derived, 4) == simulated(model, derived, 4));
 }
 
-TEST_CASE("More bytes than can be counted are refused, with the number of micro-steps that can be") {
+TEST_CASE("More bytes than 64 bits can count are rejected with the allowed number of micro-steps") {
   auto const model = equal_units(1'000'000'000'000);
   auto const sent = [&](int micro_steps) {
     return bytes_sent_per_step(

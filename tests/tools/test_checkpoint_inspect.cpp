@@ -31,7 +31,7 @@ void write_record(fs::path const& checkpoint, std::string const& text) {
 
 }  // namespace
 
-TEST_CASE("docs/checkpoints.md shows what the tool prints") {
+TEST_CASE("docs/checkpoints.md shows the tool's output") {
   Folder const folder;
   save_run(folder / "saved", {.steps = 10});
   save_run(folder / "saved", {.world = 3, .steps = 10, .from = folder / "saved"});
@@ -46,7 +46,7 @@ TEST_CASE("docs/checkpoints.md shows what the tool prints") {
   }
 }
 
-TEST_CASE("inspect answers what, when, how large and by whom") {
+TEST_CASE("inspect prints what was saved, when, how large and by whom") {
   Folder const folder;
   auto const path = save_run(
       folder / "saved", {.world = 3, .stage = 3, .keys = R"(, "fp16": {"enabled": true, "initial_scale_power": 4})"});
@@ -91,7 +91,7 @@ TEST_CASE("inspect answers what, when, how large and by whom") {
   }
 }
 
-TEST_CASE("a folder is shown with what is complete, damaged, partial and latest") {
+TEST_CASE("inspect of a folder shows complete, damaged and partial checkpoints, and the latest") {
   Folder const folder;
   for (int i = 0; i < 3; ++i) {
     save_run(folder / "saved", {.steps = 2, .from = i == 0 ? fs::path{} : folder / "saved"});
@@ -132,7 +132,7 @@ TEST_CASE("a folder is shown with what is complete, damaged, partial and latest"
   check_failed("checkpoint verify nowhere", "checkpoint nowhere: there is no such folder", folder.path());
 }
 
-TEST_CASE("verify names every byte that is not as it was written, and nothing else") {
+TEST_CASE("verify names exactly the bytes that were changed") {
   Folder const folder;
   auto const path = save_run(folder / "saved", {.world = 2});
   auto const place = path / "place_00001.safetensors";
@@ -171,7 +171,7 @@ TEST_CASE("verify names every byte that is not as it was written, and nothing el
                               Contains("exp_avg of \"h.0.mlp.weight\": elements ") &&
                               Contains("master of \"h.0.mlp.bias\": elements 0 to 64"));
   write_file(place, good + "more");
-  CHECK_THAT(zeroth_tool("checkpoint verify saved", folder.path()).output, Contains("and the checkpoint's has"));
+  CHECK_THAT(zeroth_tool("checkpoint verify saved", folder.path()).output, Contains("but this checkpoint needs"));
   fs::remove(place);
   flip(path / "place_00000.safetensors", 9);
   auto const both = json_of("verify saved", folder.path(), 1);
@@ -180,7 +180,7 @@ TEST_CASE("verify names every byte that is not as it was written, and nothing el
   CHECK_THAT(json_of("verify saved", folder.path(), 1)["why"].get<std::string>(), Contains("checkpoint.json"));
 }
 
-TEST_CASE("damage in a large file is told by the MiB, and what is beside it stays good") {
+TEST_CASE("damage in a large file is reported per MiB, and the rest stays valid") {
   Folder const folder;
   auto const outcome = run_job(2, [&](Job& job) {
     Model model{1};
@@ -220,7 +220,7 @@ TEST_CASE("damage in a large file is told by the MiB, and what is beside it stay
   CHECK(calls == 2);  // 8 MiB, and the rest of 14.3
 }
 
-TEST_CASE("forged checkpoints do nothing to a terminal, nor to other files, and end with a message") {
+TEST_CASE("forged checkpoints cannot control a terminal or touch other files, and end with a message") {
   Folder const folder;
   auto const path = save_run(folder / "saved", {});
   auto const good = read_file(path / "checkpoint.json");

@@ -38,7 +38,7 @@ void save_chain(fs::path const& folder, Shape const& shape, fs::path const& from
 
 }  // namespace
 
-TEST_CASE("inspect, verify, diff and export know what pipelines have saved") {
+TEST_CASE("inspect, verify, diff and export handle checkpoints of pipelines") {
   Folder const folder;
   auto const tool = [&](std::string const& words) { return zeroth_tool("checkpoint " + words, folder.path()); };
   save_chain(folder / "pipeline", {.stages = 3, .data = 2, .zero = 3});

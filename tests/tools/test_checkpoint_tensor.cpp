@@ -53,7 +53,7 @@ std::map<std::string, std::string> tensors_of(fs::path const& file) {
 
 }  // namespace
 
-TEST_CASE("inspect, verify, diff and export tell whole parameters of what tensor ranks have saved") {
+TEST_CASE("inspect, verify, diff and export show whole parameters of checkpoints of tensor ranks") {
   Folder const folder;
   auto const tool = [&](std::string const& words) { return zeroth_tool("checkpoint " + words, folder.path()); };
   save_grid(folder / "cut", {.pipeline = 2, .data = 2, .tensor = 2, .zero = 3});
@@ -111,7 +111,7 @@ TEST_CASE("inspect, verify, diff and export tell whole parameters of what tensor
   CHECK_THAT(tool("verify cut --json").output, Contains("\"part\""));
 }
 
-TEST_CASE("diff tells which element of a whole parameter differs") {
+TEST_CASE("diff shows which element of a whole parameter differs") {
   Folder const folder;
   auto const tool = [&](std::string const& words) { return zeroth_tool("checkpoint " + words, folder.path()); };
   auto const saves = [&](char const* name, Grid const& grid, float at_end) {

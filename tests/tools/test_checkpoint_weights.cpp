@@ -39,7 +39,7 @@ std::map<std::string, std::string> tensors_in(fs::path const& file) {
 
 }  // namespace
 
-TEST_CASE("diff says \"same\" of what is restored at another number of ranks and stage, and status 0") {
+TEST_CASE("diff prints \"same\" and returns 0 for checkpoints of another stage and number of ranks") {
   Folder const folder;
   auto const from = save_run(folder / "two", {.world = 2, .stage = 1});
   for (int const world : {1, 3, 5}) {
@@ -56,7 +56,7 @@ TEST_CASE("diff says \"same\" of what is restored at another number of ranks and
   }
 }
 
-TEST_CASE("diff names states, elements and the largest difference, and status 1") {
+TEST_CASE("diff prints states, elements and the largest difference, and returns 1") {
   Folder const folder;
   auto const a = save_run(folder / "a", {.world = 2});
   auto const b = save_run(folder / "b", {.world = 3, .stage = 0, .steps = 0, .from = a});
@@ -95,7 +95,7 @@ TEST_CASE("diff names states, elements and the largest difference, and status 1"
              Contains("different: b/step_00000002 and a/step_00000002") && Contains(state.name + " of wte.weight"));
 }
 
-TEST_CASE("what programs keep in checkpoints counts for diff, unless it is told otherwise") {
+TEST_CASE("diff compares the program's own state, unless an option excludes it") {
   Folder const folder;
   auto const path = save_run(folder / "a", {});
   fs::copy(folder / "a", folder / "b", fs::copy_options::recursive);
@@ -111,7 +111,7 @@ TEST_CASE("what programs keep in checkpoints counts for diff, unless it is told 
   CHECK_THAT(same.output, Contains("same: "));
 }
 
-TEST_CASE("diff tells positions, models and dtypes that differ, and status 2 what it cannot compare") {
+TEST_CASE("diff reports different positions, models and dtypes, and returns 2 if it cannot compare") {
   Folder const folder;
   save_run(folder / "a", {});
   save_run(folder / "later", {.steps = 1, .from = folder / "a"});
@@ -148,7 +148,7 @@ TEST_CASE("diff tells positions, models and dtypes that differ, and status 2 wha
   CHECK_THAT(damaged.output, Contains("zeroth: checkpoint later/step_00000003: place_00001.safetensors: is damaged"));
 }
 
-TEST_CASE("what is exported is what save_weights() writes of the same step, in each dtype") {
+TEST_CASE("export equals save_weights() at the same step, in each dtype") {
   struct Row {
     std::string keys;
     char const* master;
@@ -213,16 +213,16 @@ TEST_CASE("a folder has one file, or several with an index that Hugging Face's l
   CHECK(entries == files.size());
 }
 
-TEST_CASE("what is exported is there as a whole or not at all, and takes the place of nothing but a file") {
+TEST_CASE("an export is complete or absent, and replaces nothing but a file") {
   Folder const folder;
   auto const path = save_run(folder / "saved", {.world = 2});
   fs::create_directory(folder / "full");
   write_file(folder / "full/notes", "mine");
   write_file(folder / "file", "mine");
-  check_failed("checkpoint export saved full", "full: is there already; allowed: a new or an empty folder",
+  check_failed("checkpoint export saved full", "full: exists already; allowed: a new or an empty folder",
                folder.path());
-  check_failed("checkpoint export saved file", "file: is there already", folder.path());
-  check_failed("checkpoint export saved /proc/zeroth/out", "/proc/zeroth/out: cannot be made", folder.path());
+  check_failed("checkpoint export saved file", "file: exists already", folder.path());
+  check_failed("checkpoint export saved /proc/zeroth/out", "/proc/zeroth/out: cannot be created", folder.path());
   check_failed("checkpoint export saved /proc/out.safetensors", "weights /proc/out.safetensors: cannot be written",
                folder.path());
   fs::create_symlink("/dev/full", folder / "full.safetensors");
@@ -247,7 +247,7 @@ TEST_CASE("what is exported is there as a whole or not at all, and takes the pla
   check_refused("checkpoint export saved out.safetensors --max-shard-bytes 5GB", "goes with a folder");
 }
 
-TEST_CASE("a large parameter is compared and exported in little memory") {
+TEST_CASE("a large parameter is compared and exported with little memory") {
   Folder const folder;
   constexpr std::int64_t count = sanitized ? 3'000'000 : 24'000'000;
   auto const outcome = run_job(2, [&](Job& job) {
@@ -280,7 +280,7 @@ TEST_CASE("a large parameter is compared and exported in little memory") {
   CHECK(static_cast<std::int64_t>(fs::file_size(folder / "out.safetensors")) > 2 * count);
 }
 
-TEST_CASE("shards take what fits, in order, and a tensor that is larger by itself") {
+TEST_CASE("shards are filled in order, and a tensor larger than a shard is alone in one") {
   auto const sizes_of = [](std::vector<std::int64_t> const& bytes, std::optional<std::int64_t> most) {
     std::vector<std::size_t> sizes;
     for (auto const& shard : tools::divide(bytes, most)) {

@@ -47,7 +47,7 @@ TEST_CASE("bash completes commands, options and the words that options take") {
   CHECK(after("zeroth completion ''") == "-h --help bash zsh\n");
 }
 
-TEST_CASE("bash completes files where the tool takes any, and the program behind --") {
+TEST_CASE("bash completes files where the tool takes files, and the program after --") {
   Script const script;
   for (auto const* const words :
        {"zeroth plan --config ''", "zeroth run --ranks 4 -- --ra", "zeroth config --given c"}) {
@@ -57,7 +57,7 @@ TEST_CASE("bash completes files where the tool takes any, and the program behind
   CHECK(contains(zeroth_tool("completion bash").output, "\ncomplete -o default -F _zeroth zeroth\n"));
 }
 
-TEST_CASE("zsh has every command with its phrase") {
+TEST_CASE("zsh completes every command with its description") {
   auto const script = zeroth_tool("completion zsh").output;
   CHECK(script.starts_with("#compdef zeroth\n"));
   CHECK(contains(script, "names+=('plan:How much memory each stage takes on every rank')\n"));
@@ -91,9 +91,7 @@ TEST_CASE("the manual page has every command and option of the help") {
   CHECK(options > 40);
 }
 
-TEST_CASE("a shell that there is no script for is refused") {
-  check_refused("completion fish", "fish not in {bash,zsh}");
-}
+TEST_CASE("a shell without a script is rejected") { check_refused("completion fish", "fish not in {bash,zsh}"); }
 
 }  // namespace
 }  // namespace zeroth::testing

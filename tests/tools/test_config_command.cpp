@@ -45,13 +45,14 @@ struct Files {
   }
 };
 
-TEST_CASE("zeroth config says whether a job could start: 0, what is refused: 1, what is open: 3") {
+TEST_CASE("zeroth config returns 0 if a job could start, 1 for a rejected file, 3 for open values") {
   Files const files;
   auto const starts = files.config("complete.json");
   CHECK(starts.status == 0);
   CHECK(starts.output.starts_with("complete.json: 8 ranks could start: "));
   CHECK(contains(starts.output, "8 ranks could start: 64 samples an update = 4 x 2 accumulated x 8 ranks"));
-  CHECK(contains(starts.output, "zero_optimization.allgather_bucket_size (line 3): 2e8: a unit is gathered at a time"));
+  CHECK(contains(starts.output,
+                 "zero_optimization.allgather_bucket_size (line 3): 2e8: units are gathered one at a time"));
   CHECK(contains(starts.output, "my_key (line 3): unknown key"));
   auto const open = files.config("auto.json");
   CHECK(open.status == 3);
@@ -66,7 +67,7 @@ TEST_CASE("zeroth config says whether a job could start: 0, what is refused: 1, 
   CHECK(files.config("complete.json --ranks 0").status == 2);
 }
 
-TEST_CASE("zeroth config takes what the file leaves open from --given, and --set against the file") {
+TEST_CASE("zeroth config fills open values from --given, and overrides the file with --set") {
   Files const files;
   auto const given = files.config("auto.json --given values.json --ranks 4");
   CHECK(given.status == 0);
@@ -109,7 +110,7 @@ TEST_CASE("zeroth config --quiet prints nothing of files that a job could start 
   CHECK(files.config("--quiet --json complete.json").status == 2);
 }
 
-TEST_CASE("- is standard input, once") {
+TEST_CASE("- means standard input, and may be given once") {
   Files const files;
   auto const with_input = [&](std::string const& words, std::string const& input) {
     Child child{
@@ -138,13 +139,13 @@ TEST_CASE("- is standard input, once") {
   CHECK(with_input("plan --model - --ranks 8", "model.json").status == 0);
   auto const no_model = with_input("plan --model - --ranks 8", "complete.json");
   CHECK(no_model.status == 1);
-  CHECK(contains(no_model.output, "zeroth: standard input: is no description of a model"));
+  CHECK(contains(no_model.output, "zeroth: standard input: is not a description of a model"));
   auto const twice = with_input("config - --given -", "complete.json");
   CHECK(twice.status == 1);
   CHECK(contains(twice.output, "config -: standard input was read for --given already; allowed: one of them"));
 }
 
-TEST_CASE("zeroth config --json is for programs") {
+TEST_CASE("zeroth config --json prints JSON") {
   Files const files;
   auto const one = nlohmann::json::parse(files.config("--json complete.json").output);
   CHECK(one["status"] == "could start");

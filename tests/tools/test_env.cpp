@@ -11,7 +11,7 @@ namespace {
 std::string const names[] = {"zeroth", "build",  "options", "system", "processor",  "instructions", "memory",
                              "gpus",   "driver", "nccl",    "mpi",    "transports", "launcher"};
 
-TEST_CASE("zeroth env says what a report needs, as text and as JSON") {
+TEST_CASE("zeroth env prints what a fault report needs, as text and as JSON") {
   auto const text = zeroth_tool("env");
   CHECK(text.status == 0);
   auto const json = zeroth_tool("env --json");
@@ -45,13 +45,13 @@ TEST_CASE("zeroth env names the launcher, and quotes variables that contradict e
   CHECK(contains(launcher({{"RANK", "4"}, {"WORLD_SIZE", "4"}}), "RANK=4"));
 }
 
-TEST_CASE("zeroth --version") {
+TEST_CASE("zeroth --version prints version and build") {
   auto const result = zeroth_tool("--version");
   CHECK(result.status == 0);
   CHECK(result.output == "zeroth " + std::string{version} + "\n");
 }
 
-TEST_CASE("What is nearly a command or an option names what was meant") {
+TEST_CASE("A mistyped command or option gets a suggestion") {
   check_refused("paln --model 124M", "paln: did you mean plan?");
   check_refused("checkpoint verfy saved", "verfy: did you mean verify?");
   check_refused("plan --modle 124M --ranks 4", "--modle: did you mean --model?");

@@ -17,7 +17,7 @@ std::string repeated(std::string const& piece, int times) {
   return text;
 }
 
-TEST_CASE("Deep texts are refused wherever depth can be put") {
+TEST_CASE("Deep nesting is rejected in every kind of file") {
   Files const files;
   for (char const* const begin :
        {"", "{\"units\": ", "{\"model_type\": ", "{\"weight_map\": ", "{\"w\": {\"shape\": "}) {
@@ -29,7 +29,7 @@ TEST_CASE("Deep texts are refused wherever depth can be put") {
   }
 }
 
-TEST_CASE("A unit of 50,000 parameters is read, and of 50,000 tensors, each named once in an index") {
+TEST_CASE("Units of 50,000 parameters, and of 50,000 tensors of an index, are read") {
   Files const files;
   std::string parameters;
   std::string header;
@@ -54,7 +54,7 @@ TEST_CASE("A unit of 50,000 parameters is read, and of 50,000 tensors, each name
   CHECK(count_of(read(files.write("index.json", R"({"weight_map": {)" + index + "}}"))) == count);
 }
 
-TEST_CASE("Keys given twice, text behind the end, and bytes that are no text are refused by name") {
+TEST_CASE("Duplicate keys, text after the end, and invalid UTF-8 are rejected by name") {
   Files const files;
   auto const refusal = [&](std::string const& text) { return refusal_of(files.write("m.json", text)); };
   CHECK(refusal(R"({"units": [], "units": []})") ==
@@ -69,7 +69,7 @@ TEST_CASE("Keys given twice, text behind the end, and bytes that are no text are
         "m.json: \"\\x1b[2J\" is an unknown key, with value \"\\xe2\\x80\\xae\"; allowed: units, context");
 }
 
-TEST_CASE("Names that a terminal would obey are no model's") {
+TEST_CASE("Names with control characters are rejected") {
   Files const files;
   CHECK(refusal_of(files.write("m.json",
                                "{\"units\": [{\"name\": \"a\\u001b\", \"parameters\": "
@@ -81,7 +81,7 @@ TEST_CASE("Names that a terminal would obey are no model's") {
         "m.json: parameter name \"w\\xe2\\x80\\xae\" is not allowed");
 }
 
-TEST_CASE("A pipe and a device are no models, nor is one that an index names") {
+TEST_CASE("Pipes and devices are rejected as models, also if an index names them") {
   Files const files;
   auto const pipe = files.path() / "pipe";
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);

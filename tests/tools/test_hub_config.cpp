@@ -60,7 +60,7 @@ Known const known[] = {
      8'190'735'360},
 };
 
-TEST_CASE("A config.json gives exactly the parameters that the model is known to have") {
+TEST_CASE("A config.json gives exactly the model's known parameters") {
   Files const files;
   for (auto const& [name, config, parameters] : known) {
     INFO(name);
@@ -87,7 +87,7 @@ TEST_CASE("A config.json gives units by layer, the work in them, and the context
   CHECK(untied.facts.back().matmul_count == 128256 * 4096);
 }
 
-TEST_CASE("Keys of a config.json change the parameters as they do in transformers") {
+TEST_CASE("Keys of a config.json change the parameters like in transformers") {
   Files const files;
   auto const count = [&](char const* type, std::string const& more) {
     return count_of(
@@ -113,7 +113,7 @@ TEST_CASE("An unknown model_type is refused with those that are known") {
         "model give its .safetensors file, or a list of its parameters");
 }
 
-TEST_CASE("A wrong config.json is refused: file, key, value, what is allowed") {
+TEST_CASE("An invalid config.json is rejected with file, key, value and what is allowed") {
   Files const files;
   auto const refusal = [&](std::string const& changes) {
     auto config = nlohmann::json::parse(known[1].config);

@@ -8,7 +8,7 @@
 namespace zeroth::tools {
 namespace {
 
-TEST_CASE("A column has the letter of what took its time") {
+TEST_CASE("A column has the letter of the work that took most of its time") {
   Timeline timeline;
   timeline.add({"compute", "forward", "a", 0, 26});
   timeline.add({"compute", "backward", "a", 26, 60});
@@ -25,7 +25,7 @@ TEST_CASE("A column has the letter of what took its time") {
         "  reduce |..... RRD |\n");
 }
 
-TEST_CASE("Streams of what is offloaded have a line where they do something") {
+TEST_CASE("Offload streams have a line if they do something") {
   Timeline timeline;
   timeline.add({"read", "read", "a", 70, 90});
   timeline.add({"update", "update", "a", 30, 60});
@@ -39,7 +39,7 @@ TEST_CASE("Streams of what is offloaded have a line where they do something") {
         "   write | W        |\n");
 }
 
-TEST_CASE("What never takes most of a column is drawn as often as its time says") {
+TEST_CASE("Work that never takes most of a column is drawn in proportion to its time") {
   Timeline timeline;
   for (int i = 0; i < 40; ++i) {  // a quarter of each column is waiting
     timeline.add({"compute", "forward", "a", 10.0 * i, 10.0 * i + 7.5});
@@ -66,14 +66,14 @@ TEST_CASE("A wait in the middle of a turn is drawn as a wait") {
         "  tensor |   SSS    |\n");
 }
 
-TEST_CASE("Nothing is drawn where it had no time") {
+TEST_CASE("Work without any time is not drawn") {
   Timeline timeline;
   timeline.add({"compute", "forward", "a", 0, 14});  // has a share of 0.4 in the second column, and none in the third
   timeline.add({"compute", "backward", "a", 14, 30});
   CHECK(lanes_of(timeline, 30, 3) == " compute |FBB|\n  gather |   |\n  reduce |   |\n");
 }
 
-TEST_CASE("What has no length, or nothing at all, leaves blanks") {
+TEST_CASE("Work without length, and no work, leave blanks") {
   Timeline timeline;
   CHECK(lanes_of(timeline, 0, 2) == " compute |  |\n  gather |  |\n  reduce |  |\n");
   timeline.add({"compute", "forward", "a", 10, 10});

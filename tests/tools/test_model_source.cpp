@@ -15,7 +15,7 @@ SourcedModel equal(std::int64_t parameters, std::int64_t units) {
   return read_model({.model = {}, .parameters = parameters, .units = units});
 }
 
-TEST_CASE("A number of parameters is cut into equal units") {
+TEST_CASE("A number of parameters is divided into equal units") {
   auto const source = equal(10, 3);
   CHECK(count_of(source) == 10);
   CHECK(count_of_unit(source, 0) == 4);
@@ -26,7 +26,7 @@ TEST_CASE("A number of parameters is cut into equal units") {
   CHECK(equal(5, 5).model.description().units.size() == 5);
 }
 
-TEST_CASE("Numbers that are no model's are refused") {
+TEST_CASE("Invalid numbers of parameters and units are rejected") {
   auto const refusal = [](std::int64_t parameters, std::int64_t units) {
     return testing::thrown<ConfigError>([&] { return equal(parameters, units); });
   };
@@ -38,7 +38,7 @@ TEST_CASE("Numbers that are no model's are refused") {
   CHECK(refusal(1'000'000, 10'001) == "--units 10001 for 1000000 parameters: allowed: from 1 to 10000");
 }
 
-TEST_CASE("What is neither preset nor file is refused with the nearest preset") {
+TEST_CASE("A name that is neither preset nor file is rejected with the nearest preset") {
   CHECK(testing::thrown<ConfigError>([] { return read_model({.model = "7.4B"}); })
             .starts_with("--model 7.4B: there is no such file or folder, and no such preset; did you mean 7.5B? "
                          "presets: 124M, 355M, 774M, 1.5B, 2.7B, "));
@@ -47,10 +47,10 @@ TEST_CASE("What is neither preset nor file is refused with the nearest preset") 
         }).starts_with("--model nowhere/config.json: there is no such file or folder, and no such preset; presets: "));
 }
 
-TEST_CASE("What is no description of a model is refused with what is one") {
+TEST_CASE("A file that does not describe a model is rejected with the allowed kinds") {
   Files const files;
   CHECK(refusal_of(files.write("x.json", "{}")) ==
-        "x.json: is no description of a model; allowed: a Hugging Face config.json (which has model_type), a "
+        "x.json: is not a description of a model; allowed: a Hugging Face config.json (which has model_type), a "
         "safetensors file, header or index, or a list of parameters (which has units)");
   CHECK(refusal_of(files.write("x.json", "[1, 2]")) == "x.json: 1 problem\n  holds an array; allowed: one JSON object");
   CHECK(contains(refusal_of(files.write("x.json", "{\"units\": ")),
@@ -62,7 +62,7 @@ TEST_CASE("What is no description of a model is refused with what is one") {
         empty.path().string() + ": this folder has no config.json, model.safetensors.index.json or model.safetensors");
 }
 
-TEST_CASE("Heads are untied where that is asked for and known") {
+TEST_CASE("Heads are untied on request, if the model allows it") {
   auto const tied = read_model({.model = "124M"});
   auto const untied = read_model({.model = "124M", .context = 100, .untied_head = true});
   auto const& units = untied.model.description().units;

@@ -13,14 +13,14 @@ Paper paper_of(int columns, bool has_colours = false) {
   return Paper{{.is_there = true, .has_colours = has_colours, .columns = columns}};
 }
 
-TEST_CASE("lines that fit, and all lines where nobody knows a width, stay as they are") {
+TEST_CASE("lines that fit, and all lines without a known width, are unchanged") {
   std::string const text = "a line\n\n  another one   with gaps\nwithout an end";
   CHECK(fold(text, {}) == text);
   CHECK(fold(text, paper_of(27)) == text);
   CHECK(fold("", paper_of(5)).empty());
 }
 
-TEST_CASE("a line that is too wide goes on two blanks further in, or below its second column") {
+TEST_CASE("a line that is too wide continues two blanks further in, or below its second column") {
   CHECK(fold("one two three four\n", paper_of(9)) == "one two\n  three\n  four\n");
   CHECK(fold("  one two three\n", paper_of(9)) == "  one two\n    three\n");
   CHECK(fold("memory   57 GiB left, of 62 GiB\n", paper_of(20)) ==
@@ -30,7 +30,7 @@ TEST_CASE("a line that is too wide goes on two blanks further in, or below its s
   CHECK(fold("anunbreakableword then\n", paper_of(5)) == "anunbreakableword\n  then\n");
 }
 
-TEST_CASE("colours have no width, and letters of several bytes that of one") {
+TEST_CASE("colours have no width, and characters of several bytes have the width of one") {
   auto const paper = paper_of(11, true);
   CHECK(paper.good("could") == "\x1b[32mcould\x1b[0m");
   CHECK(paper_of(11).bad("could") == "could");
@@ -39,7 +39,7 @@ TEST_CASE("colours have no width, and letters of several bytes that of one") {
         "\u00e4\u00f6\u00fc\u00e4 \u00f6\u00fc\u00e4\u00f6\u00fc\u00e4\n");
 }
 
-TEST_CASE("a table that is too wide has its columns below each other, beside the first") {
+TEST_CASE("a table that is too wide has its columns below each other, next to the first") {
   std::vector<Row> const rows{
       {"", "first", "second", "third"}, {"stage 0", "1", "2", "3"}, {"stage 1", "refused"}, {"stage 2", "4", "5", "6"}};
   auto const whole =

@@ -19,7 +19,7 @@ constexpr char const* small = R"({
      "parameters": [{"name": "w", "shape": [8, 3, 4]}, {"name": "b", "shape": [8]}, {"name": "scalar", "shape": []}]},
     {"name": "head", "ties": ["wte"]}]})";
 
-TEST_CASE("A list of parameters is the model it says") {
+TEST_CASE("A list of parameters gives the model that it describes") {
   Files const files;
   auto const source = read(files.write("list.json", small));
   auto const& description = source.model.description();
@@ -36,7 +36,7 @@ TEST_CASE("A list of parameters is the model it says") {
   CHECK(source.facts[2].matmul_count == 800);
 }
 
-TEST_CASE("A wrong list is refused: file, path, value, what is allowed") {
+TEST_CASE("An invalid list is rejected with file, path, value and what is allowed") {
   Files const files;
   auto const refusal = [&](std::string const& text) { return refusal_of(files.write("list.json", text)); };
   CHECK(refusal(R"({"units": []})") ==
@@ -71,7 +71,7 @@ TEST_CASE("A wrong list is refused: file, path, value, what is allowed") {
                "list.json: units[0].ties is [\"w\"]; allowed: "));
 }
 
-TEST_CASE("The elements of a whole list are bounded, too") {
+TEST_CASE("The elements of a whole list are limited, too") {
   Files const files;
   CHECK(contains(
       refusal_of(files.write("list.json", R"({"units": [{"name": "u", "parameters": [

@@ -75,7 +75,7 @@ TEST_CASE("The plan reproduces table 1 of the ZeRO paper") {
   }
 }
 
-TEST_CASE("7.5 billion parameters on 64 ranks take 120, 31.4, 16.6 and 1.9 GB") {
+TEST_CASE("7.5 billion parameters on 64 ranks need 120, 31.4, 16.6 and 1.9 GB") {
   auto const gigabytes = state_gigabytes(7'500'000'000, 64);
   CHECK(prints_as(gigabytes[0], "120", Printed::rounded));
   CHECK(prints_as(gigabytes[1], "31.4", Printed::rounded));
@@ -91,7 +91,7 @@ TEST_CASE("Digits are compared as they are printed") {
   CHECK_FALSE(prints_as(2219.0, "2218", Printed::cut));
 }
 
-TEST_CASE("A stage's total is what the library plans for the file at that stage, and what a step's ledger sees") {
+TEST_CASE("A stage's total equals the library's plan for that stage, and the ledger of a step") {
   auto const source = read_model({.model = "124M"});
   for (int const world : {1, 3, 64}) {
     auto const input = input_for(source.model, file_of_stage(1, R"(, "fp16": {"enabled": true})"), world);
@@ -111,7 +111,7 @@ TEST_CASE("A stage's total is what the library plans for the file at that stage,
   }
 }
 
-TEST_CASE("A step sends twice the parameters, at stage 3 three times, but for its own share, padding and scalars") {
+TEST_CASE("A step sends twice the parameters, and three times at stage 3, except its own share, padding and scalars") {
   constexpr std::int64_t count = 128 * 64 * 1000;
   auto const model = equal_units(32 * count);
   constexpr std::int64_t all = 2 * 32 * count;  // bytes
@@ -157,7 +157,7 @@ TEST_CASE("A pipeline is planned by the stage that holds most, at every stage of
   }
 }
 
-TEST_CASE("What tensor ranks divide is planned by the part of one of them, and simulated so") {
+TEST_CASE("Models that tensor ranks divide are planned and simulated by the part of one rank") {
   auto const text = [](int stage, int pipeline, int tensor) {
     return fmt::format(
         R"({{"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4, "bf16": {{"enabled": true}},
@@ -196,7 +196,9 @@ TEST_CASE("What tensor ranks divide is planned by the part of one of them, and s
   CHECK(sent(2) < sums + 100'000);
   auto const told =
       testing::thrown<ConfigError>([&] { static_cast<void>(read_model({.model = "124M", .tensor_ranks = 5})); });
-  CHECK(told == "preset 124M: 12 heads, which zeroth.mesh.tensor, 5, does not divide; allowed are its divisors");
+  CHECK(told ==
+        "preset 124M: has 12 heads, which zeroth.mesh.tensor, 5, does not divide; allowed: divisors of the number of "
+        "heads");
   auto const equal = testing::thrown<ConfigError>(
       [&] { static_cast<void>(read_model({.model = {}, .parameters = 1000, .tensor_ranks = 2})); });
   CHECK(equal == "zeroth.mesh.tensor 2 with --parameters: allowed with a preset, and with a Hugging Face config.json");
@@ -212,11 +214,11 @@ TEST_CASE("With sequence parallelism a stage of a pipeline sends the rows that a
   CHECK(testing::thrown<ConfigError>([] {
           static_cast<void>(read_model({.model = "124M", .context = 1022, .tensor_ranks = 4, .sequence = true}));
         }) ==
-        "preset 124M: 1022 tokens in a sequence, which zeroth.mesh.tensor with zeroth.sequence_parallel, 4, does "
-        "not divide; allowed are multiples of it");
+        "preset 124M: a sequence has 1022 tokens, which zeroth.mesh.tensor with zeroth.sequence_parallel, 4, does not "
+        "divide; allowed: multiples of it");
 }
 
-TEST_CASE("Models that no pipeline cuts are refused with what would do") {
+TEST_CASE("Models that a pipeline cannot divide are rejected with what is allowed") {
   auto const piped = [](Model model, int stages, std::string const& more = "") {
     return plan_stages(input_for(std::move(model),
                                  R"({"train_micro_batch_size_per_gpu": 1, "zeroth": {"mesh": {"pipeline": )" +
@@ -225,7 +227,7 @@ TEST_CASE("Models that no pipeline cuts are refused with what would do") {
   };
   auto const told = testing::thrown<ConfigError>(
       [&] { return piped(read_model({.model = "124M"}).model, 2, R"(, "tied_gradients": "together")"); });
-  CHECK(told.find("zeroth.tied_gradients is \"together\", and parameter \"transformer.wte.weight\" is of unit "
+  CHECK(told.find("zeroth.tied_gradients is \"together\", but parameter \"transformer.wte.weight\" belongs to unit "
                   "\"transformer.embedding\" in stage 0") != std::string::npos);
   auto const few = testing::thrown<ConfigError>(
       [&] { return piped(read_model({.model = {}, .parameters = 1000, .units = 4}).model, 2); });
@@ -237,7 +239,7 @@ TEST_CASE("Models that no pipeline cuts are refused with what would do") {
   CHECK(uneven.find("zeroth.mesh.pipeline is 5, which does not divide 12 ranks") != std::string::npos);
 }
 
-TEST_CASE("A stage at which the file contradicts itself is refused by itself") {
+TEST_CASE("A stage at which the file contradicts itself is rejected alone") {
   // Stage 2 reduces every micro-step and may sum the reduced gradients in bf16; stages 0 and 1 reduce sums in fp32.
   auto const config = R"({"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4,
                           "communication_data_type": "bf16", "data_types": {"grad_accum_dtype": "bf16"},
@@ -252,7 +254,7 @@ TEST_CASE("A stage at which the file contradicts itself is refused by itself") {
   CHECK(stages[3].plan);
 }
 
-TEST_CASE("A file that does not suit the world is refused") {
+TEST_CASE("A file that does not fit the number of ranks is rejected") {
   auto const input = input_for(equal_units(1000), R"({"train_batch_size": 8})", 3);
   auto const message = testing::thrown<ConfigError>([&] { return plan_stages(input); });
   CHECK(message ==

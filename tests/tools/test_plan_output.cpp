@@ -86,7 +86,7 @@ TEST_CASE("A pipeline has a row for each of its stages, whose categories add up"
   CHECK(pipeline["stages"][2]["first_unit"] == "unit 4");
 }
 
-TEST_CASE("Text says where units are too large to be gathered ahead, and what would be enough") {
+TEST_CASE("The text notes units that are too large to prefetch, and what would suffice") {
   auto const large = result_of("", file_of_stage(3), 4'000'000'000, 4);
   CHECK(contains(as_text(large),
                  "* what is asked for\n6 of 8 turns of a training pass are not gathered ahead: what they "
@@ -97,7 +97,7 @@ TEST_CASE("Text says where units are too large to be gathered ahead, and what wo
   CHECK_FALSE(contains(as_text(small), "gathered ahead"));
 }
 
-TEST_CASE("Text says where stages round differently, and where many micro-steps are added up in 16 bits") {
+TEST_CASE("The text notes if stages round differently, and if many micro-steps are added in 16 bits") {
   auto const text = [](char const* more) {
     return as_text(result_of("stage.json",
                              fmt::format(R"({{"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 9,
@@ -120,7 +120,7 @@ TEST_CASE("Text says where stages round differently, and where many micro-steps 
   CHECK_FALSE(contains(said, "micro-steps are added up"));
 }
 
-TEST_CASE("Persistent parameters are told, and what they take, where they are whole and others are not") {
+TEST_CASE("Persistent parameters are listed with their bytes if others are sharded") {
   auto const of = [](int stage, char const* threshold) {
     return result_of("stage.json",
                      fmt::format(R"({{"train_micro_batch_size_per_gpu": 1, "bf16": {{"enabled": true}},
@@ -142,7 +142,7 @@ TEST_CASE("Persistent parameters are told, and what they take, where they are wh
   }
 }
 
-TEST_CASE("What saves hold of the host is a column where memory is asked for, and beside the total") {
+TEST_CASE("Host memory for saves is a column of its own, not part of the total") {
   auto const with =
       result_of("stage.json", file_of_stage(3, R"(, "zeroth": {"checkpoint": {"buffer_bytes": 9000000}})"), 1'000'000,
                 4, 15'000'000);
@@ -160,7 +160,7 @@ TEST_CASE("What saves hold of the host is a column where memory is asked for, an
   CHECK_FALSE(json::parse(as_json(without))["stages"][3].contains("staging"));
 }
 
-TEST_CASE("In JSON, a device's memory says what fits, what is left, and what to change") {
+TEST_CASE("With a device's memory the JSON has what fits, what is left, and what to change") {
   auto const result = result_of("stage.json", file_of_stage(0), 1'000'000, 4, 15'000'000);
   auto const parsed = json::parse(as_json(result));
   CHECK(parsed["device_memory"] == 15'000'000);
@@ -174,7 +174,7 @@ TEST_CASE("In JSON, a device's memory says what fits, what is left, and what to 
   CHECK(parsed["advice"]["largest_unit"]["parameters"] == 250'000);
 }
 
-TEST_CASE("In JSON as in the text, notes say what micro-steps do to rounding") {
+TEST_CASE("JSON and text have the notes about rounding of micro-steps") {
   auto const result = result_of("stage.json", R"({"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 9,
     "bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "bf16"}, "zero_optimization": {"stage": 2}})",
                                 1000, 2);
@@ -189,7 +189,7 @@ TEST_CASE("In JSON as in the text, notes say what micro-steps do to rounding") {
   CHECK(json::parse(as_json(result_of("stage.json", file_of_stage(2), 1000, 2)))["notes"].empty());
 }
 
-TEST_CASE("In JSON, a stage that is refused says why") {
+TEST_CASE("In JSON, a rejected stage has the reason") {
   auto const result =
       result_of("stage.json", R"({"train_micro_batch_size_per_gpu": 1, "communication_data_type": "bf16",
     "gradient_accumulation_steps": 4, "data_types": {"grad_accum_dtype": "bf16"},
@@ -204,7 +204,7 @@ TEST_CASE("In JSON, a stage that is refused says why") {
   CHECK(contains(text, "stage 2 *"));
 }
 
-TEST_CASE("The table marks the file's stage, and has units that suit the numbers") {
+TEST_CASE("The table marks the file's stage, and has suitable units") {
   auto const small = as_text(result_of("stage.json", file_of_stage(1), 2'000'000, 2));
   CHECK(contains(small,
                  "equal units: 2,000,000 parameters in 4 units; from --parameters\n"
@@ -221,7 +221,7 @@ TEST_CASE("The table marks the file's stage, and has units that suit the numbers
                  "2 ranks; no stage file: stage 0 in bf16, no overlap, 16 bytes per parameter as in the ZeRO paper\n"));
 }
 
-TEST_CASE("The text says what is left or short, and what to change") {
+TEST_CASE("The text shows what is left or missing, and what to change") {
   auto const text = as_text(result_of("stage.json", file_of_stage(0), 1'000'000, 4, 15'000'000));
   CHECK(contains(text, "left of 14.31\n"));
   CHECK(contains(text, "short\n"));
@@ -233,7 +233,7 @@ TEST_CASE("The text says what is left or short, and what to change") {
   CHECK(contains(none, "- slots hold whole units: the largest, \"unit 0\", has 250,000 parameters"));
 }
 
-TEST_CASE("Beside a GPU the host's memory is a column of its own, and advised") {
+TEST_CASE("With a GPU host memory has its own column, and is suggested") {
   auto const* const file = R"({"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "zero_optimization": {
     "stage": 1, "offload_optimizer": {"device": "cpu"}, "sub_group_size": 20000}})";
   auto const on_gpu = result_of("stage.json", file, 1'000'000, 2, {}, DeviceKind::cuda);
@@ -256,7 +256,7 @@ TEST_CASE("Beside a GPU the host's memory is a column of its own, and advised") 
   CHECK(contains(as_text(refused), "from a GPU Zeroth has no way to a disk; set it to \"cpu\" or \"none\""));
 }
 
-TEST_CASE("Parameters on a disk are advised beside states on one, in the text and in JSON") {
+TEST_CASE("Parameters on a disk are suggested in addition to states, in the text and in JSON") {
   auto const advised = result_of("stage.json", file_of_stage(3), 100'000'000, 2, 1);
   CHECK(contains(as_text(advised),
                  R"(- on CPUs stage 3 with zero_optimization.offload_param {"device": "nvme", "nvme_path": ..., )"
@@ -270,7 +270,7 @@ TEST_CASE("Parameters on a disk are advised beside states on one, in the text an
   CHECK(parsed["bytes"].get<std::int64_t>() >= 4 * 50'000'000);
 }
 
-TEST_CASE("Bytes are readable") {
+TEST_CASE("Bytes are printed in readable units") {
   CHECK(readable_bytes(0) == "0 B");
   CHECK(readable_bytes(1023) == "1023 B");
   CHECK(readable_bytes(1'536) == "1.50 KiB");

@@ -63,7 +63,7 @@ TEST_CASE("Work is two operations for each matrix element and token, and attenti
   CHECK(source.facts.back().forward_flops_per_token(1024) == 2.0 * 50257 * 768);
 }
 
-TEST_CASE("Presets are known in any case of their letters, and others are near") {
+TEST_CASE("Presets are found in upper and lower case, and near names are suggested") {
   CHECK(find_preset("7.5b") == find_preset("7.5B"));
   CHECK(find_preset("7.5B") != nullptr);
   CHECK(find_preset("8B") == nullptr);

@@ -29,7 +29,7 @@ TEST_CASE("zeroth plan prints a table, or JSON") {
   CHECK(json["stages"].size() == 4);
 }
 
-TEST_CASE("Messages in memory that ranks exchange by MPI are planned for") {
+TEST_CASE("Staging for MPI's messages is planned") {
   auto const scratch = [](char const* comm) {
     auto const words = std::string{"plan --model 124M --ranks 4 --json --comm "} + comm;
     return nlohmann::json::parse(zeroth_tool(words).output)["stages"][3]["scratch"].get<std::int64_t>();
@@ -39,7 +39,7 @@ TEST_CASE("Messages in memory that ranks exchange by MPI are planned for") {
   CHECK(scratch("tcp") == scratch("mpi"));
 }
 
-TEST_CASE("Every stage file in configs/ can be planned, and says its own stage") {
+TEST_CASE("Every stage file in configs/ can be planned, and the plan marks its stage") {
   int files = 0;
   for (auto const& entry : std::filesystem::directory_iterator{std::filesystem::path{ZEROTH_SOURCE_DIR} / "configs"}) {
     if (!entry.is_regular_file()) {
@@ -60,7 +60,7 @@ TEST_CASE("Every stage file in configs/ can be planned, and says its own stage")
   CHECK(files >= 7);
 }
 
-TEST_CASE("Output that cannot be written is an error, with its reason") {
+TEST_CASE("Output that cannot be written is an error with its reason") {
   OddPipe closed;
   closed.read_no_more();
   struct Row {
@@ -82,7 +82,7 @@ TEST_CASE("Output that cannot be written is an error, with its reason") {
   }
 }
 
-TEST_CASE("A plan that does not fit is an answer, with advice and a status of its own") {
+TEST_CASE("A plan that does not fit prints advice, and has its own exit status") {
   std::string const words = "plan --model 1T --ranks 64 --config configs/zero3_bf16.json";
   auto const result = zeroth_tool(words + " --device-memory 80");
   CHECK(result.status == 3);
@@ -94,7 +94,7 @@ TEST_CASE("A plan that does not fit is an answer, with advice and a status of it
   CHECK(zeroth_tool(words).status == 0);
 }
 
-TEST_CASE("Command lines that say nothing or too much are refused") {
+TEST_CASE("Incomplete and contradictory command lines are rejected") {
   check_refused("", "A subcommand is required");
   check_refused("plam", "A subcommand is required");
   check_refused("plan --ranks 4", "Exactly 1 option from [--model,--parameters] is required");
@@ -121,7 +121,7 @@ TEST_CASE("Numbers out of range are refused with what is allowed") {
   }
 }
 
-TEST_CASE("Models and files that are wrong are refused by name") {
+TEST_CASE("Invalid models and files are rejected by name") {
   check_failed("plan --ranks 4 --model 7.4B",
                "--model 7.4B: there is no such file or folder, and no such preset; did you mean 7.5B?");
   check_failed("plan --ranks 4 --parameters 3 --units 4", "--units 4 for 3 parameters: allowed: from 1 to 3");
@@ -140,7 +140,7 @@ TEST_CASE("Models and files that are wrong are refused by name") {
                "config.json: n_embd is \"wide\"; allowed: a whole number from 1 to 1000000000", folder.path());
 }
 
-TEST_CASE("Help is no error, and names every option") {
+TEST_CASE("Help is not an error, and names every option") {
   auto const help = zeroth_tool("plan --help");
   CHECK(help.status == 0);
   for (char const* option : {"--model", "--parameters", "--units", "--config", "--ranks", "--device-memory",
@@ -149,7 +149,7 @@ TEST_CASE("Help is no error, and names every option") {
   }
 }
 
-TEST_CASE("One trillion parameters on 1024 ranks are planned in less than a GiB of memory") {
+TEST_CASE("Planning one trillion parameters on 1024 ranks needs less than a GiB of memory") {
   auto const result = zeroth_tool("plan --model 1T --ranks 1024 --json");
   REQUIRE(result.status == 0);
   CHECK(nlohmann::json::parse(result.output)["model"]["parameters"] == 1'008'038'758'400);
@@ -159,7 +159,7 @@ TEST_CASE("One trillion parameters on 1024 ranks are planned in less than a GiB 
   CHECK(usage.ru_maxrss < 1024 * 1024);
 }
 
-TEST_CASE("A thousand micro-steps are planned like three, in less than a GiB of memory") {
+TEST_CASE("Planning a thousand micro-steps gives the plan of three, with less than a GiB of memory") {
   Folder const folder;
   auto const sent = [&](int micro_steps) {
     std::ofstream{folder.path() / "stage.json"}

@@ -28,7 +28,7 @@ void check_status(Child& child, int status) {
   CHECK(ending.status == status);
 }
 
-TEST_CASE("zeroth run ends where the program is done, stopped or wrong, or says what is no failure") {
+TEST_CASE("zeroth run ends if the program succeeds, is stopped, or returns a status that is not a failure") {
   int const status = GENERATE(0, 2, 75, 3, 127, 200);
   Folder const folder;
   Child child{zeroth_run_script(three_ranks + Words{"--max-restarts", "5"}, "note ran; exit " + std::to_string(status),
@@ -38,7 +38,7 @@ TEST_CASE("zeroth run ends where the program is done, stopped or wrong, or says 
   CHECK(child.output().empty());
 }
 
-TEST_CASE("zeroth run starts a program again that failed or was killed, and says why") {
+TEST_CASE("zeroth run restarts a program that failed or was killed, and prints why") {
   auto const [failing, status, why] =
       GENERATE(table<std::string, int, std::string>({{"exit 1", 1, "exit status 1"},
                                                      {"kill -9 $$", 137, "signal 9 (Killed)"},
@@ -68,7 +68,7 @@ TEST_CASE("a storm of failures ends with the last one's status, and the cause") 
         "zeroth run: ends after exit status 1, with 2 of 2 restarts without progress used\n");
 }
 
-TEST_CASE("a restart that fails again is followed by one with a rank fewer, at once past a number that is refused") {
+TEST_CASE("a failed restart is followed by one with a rank fewer, and numbers that are rejected are skipped at once") {
   Words const options{"--ranks", "4", "--max-restarts", "3", "--min-ranks"};
   auto const* const script = "note $ZEROTH_THREAD_RANKS; case $ZEROTH_THREAD_RANKS in 3) exit 2;; *) exit 1;; esac";
   Folder const folder;
@@ -82,7 +82,7 @@ TEST_CASE("a restart that fails again is followed by one with a rank fewer, at o
   CHECK(lines_of(other, "attempts") == "4 4 3 ");
 }
 
-TEST_CASE("with progress all restarts are ahead again, and no rank is given up") {
+TEST_CASE("after progress all restarts are available again, and no rank is dropped") {
   // Attempts 1 and 2 commit a checkpoint, and 3 does not.
   auto const* const script =
       "note $ZEROTH_THREAD_RANKS; if [ $1 -lt 3 ]; then mkdir -p saved; echo step_$1 > saved/latest; fi; exit 1";
@@ -100,7 +100,7 @@ TEST_CASE("with progress all restarts are ahead again, and no rank is given up")
   CHECK(lines_of(folder, "attempts") == "3 3 ");
 }
 
-TEST_CASE("progress is a file latest that is there now, and is another one than before") {
+TEST_CASE("a new or changed file latest counts as progress") {
   Folder const folder;
   auto const write = [&](std::string const& text) { std::ofstream{folder / "latest"} << text; };
   auto const none = CheckpointMark::of(folder.path());
@@ -124,7 +124,7 @@ TEST_CASE("progress is a file latest that is there now, and is another one than 
   CHECK(CheckpointMark::of(folder.path()).is_newer_than(first));
 }
 
-TEST_CASE("zeroth run hands on arguments as they are, and no input") {
+TEST_CASE("zeroth run passes arguments unchanged, and no standard input") {
   Folder const folder;
   Child child{zeroth_run(three_ranks,
                          {"sh", "-c", R"(printf '<%s>' "$@"; cat; echo .)", "sh", "--ranks", "a b", "--", "plan", ""},
@@ -133,7 +133,7 @@ TEST_CASE("zeroth run hands on arguments as they are, and no input") {
   CHECK(child.output() == "<--ranks><a b><--><plan><>.\n");
 }
 
-TEST_CASE("a command line of zeroth run that is wrong is refused with status 2") {
+TEST_CASE("an invalid command line of zeroth run is rejected with status 2") {
   Folder const folder;
   struct Row {
     Words options, program;
@@ -144,7 +144,7 @@ TEST_CASE("a command line of zeroth run that is wrong is refused with status 2")
                           Row{three_ranks + Words{"--min-ranks", "4"}, {"true"}, "--min-ranks: 4: allowed: up to"},
                           Row{three_ranks + Words{"--max-restarts", "-1"}, {"true"}, "--max-restarts: -1: allowed"},
                           Row{three_ranks + Words{"--transport", "gloo"}, {"true"}, "--transport: gloo not in {local"},
-                          Row{three_ranks + Words{"--mpirun", " "}, {"true"}, "--mpirun: names no command"},
+                          Row{three_ranks + Words{"--mpirun", " "}, {"true"}, "--mpirun: is empty; allowed: a command"},
                           Row{three_ranks, {"./no such"}, "zeroth run: ./no such cannot be run: No such file"},
                           Row{three_ranks, {"/"}, "zeroth run: / cannot be run: Permission denied"}}) {
     Child child{zeroth_run(row.options, row.program, folder)};
@@ -153,7 +153,7 @@ TEST_CASE("a command line of zeroth run that is wrong is refused with status 2")
   }
 }
 
-TEST_CASE("zeroth run makes threads ranks, and obeys what launch() returns of them") {
+TEST_CASE("zeroth run can start ranks as threads, and follows the exit status of launch()") {
   Folder const folder;
   Child fine{zeroth_run_ranks(three_ranks, {"fine", "--ranks", "7"}, folder)};
   check_status(fine, 0);

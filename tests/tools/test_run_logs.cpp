@@ -39,7 +39,7 @@ void check_ends(Child& child, int status) {
   CHECK(ending.status == status);
 }
 
-TEST_CASE("each rank's output and errors are in a log of its own, and not on the screen") {
+TEST_CASE("each rank's output and errors go to its own log, and not to the screen") {
   Folder const folder;
   for (auto const* const run : {"logs/run_1", "logs/run_2"}) {
     Child child{zeroth_run_script(logged(3), "echo output of $RANK; echo error of $RANK >&2", folder)};
@@ -52,7 +52,7 @@ TEST_CASE("each rank's output and errors are in a log of its own, and not on the
   }
 }
 
-TEST_CASE("the screen says how ranks ended, and last the one that failed first, with the end of its log") {
+TEST_CASE("the screen shows how ranks ended, and last the rank that failed first with the end of its log") {
   auto const* const script =
       "echo attempt $1 of $RANK; [ $1 = 1 ] || exit 1; "
       "[ $RANK != 1 ] || { for i in 1 2 3 4 5 6 7 8 9 10 11 12; do echo line $i; done; exit 1; }; "
@@ -75,7 +75,7 @@ TEST_CASE("the screen says how ranks ended, and last the one that failed first, 
                        Contains(".log ends with:\n  attempt 2 of "));
 }
 
-TEST_CASE("without logs the screen says how ranks ended, too, but not where somebody asked for the end") {
+TEST_CASE("without logs the screen shows how ranks ended, unless the end was requested") {
   Folder const folder;
   Words const options{"--transport", "tcp", "--ranks", "3"};
   Child child{zeroth_run_script(options, "[ $RANK != 2 ] || exit 2; while :; do sleep 0.01; done", folder)};
@@ -89,7 +89,7 @@ TEST_CASE("without logs the screen says how ranks ended, too, but not where some
   CHECK_THAT(asked.output(), !Contains("zeroth run"));
 }
 
-TEST_CASE("with --tee the screen shows what is in the logs while it comes, with the rank before each line") {
+TEST_CASE("with --tee the screen shows the logs as they are written, with the rank before each line") {
   Folder const folder;
   Child child{zeroth_run_script(
       logged(2, {"--tee"}), "echo ready; while [ ! -e go ]; do sleep 0.01; done; printf 'no end of %s' $RANK", folder)};
@@ -101,7 +101,7 @@ TEST_CASE("with --tee the screen shows what is in the logs while it comes, with 
   CHECK(text_of(folder, "logs/run_1/attempt_1/rank_1.log") == "ready\nno end of 1");
 }
 
-TEST_CASE("with --tee nothing of a long output is left out, and lines that are too long are divided") {
+TEST_CASE("with --tee no output is lost, and lines that are too long are divided") {
   Folder const folder;
   Child child{zeroth_run_script(logged(2, {"--tee"}), "seq 20000; printf '%10000d\\n' 7", folder)};
   check_ends(child, 0);
@@ -129,7 +129,7 @@ TEST_CASE("ranks that are threads have one log, whose end is shown when they fai
   CHECK_THAT(silent.output(), Contains("logs/run_2/attempt_1/ranks.log is empty\n"));
 }
 
-TEST_CASE("a screen that nobody reads keeps no signal from the ranks, nor them from their logs") {
+TEST_CASE("a screen that is not read delays neither signals to the ranks nor their logs") {
   OddPipe full;
   full.fill();
   Folder const folder;
@@ -148,7 +148,7 @@ TEST_CASE("a screen that nobody reads keeps no signal from the ranks, nor them f
   CHECK_THAT(text_of(folder, "logs/run_1/attempt_1/rank_0.log"), Contains("\n49999\n50000\n"));
 }
 
-TEST_CASE("what is said of a program that was killed begins a line of its own on a terminal") {
+TEST_CASE("the report about a killed program begins on a new line of a terminal") {
   Folder const folder;
   auto options = zeroth_run_script({"--ranks", "2"}, "printf 'step 1/5  loss 5'; kill -9 $$", folder);
   options.on_terminal = true;
@@ -158,7 +158,7 @@ TEST_CASE("what is said of a program that was killed begins a line of its own on
   CHECK_THAT(child.output(), Contains("step 1/5  loss 5\r\nzeroth run: ends after signal 9 (Killed), with"));
 }
 
-TEST_CASE("logs that cannot be are refused before anything is started") {
+TEST_CASE("logs that cannot be written are rejected before anything is started") {
   Folder const folder;
   std::ofstream{folder / "file"} << "a file";
   struct Row {
@@ -167,7 +167,7 @@ TEST_CASE("logs that cannot be are refused before anything is started") {
   };
   for (auto const& row :
        {Row{{"--ranks", "2", "--tee"}, "--tee: needs --log-dir"}, Row{{"--ranks", "2", "--log-dir", ""}, "--log-dir"},
-        Row{{"--ranks", "2", "--log-dir", "file/logs"}, "--log-dir file/logs: no folder can be made"}}) {
+        Row{{"--ranks", "2", "--log-dir", "file/logs"}, "--log-dir file/logs: cannot create a folder there"}}) {
     Child child{zeroth_run(row.options, {"touch", "started"}, folder)};
     check_ends(child, 2);
     CHECK_THAT(child.output(), Contains(row.why));

@@ -21,7 +21,7 @@ void check_ranks_gone(std::string const& output) {
   }
 }
 
-TEST_CASE("mpirun's ranks are started again where they failed, and not where they are wrong") {
+TEST_CASE("mpirun's ranks are restarted after failures, but not after mistakes") {
   struct Row {
     std::string scenario;
     int status, attempts;
@@ -37,7 +37,7 @@ TEST_CASE("mpirun's ranks are started again where they failed, and not where the
   }
 }
 
-TEST_CASE("mpirun's ranks save and end when SIGUSR1 asks for it") {
+TEST_CASE("mpirun's ranks save and end on SIGUSR1") {
   Folder const folder;
   Child child{under_mpirun({"save_when_stopped"}, folder)};
   REQUIRE(child.wait_for("is under way.", 2));

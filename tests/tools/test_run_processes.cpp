@@ -18,7 +18,7 @@ Words with(Words const& more) {
   return words;
 }
 
-TEST_CASE("processes know their rank, where they meet, and how often they were started again") {
+TEST_CASE("processes get their rank, the store's address and the number of restarts") {
   Folder const folder;
   Child child{zeroth_run_script(with({"--max-restarts", "1"}),
                                 "echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $TORCHELASTIC_RESTART_COUNT; "
@@ -40,7 +40,7 @@ TEST_CASE("processes know their rank, where they meet, and how often they were s
   CHECK(first != second);
 }
 
-TEST_CASE("processes that all stop and save are left to, and say so together") {
+TEST_CASE("processes that all stop and save may finish, and give one exit status") {
   Folder const folder;
   Child child{zeroth_run_script(three_processes,
                                 "trap 'note asked twice' TERM; trap 'sleep 0.$RANK; note $RANK; exit 75' USR1; "
@@ -56,7 +56,7 @@ TEST_CASE("processes that all stop and save are left to, and say so together") {
   CHECK_THAT(who, Contains("0 ") && Contains("1 ") && Contains("2 "));
 }
 
-TEST_CASE("one process that fails ends the others, which may take a grace") {
+TEST_CASE("one failed process ends the others, after a grace") {
   Folder const folder;
   Child child{zeroth_run_script(with({"--grace", "3", "--max-restarts", "1"}),
                                 "[ $1 = 1 ] || exit 0; "
@@ -75,7 +75,7 @@ TEST_CASE("one process that fails ends the others, which may take a grace") {
   CHECK_THAT(child.output(), Contains("after rank 2: signal 11 (Segmentation fault)\n"));
 }
 
-TEST_CASE("a rank that is wrong decides, whoever ends before it") {
+TEST_CASE("a rank with a mistake decides the exit status, whichever rank ends first") {
   Folder const folder;
   Child child{zeroth_run_script(with({"--max-restarts", "3"}),
                                 "case $RANK in "

@@ -15,7 +15,7 @@ Words const restarting{"--ranks", "2", "--max-restarts", "5"};
 
 int program_in(Child const& child) { return number_behind(child.output(), "rank 0 is process "); }
 
-TEST_CASE("zeroth run passes on what asks for a stop, and ends as the program does") {
+TEST_CASE("zeroth run passes on signals that request a stop, and ends like the program") {
   auto const [signal, name] =
       GENERATE(table<int, std::string>({{SIGTERM, "SIGTERM"}, {SIGINT, "SIGINT"}, {SIGUSR1, "SIGUSR1"}}));
   Folder const folder;
@@ -30,7 +30,7 @@ TEST_CASE("zeroth run passes on what asks for a stop, and ends as the program do
   CHECK_THAT(child.output(), !Contains("zeroth run:"));
 }
 
-TEST_CASE("what fails after it was asked to stop is not started again") {
+TEST_CASE("a program that fails after a stop request is not restarted") {
   Folder const folder;
   Child child{
       zeroth_run_script(restarting, "note ran; trap 'exit 1' TERM; echo ready; while :; do sleep 0.01; done", folder)};
@@ -41,7 +41,7 @@ TEST_CASE("what fails after it was asked to stop is not started again") {
   CHECK(lines_of(folder, "attempts") == "ran ");
 }
 
-TEST_CASE("the program is not in the process group that a terminal sends Ctrl-C to, and gets it from zeroth run") {
+TEST_CASE("the program is not in the terminal's process group, and gets Ctrl-C from zeroth run") {
   Folder const folder;
   Child alone{zeroth_run_script(restarting, "echo group $(cut -d' ' -f5 /proc/$$/stat) of process $$ .", folder)};
   CHECK(alone.wait().status == 0);
@@ -100,7 +100,7 @@ TEST_CASE("the program does not outlive a zeroth run that is killed") {
   CHECK(is_gone(program_in(child)));
 }
 
-TEST_CASE("what a failed attempt has left behind is gone before the next") {
+TEST_CASE("processes that a failed attempt left behind are gone before the next attempt") {
   Folder const folder;
   Child child{zeroth_run_script({"--ranks", "1", "--max-restarts", "1"},
                                 "if [ $1 = 1 ]; then sleep 1000 & echo left $! .; kill -9 $$; fi", folder)};
@@ -111,7 +111,7 @@ TEST_CASE("what a failed attempt has left behind is gone before the next") {
   CHECK(is_gone(number_behind(child.output(), "left ")));
 }
 
-TEST_CASE("what a script runs gets the signal that ends the script, and its time") {
+TEST_CASE("programs of a script get the signal that ends the script, and the grace") {
   Folder const folder;
   auto const* const program =
       "sh -c 'trap \"sleep 0.1; echo > saved; exit 75\" TERM; echo ready; while :; do sleep 0.01; done'; true";
@@ -133,7 +133,7 @@ TEST_CASE("what a script runs gets the signal that ends the script, and its time
   CHECK(is_gone(number_behind(stubborn.output(), "I am ")));
 }
 
-TEST_CASE("what a script runs or has left behind does not outlive it, or a zeroth run that is killed") {
+TEST_CASE("programs of a script do not outlive the script, or a killed zeroth run") {
   Folder const folder;
   Child well{zeroth_run_script({"--ranks", "1"}, "sleep 1000 & echo left $! .", folder)};
   CHECK(well.wait().status == 0);
@@ -147,7 +147,7 @@ TEST_CASE("what a script runs or has left behind does not outlive it, or a zerot
   CHECK(is_gone(number_behind(child.output(), "I am ")));
 }
 
-TEST_CASE("signals that were ignored are none of zeroth run's") {
+TEST_CASE("zeroth run leaves ignored signals ignored") {
   Folder const folder;
   auto options =
       zeroth_run_script(restarting, "echo ready; while [ ! -e enough ]; do sleep 0.01; done; [ $1 = 2 ]", folder);

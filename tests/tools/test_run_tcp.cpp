@@ -36,7 +36,7 @@ int process_of(std::string const& output, int rank) {
   return number_behind(output, "rank " + std::to_string(rank) + " is process ");
 }
 
-TEST_CASE("processes over tcp end with status 0, or with what the rank says that fails first") {
+TEST_CASE("processes over tcp end with status 0, or with the status of the rank that failed first") {
   auto const* const within = GENERATE("memory", "network");
   for (auto const& [scenario, status] : {std::pair{"fine", 0}, std::pair{"wrong", 2}, std::pair{"throw", 1}}) {
     Folder const folder;
@@ -49,7 +49,7 @@ TEST_CASE("processes over tcp end with status 0, or with what the rank says that
   }
 }
 
-TEST_CASE("a process over tcp that is killed, or exits, ends all with its name") {
+TEST_CASE("a process over tcp that is killed or exits ends all ranks, which name it") {
   auto const* const within = GENERATE("memory", "network");
   Folder const folder;
   Child child{ranks({"steps"}, folder, within)};
@@ -69,7 +69,7 @@ struct Run {
   Child child;
 };
 
-TEST_CASE("a process over tcp that is stopped, busy elsewhere or gone is missed within the timeout, and named") {
+TEST_CASE("a process over tcp that is stopped, busy elsewhere or gone is named within the timeout") {
   auto const* const within = GENERATE("memory", "network");
   CAPTURE(within);
   Run steps{{"steps", "--timeout", "2000"}, within};
@@ -88,7 +88,7 @@ TEST_CASE("a process over tcp that is stopped, busy elsewhere or gone is missed 
              Contains("rank 1 in its transaction 4 does broadcast (forward of unit 'h.4', 1 fp32"));
 }
 
-TEST_CASE("what befalls processes of one group over tcp ends all, with the group's name") {
+TEST_CASE("a fault of processes of one group over tcp ends all with the group's name") {
   auto const* const within = GENERATE("memory", "network");
   CAPTURE(within);
   Run thrown{{"throw_in_a_group"}, within, 4};
@@ -105,7 +105,7 @@ TEST_CASE("what befalls processes of one group over tcp ends all, with the group
                                                 "ended without leaving the job"));
 }
 
-TEST_CASE("what befalls a process of a pipeline's stage over tcp ends those of all stages") {
+TEST_CASE("a fault of a process in one pipeline stage over tcp ends those of all stages") {
   for (int stage = 0; stage < 3; ++stage) {
     INFO("stage " << stage);
     auto const scenario = [&](char const* fault) { return fmt::format("{}_in_stage_{}", fault, stage); };
@@ -119,7 +119,7 @@ TEST_CASE("what befalls a process of a pipeline's stage over tcp ends those of a
   }
 }
 
-TEST_CASE("what befalls a process before sums of shared parameters are exchanged over tcp ends all") {
+TEST_CASE("a fault of a process before sums of shared parameters are exchanged over tcp ends all") {
   Run thrown{{"throw_before_ties"}, "memory"};
   Run frozen{{"freeze_before_ties"}, "memory"};
   Run dead{{"die_before_ties"}, "memory"};
@@ -128,7 +128,7 @@ TEST_CASE("what befalls a process before sums of shared parameters are exchanged
   CHECK_THAT(failed(dead.child), Contains("] rank 0 ") && Contains("ended without leaving the job"));
 }
 
-TEST_CASE("what befalls a process of a tensor rank before a verb or a sum of gradients over tcp ends all") {
+TEST_CASE("a fault of a tensor rank's process before a verb or a sum of gradients over tcp ends all") {
   for (auto const& [place, words] :
        {std::pair{"enter_backward", "reduce_scatter (enter_backward(), 8 fp32)"},
         std::pair{"parts", "all_reduce (add parts of unit 'block (partial)', 128 fp32)"}}) {
@@ -143,7 +143,7 @@ TEST_CASE("what befalls a process of a tensor rank before a verb or a sum of gra
   }
 }
 
-TEST_CASE("variables that make no sense are refused on all ranks over tcp") {
+TEST_CASE("invalid variables are rejected on all ranks over tcp") {
   Folder const folder;
   for (auto const& [name, value, words] :
        {std::array{"ZEROTH_WITHIN_MACHINE", "shm",

@@ -6,7 +6,7 @@
 namespace zeroth::testing {
 namespace {
 
-TEST_CASE("docs show what the tool prints, or lines of it that follow each other") {
+TEST_CASE("docs show the tool's output, or consecutive lines of it") {
   struct Document {
     char const* name;
     std::size_t commands;
@@ -25,11 +25,11 @@ TEST_CASE("docs show what the tool prints, or lines of it that follow each other
   }
 }
 
-TEST_CASE("docs/simulate.md shows a machine's file as it is") {
+TEST_CASE("docs/simulate.md shows a machine's file unchanged") {
   CHECK(contains(document("docs/simulate.md"), "```json\n" + document("configs/machines/8xH100.json") + "```\n"));
 }
 
-TEST_CASE("docs/plan.md shows the advice that the tool gives") {
+TEST_CASE("docs/plan.md shows the tool's advice") {
   auto const text = zeroth_tool("plan --model 7.5B --ranks 64 --device-memory 3").output;
   auto const advice = text.find("Stage 3 does not fit");
   REQUIRE(advice != std::string::npos);

@@ -39,7 +39,7 @@ TEST_CASE("zeroth simulate prints a table and a picture, or JSON") {
   CHECK(parsed["stages"].size() == 4);
 }
 
-TEST_CASE("Without a file, a plan and a simulation are of the same job") {
+TEST_CASE("Without a file, a plan and a simulation are for the same job") {
   for (std::string const job : {"--model 7.5B --ranks 64", "--parameters 1e9 --units 10 --ranks 3 --context 128"}) {
     auto const simulation = simulated(job);
     auto const planned = zeroth_tool("plan --json " + job.substr(0, job.find(" --context")));
@@ -71,7 +71,7 @@ TEST_CASE("zeroth simulate takes stage files, machines from files, and models fr
   CHECK(of("zero1.json", "8xH100")["stage"] == 1);
 }
 
-TEST_CASE("Options of a simulation that say nothing useful are refused with what is allowed") {
+TEST_CASE("Invalid options of a simulation are rejected with what is allowed") {
   check_refused("simulate --ranks 4", "Exactly 1 option from [--model,--parameters] is required");
   check_refused("simulate --model 124M", "--ranks is required");
   check_refused("simulate --model 124M --ranks 0", "0: allowed: a whole number from 1 to 1048576");
@@ -91,7 +91,7 @@ TEST_CASE("Options of a simulation that say nothing useful are refused with what
                 "--ranks: 65 with --slow: allowed: at most 64, for each is simulated");
 }
 
-TEST_CASE("--permute puts the axes of a mesh in all orders, and --slow takes any tensor rank") {
+TEST_CASE("--permute tries all orders of a mesh's axes, and --slow accepts any tensor rank") {
   std::string const mesh = "--model 355M --untied-head --config configs/3d.json";
   auto const orders = simulated(mesh + " --ranks 32 --permute")["stages"];
   REQUIRE(orders.size() == 6);
@@ -118,7 +118,7 @@ TEST_CASE("--permute puts the axes of a mesh in all orders, and --slow takes any
   CHECK(slow_ms(" --slow 3=2") == slow_ms(" --slow 2=2"));
 }
 
-TEST_CASE("What a simulation lacks is asked for by name") {
+TEST_CASE("Missing inputs of a simulation are named") {
   check_failed("simulate --parameters 1e9 --ranks 4",
                "--context is required: equal units does not say how long a sequence is");
   check_failed("simulate --model 124M --ranks 4 --machine 8xB200",
@@ -129,7 +129,7 @@ TEST_CASE("What a simulation lacks is asked for by name") {
   std::ofstream{folder.path() / "machine.json"} << R"({"peak_flops": 1e12})";
   check_failed("simulate --model 124M --ranks 4 --machine machine.json", "machine.json: ", folder.path());
   auto const result = zeroth_tool("simulate --model 124M --ranks 4 --machine machine.json", folder.path());
-  CHECK(contains(result.output, "peak_flops (line 1): is no key of a machine; did you mean peak_flops_per_s?"));
+  CHECK(contains(result.output, "peak_flops (line 1): is not a key of a machine; did you mean peak_flops_per_s?"));
   CHECK(contains(result.output, "ring: is required"));
 }
 
@@ -181,7 +181,7 @@ TEST_CASE("--recompute and --slow make a step longer") {
   CHECK(step_ms(" --slow 3=1") == Approx(plain));
 }
 
-TEST_CASE("A machine at the limits of what is allowed gives times that are numbers, or none") {
+TEST_CASE("A machine at the allowed limits gives finite times, or an error") {
   Folder const folder;
   auto const write = [&](char const* name, char const* flops, char const* bytes, char const* times, char const* share) {
     std::ofstream{folder.path() / name} << fmt::format(
@@ -223,7 +223,7 @@ std::string measured_lines(int ranks) {
   return lines;
 }
 
-TEST_CASE("Measured links take the place of a machine's") {
+TEST_CASE("Measured links replace a machine's") {
   Folder const folder;
   std::ofstream{folder.path() / "links.jsonl"} << measured_lines(2) << measured_lines(4);
   auto const file = (folder.path() / "links.jsonl").string();
@@ -249,8 +249,9 @@ TEST_CASE("Measured links take the place of a machine's") {
   auto const refused = [&](std::string const& options, std::string const& why) {
     check_failed("simulate --model 124M " + options, why, folder.path());
   };
-  refused("--ranks 3 --measured-links links.jsonl",
-          "links.jsonl: 0 lines of 3 ranks, and of [2, 4] in all; needed are two or more");
+  refused(
+      "--ranks 3 --measured-links links.jsonl",
+      "links.jsonl: has 0 lines of 3 ranks, among lines of [2, 4] ranks; at least two of different sizes are needed");
   std::ofstream{folder.path() / "other.jsonl"} << R"({"benchmark": "adamw"})"
                                                << "\n";
   refused("--ranks 4 --measured-links other.jsonl",
@@ -272,7 +273,7 @@ TEST_CASE("Help names every option of a simulation") {
   }
 }
 
-TEST_CASE("One trillion parameters on 1024 ranks are simulated in less than a GiB of memory") {
+TEST_CASE("Simulating one trillion parameters on 1024 ranks needs less than a GiB of memory") {
   auto const parsed = simulated("--model 1T --ranks 1024");
   CHECK(parsed["model"]["parameters"] == 1'008'038'758'400);
   CHECK(parsed["stages"][3]["step_ms"] > 0);

@@ -49,7 +49,7 @@ std::string overlapping(int stage, int accumulation = 1) {
 }
 bool contains(std::string const& text, std::string const& part) { return text.find(part) != std::string::npos; }
 
-TEST_CASE("On 1,024 H100, groups of a machine's ranks with sums of their own take two thirds of stage 3's step") {
+TEST_CASE("On 1,024 H100, groups per machine with two-level sums take two thirds of stage 3's step") {
   auto const step_ms = [](std::string const& zero, std::string const& zeroth) {
     Case const with{.config = fmt::format(R"({{"train_micro_batch_size_per_gpu": 1, "bf16": {{"enabled": true}},
                         "zero_optimization": {{"stage": 3, "overlap_comm": true{}}}, "zeroth": {{{}}}}})",
@@ -72,7 +72,7 @@ TEST_CASE("On 1,024 H100, groups of a machine's ranks with sums of their own tak
   CHECK(hpz_two_levels == Approx(366.6).epsilon(1e-3));
 }
 
-TEST_CASE("What the tool says of groups: who is among whom, on how many nodes, and other stages without them") {
+TEST_CASE("The tool shows groups with their ranks and nodes, and other stages without groups") {
   auto const config = R"({"train_micro_batch_size_per_gpu": 1, "zeroth": {"two_level_sums": false},
                           "zero_optimization": {"stage": 3, "zero_hpz_partition_size": 16}})";
   Case const with{.config = config, .world = 64};
@@ -98,7 +98,7 @@ TEST_CASE("What the tool says of groups: who is among whom, on how many nodes, a
                  "0 to 63), reduce-replicas (ranks 0, 16, 32 and 48)\n"));
 }
 
-TEST_CASE("In JSON, what a simulation says of a stage agrees with itself and with the plan") {
+TEST_CASE("In JSON, the numbers of a simulated stage are consistent, and match the plan") {
   for (auto const& [world, accumulation] : {std::pair{1, 1}, {8, 2}, {48, 1}}) {
     Case const with{.config = overlapping(3, accumulation), .world = world};
     auto const simulations = simulated(with);
@@ -141,7 +141,7 @@ TEST_CASE("In JSON, what a simulation says of a stage agrees with itself and wit
   }
 }
 
-TEST_CASE("What is printed for people") {
+TEST_CASE("A simulation prints a table and a picture") {
   Case with{.config = R"({"train_micro_batch_size_per_gpu": 2, "bf16": {"enabled": true},
     "zero_optimization": {"stage": 3, "overlap_comm": true, "stage3_prefetch_bucket_size": 1}})",
             .world = 4};
@@ -223,10 +223,10 @@ TEST_CASE("A pipeline has columns for its bubble, a line for each stage, and a t
   auto one_stage = request_of({});
   one_stage.schedules = true;
   CHECK(testing::thrown<ConfigError>([&] { return simulate_stages(source, one_stage); }) ==
-        "--schedules: zeroth.mesh.pipeline is 1; allowed with it are 2 and more");
+        "--schedules: zeroth.mesh.pipeline is 1; allowed: 2 or more");
 }
 
-TEST_CASE("The axes of a mesh in all orders: a row for each, fastest first, with what ranks wait for along each axis") {
+TEST_CASE("Each order of a mesh's axes has a row, fastest first, with the waits along each axis") {
   auto const of_mesh = [](int tensor, int pipeline, int world) {
     return Case{.config = fmt::format(R"({{"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 8,
                                           "bf16": {{"enabled": true}},
@@ -280,8 +280,8 @@ TEST_CASE("The axes of a mesh in all orders: a row for each, fastest first, with
   CHECK(permuted(of_mesh(1, 4, 64), 1).stages.size() == 2);
   CHECK(permuted(of_mesh(4, 4, 16), 4).stages.size() == 2);
   CHECK(testing::thrown<ConfigError>([&] { static_cast<void>(permuted(of_mesh(1, 1, 64), 1)); }) ==
-        "--permute: a mesh of 1 tensor, 64 data and 1 pipeline ranks has one order; allowed are meshes with several "
-        "ranks along two axes or more");
+        "--permute: a mesh of 1 tensor, 64 data and 1 pipeline ranks has only one order; allowed: meshes with several "
+        "ranks along at least two axes");
   CHECK(contains(testing::thrown<ConfigError>([&] { static_cast<void>(permuted(of_mesh(4, 4, 40), 4)); }),
                  "zeroth.mesh.pipeline 4 times zeroth.mesh.tensor 4 is 16, which does not divide 40 ranks"));
 }
@@ -302,7 +302,7 @@ TEST_CASE("Code that overlaps sums of tensor ranks waits less for them") {
   CHECK(simulate::machine_of("8xH100").running("fused").rates.tensor_overlap);
 }
 
-TEST_CASE("A stage at which the file contradicts itself says why, in JSON and in text") {
+TEST_CASE("A stage at which the file contradicts itself has the reason, in JSON and in text") {
   Case const with{.config = R"({"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4,
                                 "communication_data_type": "bf16", "data_types": {"grad_accum_dtype": "bf16"},
                                 "zero_optimization": {"stage": 2}})"};
@@ -317,7 +317,7 @@ TEST_CASE("A stage at which the file contradicts itself says why, in JSON and in
   CHECK(contains(text, "\nstage 2 *  "));
 }
 
-TEST_CASE("A file that does not suit the world is refused") {
+TEST_CASE("A file that does not fit the number of ranks is rejected") {
   Case const with{.config = R"({"train_batch_size": 8})", .world = 3};
   CHECK(contains(testing::thrown<ConfigError>([&] { return simulated(with); }), "8 is not a multiple of 3"));
 }
@@ -329,7 +329,7 @@ TEST_CASE("One rank sends nothing, and hardly waits") {
   }
 }
 
-TEST_CASE("No step is shorter than its math, or than what it sends takes on the links") {
+TEST_CASE("No step is shorter than its math, or than its communication on the links") {
   for (auto const* const preset : {"124M", "6.7B"}) {
     for (int const world : {8, 64}) {
       auto const with = Case{.config = overlapping(3), .world = world};
@@ -362,7 +362,7 @@ TEST_CASE("More bandwidth never makes a step slower") {
   }
 }
 
-TEST_CASE("Recompute costs a forward without the last products, and does not count as useful") {
+TEST_CASE("Recompute costs a forward without the last products, and does not count as useful work") {
   Case with{.config = overlapping(3), .world = 1};
   with.machine.rates = {.math_efficiency = 0.5};
   auto const once = simulated(with, "1.5B");
@@ -381,7 +381,7 @@ TEST_CASE("Recompute costs a forward without the last products, and does not cou
   }
 }
 
-TEST_CASE("Tensor ranks divide math, and wait for what they add up") {
+TEST_CASE("Tensor ranks divide math, and wait for their sums") {
   auto const of = [](int ranks) {
     Case const with{.config = fmt::format(R"({{"train_micro_batch_size_per_gpu": 2, "bf16": {{"enabled": true}},
                                                "zeroth": {{"mesh": {{"tensor": {}}}}}}})",
@@ -433,7 +433,7 @@ TEST_CASE("One slow rank makes all of them slow") {
   CHECK(parsed["slow"] == json::parse(R"([{"rank": 2, "factor": 2.0}])"));
 }
 
-TEST_CASE("A slow tensor rank slows those that add up with it") {
+TEST_CASE("A slow tensor rank slows the ranks that sum with it") {
   Case const with{.config = R"({"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true},
                                 "zeroth": {"mesh": {"tensor": 2}}})",
                   .world = 6,
@@ -449,7 +449,7 @@ TEST_CASE("A slow tensor rank slows those that add up with it") {
   CHECK(contains(text, "Tensor: math waits for sums of tensor ranks"));
 }
 
-TEST_CASE("Units that are gathered too late are counted, with the keys that would help") {
+TEST_CASE("Late gathers are counted, and keys that would help are named") {
   auto const with_live = [](char const* live) {
     return fmt::format(
         R"({{"train_micro_batch_size_per_gpu": 1, "bf16": {{"enabled": true}},
@@ -472,7 +472,7 @@ TEST_CASE("Units that are gathered too late are counted, with the keys that woul
   CHECK_FALSE(contains(as_text(ahead, request_of(many)), "misses at stage"));
 }
 
-TEST_CASE("Memory that is missing is shown where the machine says how much there is") {
+TEST_CASE("Missing memory is shown if the machine has a memory size") {
   Case with{.config = overlapping(0), .world = 8};
   auto const text = as_text(simulated(with, "7.5B"), request_of(with));
   CHECK(contains(text, "left of 79.65"));
@@ -483,7 +483,7 @@ TEST_CASE("Memory that is missing is shown where the machine says how much there
   CHECK_FALSE(json::parse(as_json(simulated(with), request_of(with))).contains("device_memory"));
 }
 
-TEST_CASE("Times have a unit that suits them") {
+TEST_CASE("Times have a suitable unit") {
   Case with{.config = overlapping(3), .world = 2};
   CHECK(contains(as_text(simulated(with, "124M"), request_of(with)), "step ms"));
   with.machine.peak_flops_per_s /= 1e5;

@@ -51,7 +51,7 @@ Header gpt_header() {
 }
 std::string gpt() { return gpt_header().text(); }
 
-TEST_CASE("Units follow the layer index in names; embeddings come first, what has no index last") {
+TEST_CASE("Units follow the layer index in names, embeddings first, tensors without an index last") {
   Files const files;
   auto const source = read(files.write("model.safetensors", file_of(gpt())));
   CHECK(unit_names(source) == std::vector<std::string>{"embedding", "h.2", "h.10", "head"});
@@ -63,7 +63,7 @@ TEST_CASE("Units follow the layer index in names; embeddings come first, what ha
   CHECK(source.about == "5 tensors, 2 constants left out");
 }
 
-TEST_CASE("A header is enough: behind a length, whatever the file is called, or as JSON") {
+TEST_CASE("A header suffices, after its length or as JSON, whatever the file's name") {
   Files const files;
   auto const count = count_of(read(files.write("model.safetensors", file_of(gpt()))));
   CHECK(count_of(read(files.path())) == count);
@@ -71,7 +71,7 @@ TEST_CASE("A header is enough: behind a length, whatever the file is called, or 
   CHECK(count_of(read(files.write("header.json", gpt()))) == count);
 }
 
-TEST_CASE("An index brings together the files that it names") {
+TEST_CASE("An index combines the files that it names") {
   Files const files;
   files.write("model-00001-of-00002.safetensors", file_of(Header{}.add("layers.0.w", {4, 4}).text()));
   files.write("model-00002-of-00002.safetensors", file_of(Header{}.add("layers.1.w", {4, 4}).text()));
@@ -97,11 +97,11 @@ TEST_CASE("A wrong header is refused") {
   Files const files;
   auto const refusal = [&](std::string const& text) { return refusal_of(files.write("m.safetensors", text)); };
   CHECK(refusal("") ==
-        "m.safetensors: is no safetensors file: it does not begin with the length of a header, of at most 100000000 "
+        "m.safetensors: is not a safetensors file: it does not begin with the length of a header, of at most 100000000 "
         "bytes");
   CHECK(contains(refusal("\xff\xff\xff\xff\xff\xff\xff\x7f{"), "does not begin with the length of a header"));
   CHECK(refusal(file_of(gpt()).substr(0, 40)) ==
-        fmt::format("m.safetensors: ends before its header of {} bytes does", gpt().size()));
+        fmt::format("m.safetensors: ends within its header of {} bytes", gpt().size()));
   CHECK(contains(refusal(file_of("{\"w\": ")), "m.safetensors: 1 problem\n  line 1, column 7: not valid JSON"));
   CHECK(refusal(file_of("{}")) == "m.safetensors: has no floating-point tensors");
   CHECK(refusal(file_of(R"({"w": 3})")) ==
@@ -116,13 +116,13 @@ TEST_CASE("A wrong header is refused") {
         "gone: cannot be opened: No such file or directory");
 }
 
-TEST_CASE("A file may end behind its header, and not behind its data") {
+TEST_CASE("A file may end after its header, but not within or after its data") {
   Files const files;
   auto const header = gpt_header();
   auto const whole = file_of(header.text()) + std::string(static_cast<std::size_t>(header.data_bytes()), 'x');
   CHECK(count_of(read(files.write("m.safetensors", whole))) == count_of(read(files.write("cut", file_of(gpt())))));
   CHECK(refusal_of(files.write("m.safetensors", whole + "x")) ==
-        fmt::format("m.safetensors: has {} bytes behind its header, and its tensors take {}", header.data_bytes() + 1,
+        fmt::format("m.safetensors: has {} bytes after its header, but its tensors take {}", header.data_bytes() + 1,
                     header.data_bytes()));
 }
 

@@ -74,19 +74,19 @@ TEST_CASE("on a terminal no line is wider than that") {
   }
 }
 
-TEST_CASE("folded text has all the words of the text that is not, in order") {
+TEST_CASE("folded text has all words of the original text, in order") {
   for (auto const* const words : {"--help", "run --help", "config configs/zero3.json"}) {
     INFO("zeroth " << words);
     CHECK(words_in(without_colours(on_terminal(words, 60))) == words_in(zeroth_tool(words).output));
   }
 }
 
-TEST_CASE("a terminal that does not say how wide it is has lines as they are") {
+TEST_CASE("lines are unchanged on a terminal of unknown width") {
   std::string const words = "plan --model 7.5B --ranks 64";
   CHECK(on_terminal(words, 0) == zeroth_tool(words).output);
 }
 
-TEST_CASE("verdicts have colours on a terminal, and nowhere else, and not with NO_COLOR") {
+TEST_CASE("verdicts have colours only on a terminal, and not with NO_COLOR") {
   auto const plain = zeroth_tool("config configs/zero3.json").output;
   CHECK_FALSE(contains(plain, "\x1b"));
   CHECK(contains(on_terminal("config configs/zero3.json", 0), "\x1b[32mcould start\x1b[0m"));

@@ -41,7 +41,7 @@ std::string on_a_terminal(int columns, F const& use) {
   return text.substr(0, static_cast<std::size_t>(bytes < 0 ? 0 : bytes));
 }
 
-TEST_CASE("a bar takes what the words leave of a line, and goes before they do") {
+TEST_CASE("a bar fills the rest of a line, and is omitted before the words are") {
   CHECK(work_text("verify", gib, 4 * gib, 80) ==
         "verify  25 %  1.00 of 4.00 GiB  [" + std::string(11, '#') + std::string(35, '.') + "]");
   CHECK(work_text("verify", gib, 4 * gib, 80).size() == 80);
@@ -52,7 +52,7 @@ TEST_CASE("a bar takes what the words leave of a line, and goes before they do")
   CHECK(work_text("diff", 3, 0, 20) == "diff  100 %  0.00 of");  // no work counts as all done
 }
 
-TEST_CASE("a bar is drawn on a terminal once its time has come, and is gone at the end") {
+TEST_CASE("a bar appears on a terminal after a while, and is removed at the end") {
   auto const drawn = on_a_terminal(60, [] {
     WorkBar bar{"export", 2 * gib, std::chrono::milliseconds{0}};
     bar.add(gib);

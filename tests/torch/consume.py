@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """What docs/torch.md says to write, in a fresh folder, against an installed package: it builds, its loss falls, and
-its whole program goes on from a checkpoint.
+its whole program resumes from a checkpoint.
 
     consume.py BUILD WORK TORCH_DIR CXX_FLAGS
 """

@@ -59,7 +59,7 @@ auto contains(std::string const& text) { return Catch::Contains(text); }
 
 }  // namespace
 
-TEST_CASE("a parameter that is read outside of passes says its name and where its values are") {
+TEST_CASE("the error about a parameter read outside of passes names it, and says how to get its values") {
   auto const read =
       said_in_training<c10::Error>([](Trainer&, Net& net) { static_cast<void>(net->b->linear->weight.sum()); });
   CHECK_THAT(read, contains("[rank 0/1] parameter \"b.linear.weight\" of unit \"b\" was read outside of a micro-step"));
@@ -108,10 +108,10 @@ TEST_CASE("a parameter that is read outside of passes says its name and where it
                { Trainer const trainer{job, File{}.config(), *net}; }
                static_cast<void>(loss_of(net));
              }),
-             contains("has no memory any more: its Trainer has ended"));
+             contains("has no memory: its Trainer was destroyed"));
 }
 
-TEST_CASE("a parameter that the program changes behind its Trainer is refused by name") {
+TEST_CASE("a parameter that the program changes without its Trainer is rejected by name") {
   for (int const stage : {0, 3}) {
     CAPTURE(stage);
     auto const step = [stage](std::function<void(Net&)> const& before, std::function<void(Net&)> const& within) {
@@ -162,10 +162,10 @@ TEST_CASE("parameters and modules that are registered after the Trainer was made
                net->b->replace_module("linear", nn::Linear{8, 8});
              }),
              contains("parameter \"b.linear.weight\" was registered after"));
-  CHECK_THAT(after([](Net& net) { net->unregister_module("b"); }), contains("are registered no more"));
+  CHECK_THAT(after([](Net& net) { net->unregister_module("b"); }), contains("are no longer registered"));
 }
 
-TEST_CASE("losses that cannot be meant are refused") {
+TEST_CASE("invalid losses are rejected") {
   auto const of = [](std::function<void(torch_adapter::MicroStep&, Net&)> const& use) {
     return said_in_training([&](Trainer& trainer, Net& net) {
       for (auto micro : trainer.micro_steps()) {
@@ -174,7 +174,7 @@ TEST_CASE("losses that cannot be meant are refused") {
     });
   };
   CHECK_THAT(of([](auto& micro, Net& net) { micro.backward(net(input()).square()); }),
-             contains("the loss has shape [2, 8]; it is one number"));
+             contains("the loss has shape [2, 8]; it must be one number"));
   CHECK_THAT(of([](auto& micro, Net&) { micro.backward({}); }), contains("undefined tensor"));
   CHECK_THAT(of([](auto& micro, Net& net) { micro.backward(loss_of(net).detach()); }),
              contains("does not depend on a parameter that is trained"));
@@ -188,10 +188,10 @@ TEST_CASE("losses that cannot be meant are refused") {
              }),
              contains("report_loss() for the second time"));
   CHECK_THAT(of([](auto& micro, Net&) { micro.skip("c"); }),
-             contains("skip() of \"c\", which is no unit; there are: \"a\", \"b\""));
+             contains("skip() of \"c\", which is not a unit; the units are: \"a\", \"b\""));
 }
 
-TEST_CASE("a torch optimizer has nothing to work on, and says so") {
+TEST_CASE("a torch optimizer is rejected, because it has nothing to work on") {
   auto const after_backward = [](std::function<void(Net&)> const& use) {
     return said_in_training<c10::Error>([&](Trainer& trainer, Net& net) {
       for (auto micro : trainer.micro_steps()) {
@@ -206,24 +206,24 @@ TEST_CASE("a torch optimizer has nothing to work on, and says so") {
   CHECK_THAT(after_backward([](Net& net) { torch::optim::SGD{net->parameters(), 0.1}.step(); }), contains(refusal));
   CHECK_THAT(after_backward([](Net& net) { torch::optim::AdamW{net->parameters()}.step(); }), contains(refusal));
   CHECK_THAT(after_backward([](Net& net) { static_cast<void>(net->a->linear->weight.grad().sum()); }),
-             contains("the gradient of \"a.linear.weight\" is its engine's"));
+             contains("the gradient of \"a.linear.weight\" belongs to its engine"));
   CHECK_THAT(after_backward([](Net& net) { nn::utils::clip_grad_norm_(net->parameters(), 1.0); }),
              contains("gradient_clipping"));
 }
 
-TEST_CASE("units that cannot be meant are refused") {
+TEST_CASE("invalid units are rejected") {
   struct PlainImpl : nn::Module {
     nn::Linear one{register_module("one", nn::Linear{4, 4})}, two{register_module("two", nn::Linear{4, 4})};
   };
   PlainImpl plain;
-  CHECK_THAT(said_of_module(plain), contains("a Trainer of a module without units"));
+  CHECK_THAT(said_of_module(plain), contains("a Trainer was given a module without units"));
   CHECK_THAT(thrown<ContractError>([&] { return units(plain, {"three.*"}); }),
-             contains("units(): \"three.*\" picks no submodule, of which there are: one, two"));
+             contains("units(): \"three.*\" picks no submodule; the submodules are: one, two"));
   CHECK_THAT(said_of_module(plain, {.units = units(plain, {"one"}), .recompute = {"one"}}),
-             contains("recompute of unit \"one\", which no holder made by ZEROTH_TORCH_UNIT has"));
+             contains("recompute of unit \"one\", which is not in a holder made by ZEROTH_TORCH_UNIT"));
   CHECK_THAT(said_of_module(plain, {.units = units(plain, {"one"}), .recompute = {"two"}}),
              contains("TrainerOptions::recompute: \"two\" picks no unit"));
-  CHECK_THAT(thrown<ContractError>([] { Layer{std::make_shared<LayerImpl>()}; }), contains("that would be no unit"));
+  CHECK_THAT(thrown<ContractError>([] { Layer{std::make_shared<LayerImpl>()}; }), contains("that would not be a unit"));
   CHECK(said_of_module(plain, {.units = units(plain, {})}).empty());
 }
 
@@ -240,7 +240,7 @@ TEST_CASE("modules that cannot be trained are refused") {
   CHECK_THAT(with([](auto& module) { module.register_parameter("more", module.parameters()[0].view({16})); }),
              contains("parameters \"linear.weight\" and \"linear.more\" share memory and are different tensors"));
   at::Tensor kept;
-  auto const shares = "\"linear.weight\" shares its memory with a tensor that is no parameter";
+  auto const shares = "\"linear.weight\" shares its memory with a tensor that is not a parameter";
   CHECK_THAT(with([&](auto& module) { kept = module.parameters()[0].t(); }), contains(shares));
   CHECK_THAT(with([&](auto& module) { kept = module.parameters()[0].detach(); }), contains(shares));
   CHECK(with([&](auto& module) { kept = module.parameters()[0]; }).empty());  // the same tensor follows
@@ -265,7 +265,7 @@ TEST_CASE("modules that cannot be trained are refused") {
   nn::Module empty;
   CHECK_THAT(said_of_module(empty, {.units = units(empty, {})}), contains("a module without parameters"));
   CHECK_THAT(said_in_training([](Trainer& trainer, Net&) { static_cast<void>(trainer.read("c")); }),
-             contains("read() of \"c\", which is no parameter of the module"));
+             contains("read() of \"c\", which is not a parameter of the module"));
   CHECK_THAT(said_in_training([](Trainer& trainer, Net&) { trainer.write("a.linear.bias", at::zeros({3})); }),
              contains("the values have shape [3], the parameter has [8]"));
 }
@@ -283,17 +283,17 @@ TEST_CASE("parameters and buffers on another device than the CPU are refused wit
   auto const add_buffer = [](auto& module) { module.register_buffer("mask", at::empty({2}, at::kMeta)); };
   CHECK_THAT(with(add_parameter), contains("parameter \"linear.more\" is on the device meta, where it has no values"));
   CHECK_THAT(with(add_buffer), contains("buffer \"linear.mask\" is on the device meta") &&
-                                   contains("A buffer has to hold there what forward reads"));
+                                   contains("A buffer must then hold what forward reads"));
   CHECK_THAT(with(add_buffer, {.buffers_not_saved = {"linear.mask"}}), contains("is on the device meta"));
   auto const refused = [](c10::Device device) {
     return thrown<ContractError>([&] { torch_adapter::detail::expect_on_cpu("buffer \"mask\"", device); });
   };
-  CHECK_THAT(refused({at::kCUDA, 1}), contains("buffer \"mask\" is on cuda:1: this adapter has run on CPUs alone") &&
+  CHECK_THAT(refused({at::kCUDA, 1}), contains("buffer \"mask\" is on cuda:1: this adapter supports CPUs only") &&
                                           contains("module.to(torch::kCPU)"));
   CHECK(refused(at::kCPU) == "");
 }
 
-TEST_CASE("a rank that starts with other values is noticed") {
+TEST_CASE("different initial values of a rank are detected") {
   auto const outcome = run_job(2, [](Job& job) {
     auto net = torch_adapter::seeded(static_cast<std::uint64_t>(job.rank()), [] { return Net{}; });
     Trainer{job, File{}.config(), *net};
@@ -302,7 +302,7 @@ TEST_CASE("a rank that starts with other values is noticed") {
   CHECK(message_of(outcome[0]) != "");
 }
 
-TEST_CASE("what libtorch throws in forward ends all ranks with its words, and without a backtrace") {
+TEST_CASE("an exception of libtorch in forward ends all ranks with its message, without a backtrace") {
   for (bool const in_backward : {false, true}) {
     auto const outcome = run_job(2, [&](Job& job) {
       torch_adapter::detail::without_backtrace([&] {
@@ -331,7 +331,7 @@ TEST_CASE("what libtorch throws in forward ends all ranks with its words, and wi
   }
 }
 
-TEST_CASE("what was thrown in backward and caught is the end of training, and nothing of it is sent") {
+TEST_CASE("an exception in backward that is caught ends training, and nothing of the pass is sent") {
   CHECK_THAT(said_in_training([](Trainer& trainer, Net& net) {
                for (auto micro : trainer.micro_steps()) {
                  auto out = net(input());
@@ -360,7 +360,7 @@ TEST_CASE("a pass of another Trainer is refused while one is under way") {
              contains("a pass begins while one of another Trainer is under way"));
 }
 
-TEST_CASE("an engine's error in forward keeps its type and words") {
+TEST_CASE("an engine's error in forward keeps its type and message") {
   auto const outcome = run_job(2, [](Job& job) {
     torch_adapter::detail::without_backtrace([&] {
       auto net = make_net();
@@ -378,7 +378,7 @@ TEST_CASE("an engine's error in forward keeps its type and words") {
   CHECK_THAT(message_of(outcome[0]), contains("rank 1"));
 }
 
-TEST_CASE("a unit that is to be run again has to be called by its holder") {
+TEST_CASE("a unit with recompute must be called by its holder") {
   struct SequenceImpl : nn::Module {
     nn::Sequential layers{register_module("layers", nn::Sequential{Layer{}, Layer{}})};
   };
@@ -395,7 +395,7 @@ TEST_CASE("a unit that is to be run again has to be called by its holder") {
              contains("unit \"layers.0\" is to be run again in backward, but was called without its holder"));
 }
 
-TEST_CASE("dropout in what is run again is refused where ranks are threads, and right on one rank") {
+TEST_CASE("dropout with recompute is rejected if ranks are threads, and works on one rank") {
   struct DropImpl : nn::Module {
     nn::Linear linear{register_module("linear", nn::Linear{8, 8})};
     at::Tensor forward(at::Tensor const& x) { return at::dropout(linear(x), 0.5, true); }

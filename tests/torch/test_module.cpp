@@ -30,7 +30,7 @@ using torch_adapter::units;
 
 // ---- values to start from -------------------------------------------------------------------------------------------
 
-TEST_CASE("ranks that are threads get the values of their seeds, whatever others make meanwhile") {
+TEST_CASE("ranks that are threads get the initial values of their seeds, whatever other threads draw") {
   auto const values = [] { return at::randn({64}); };
   auto const slow_values = [&] {  // two draws with time between them, for somebody else's
     auto const first = at::randn({32});
@@ -108,7 +108,7 @@ std::string names_of(nn::Module const& module, std::vector<UnitPolicy> const& po
   return names;
 }
 
-TEST_CASE("units are what policies pick, by names, types, sizes or a predicate") {
+TEST_CASE("policies pick units by names, types, sizes or a predicate") {
   TowerImpl<PlainStorey> const net;
   CHECK(names_of(net, {"storeys.*"}) == "storeys.0 storeys.1 storeys.2 ");
   CHECK(names_of(net, {"roof", "storeys.1.up", "entrance"}) == "roof storeys.1.up entrance ");  // the policies' order
@@ -123,10 +123,10 @@ TEST_CASE("units are what policies pick, by names, types, sizes or a predicate")
                                     }};
   CHECK(names_of(net, {without_children}) == "entrance roof ");
   CHECK_THAT(thrown<ContractError>([&] { return units(net, {torch_adapter::at_least(100'000)}); }),
-             Catch::Contains("at least 100000 elements picks no submodule, of which there are: entrance, storeys"));
+             Catch::Contains("at least 100000 elements picks no submodule; the submodules are: entrance, storeys"));
 }
 
-TEST_CASE("training does not depend on which modules are units, or how they were chosen") {
+TEST_CASE("training does not depend on which modules are units") {
   auto const expected = bits_of(train_on_threads(2, File{}.config(), tower<Storey>({})));
   for (int stage : {0, 3}) {
     auto const config = File{.stage = stage}.config();
@@ -202,7 +202,7 @@ MakeProgram from_weights(std::filesystem::path const& file, std::vector<UnitPoli
   };
 }
 
-TEST_CASE("a safetensors file gives all values by names, whatever the modules of the ranks started with") {
+TEST_CASE("a safetensors file gives all values by name, whatever the ranks' modules started with") {
   Folder const folder;
   auto const file = folder / "model.safetensors";
   tower_weights().write(file);
@@ -235,7 +235,7 @@ TEST_CASE("a weight file may have buffers, and tensors that the program leaves o
         [&] { return train_on_threads(2, File{}.config(), from_weights(file, left_out), none); });
   };
   CHECK_THAT(refusal({}), Catch::Contains("load_weights() failed and changed nothing") &&
-                              Catch::Contains("\"h.1.attn.bias\" is no parameter of the model") &&
+                              Catch::Contains("\"h.1.attn.bias\" is not a parameter of the model") &&
                               !Catch::Contains("seen"));
   auto odd = tower_weights();
   odd.add("seen", at::zeros({3}));
@@ -304,7 +304,7 @@ struct WideImpl : nn::Module {
 };
 ZEROTH_TORCH_UNIT(Wide);
 
-TEST_CASE("no parameter and no gradient is in memory twice") {
+TEST_CASE("parameters and gradients are in memory only once") {
   constexpr std::int64_t each = 4LL * 1024 * 4096;
   constexpr int layers = 12;
   bool warm = false;  // pages of libtorch's code count as well, and come in when it first runs

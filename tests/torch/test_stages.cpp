@@ -77,7 +77,7 @@ TEST_CASE("modules train the same at stages 0 to 3 in several micro-steps") {
   }
 }
 
-TEST_CASE("a unit that some ranks skip trains the same at stages 0 to 3, inside of a root that uses parameters too") {
+TEST_CASE("a unit that some ranks skip trains the same at stages 0 to 3, also inside a root with parameters") {
   std::string const reduce = R"("reduce_gradients": "every_micro_step")";
   expect_same_at_every_stage({"experts", experts_program}, {.accumulation = 2, .zeroth = reduce}, 2);
   expect_same_at_every_stage({"experts", experts_program}, {}, 3);
@@ -105,7 +105,7 @@ TEST_CASE("every optimizer trains modules the same at stages 0 and 3") {
   }
 }
 
-TEST_CASE("groups of ranks, persistent parameters, states and parameters on a disk train modules as stage 0 does") {
+TEST_CASE("groups, persistent parameters, and states and parameters on a disk train modules like stage 0") {
   Folder const folder;
   auto const parameters =
       R"("offload_param": {"device": "nvme", "max_in_cpu": 0, "nvme_path": ")" + folder.path().string() + R"("})";
@@ -125,7 +125,7 @@ TEST_CASE("groups of ranks, persistent parameters, states and parameters on a di
   }
 }
 
-TEST_CASE("modules train what libtorch's AdamW trains, and evaluate so, to rounding") {
+TEST_CASE("modules train and evaluate like libtorch's AdamW, to rounding") {
   constexpr int steps = 6;
   constexpr double clip = 0.04;  // below the norms of all of them
   for (auto const& program : programs) {
@@ -166,7 +166,7 @@ Program gpt_in_autocast(Job& job) {
   return program;
 }
 
-TEST_CASE("autocast trains the same at stages 0 to 3, and what it trains with libtorch alone") {
+TEST_CASE("autocast trains the same at stages 0 to 3, and like libtorch alone") {
   expect_same_at_every_stage({"gpt in autocast", gpt_in_autocast}, {}, 2);
   File const file{.stage = 3, .micro = 4, .learning_rate = 1e-3};
   auto const trained = train_on_threads(1, file.config(), gpt_in_autocast);
@@ -177,7 +177,7 @@ TEST_CASE("autocast trains the same at stages 0 to 3, and what it trains with li
   CHECK(difference(trained.losses, plain.losses) < 1e-3);  // products round to 8 bits
 }
 
-TEST_CASE("what is run again in backward trains the same") {
+TEST_CASE("units with recompute train the same") {
   for (int stage : {0, 2, 3}) {
     File const file{.stage = stage, .accumulation = 2};
     INFO("stage " << stage);

@@ -30,7 +30,7 @@ std::vector<std::byte> bytes_of(std::string const& text) {
   return bytes;
 }
 
-TEST_CASE("training goes on from a checkpoint with its buffers, bit for bit, at any stage and number of ranks") {
+TEST_CASE("training resumes from a checkpoint with its buffers, bit for bit, at any stage and number of ranks") {
   for (int stage : {0, 3}) {
     Folder const folder;
     File const file{.stage = stage};
@@ -78,7 +78,7 @@ std::string logged_by(std::function<void()> const& run) {
   return {std::istreambuf_iterator<char>{stream}, {}};
 }
 
-TEST_CASE("dropout goes on from a checkpoint with the masks of the run that was not interrupted") {
+TEST_CASE("dropout after a resume has the masks of the uninterrupted run") {
   Folder const folder;
   auto const config = File{}.config();
   Run whole{.steps = 5, .evaluates = false};
@@ -105,12 +105,12 @@ TEST_CASE("dropout goes on from a checkpoint with the masks of the run that was 
   CHECK(resumed.losses == std::vector(expected.losses.begin() + 3, expected.losses.end()));
   CHECK(resumed.weights == expected.weights);
   auto const log = logged_by([&] { static_cast<void>(resume(2)); });
-  std::string const says = "[rank 0/2] restore(): the checkpoint has the generators of 1 ranks, and 2 go on: ";
+  std::string const says = "[rank 0/2] restore(): the checkpoint has the generators of 1 ranks, but 2 ranks resume: ";
   CHECK_THAT(log, Catch::Contains(says));
   CHECK(log.find(says) == log.rfind(says));
 }
 
-TEST_CASE("buffers that a checkpoint has no room for, or that are others, are refused by name") {
+TEST_CASE("buffers that are too large for a checkpoint, or differ from it, are rejected by name") {
   struct MaskedImpl : nn::Module {
     nn::Linear linear{register_module("linear", nn::Linear{4, 4})};
     at::Tensor mask;
@@ -227,7 +227,7 @@ void expect_equal_to_whole_batch(std::vector<std::int64_t> const& rows) {
   }
 }
 
-TEST_CASE("SyncBatchNorm is BatchNorm on all ranks' batches together, however they are dealt out") {
+TEST_CASE("SyncBatchNorm is BatchNorm on all ranks' batches together, however they are divided") {
   expect_equal_to_whole_batch({8});
   expect_equal_to_whole_batch({4, 4});
   expect_equal_to_whole_batch({5, 1, 2});
@@ -272,12 +272,12 @@ TEST_CASE("SyncBatchNorm trains and evaluates in every type, with and without we
   }
 }
 
-TEST_CASE("SyncBatchNorm refuses what has no variance, and other shapes") {
+TEST_CASE("SyncBatchNorm rejects batches without variance, and other shapes") {
   auto const of = [](at::Tensor const& input) {
     return messages_of(run_job(1, [&](Job& job) { SyncBatchNorm{job, 3}(input); }));
   };
   CHECK_THAT(of(at::zeros({1, 3})), Catch::Contains("fewer than two values per channel over all ranks"));
-  CHECK_THAT(of(at::zeros({4, 2})), Catch::Contains("SyncBatchNorm of 3 channels gets an input of shape [4, 2]"));
+  CHECK_THAT(of(at::zeros({4, 2})), Catch::Contains("SyncBatchNorm of 3 channels got an input of shape [4, 2]"));
 }
 
 }  // namespace

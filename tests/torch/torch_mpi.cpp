@@ -33,7 +33,7 @@ File in_micro_steps(int stage) {
   return {.stage = stage, .accumulation = 3, .zeroth = R"("reduce_gradients": "every_micro_step")"};
 }
 
-TEST_CASE("processes train modules as threads do, at every stage") {
+TEST_CASE("processes train modules like threads, at every stage") {
   for (auto const make : {gpt_program, vision_program, odd_program}) {
     for (int stage : {0, 1, 2, 3}) {
       auto const [mine, world] = train_in_processes(File{.stage = stage}.config(), make);
@@ -43,7 +43,7 @@ TEST_CASE("processes train modules as threads do, at every stage") {
   }
 }
 
-TEST_CASE("a unit that some ranks skip in a micro-step trains in processes as on threads, at every stage") {
+TEST_CASE("a unit that some ranks skip in a micro-step trains in processes like on threads, at every stage") {
   for (int stage : {0, 1, 2, 3}) {
     auto const [mine, world] = train_in_processes(in_micro_steps(stage).config(), experts_program);
     INFO("stage " << stage << " on " << world << " ranks");
@@ -51,7 +51,7 @@ TEST_CASE("a unit that some ranks skip in a micro-step trains in processes as on
   }
 }
 
-TEST_CASE("a program's own rule trains modules in processes as the same rule of the library does on threads") {
+TEST_CASE("a program's own rule trains modules in processes like the library's rule on threads") {
   File const library{.optimizer = R"("type": "SGD", "params": {"momentum": 0.75, "dampening": 0.25})"};
   for (int stage : {0, 1, 2, 3}) {
     auto const config = File{.stage = stage, .optimizer = ""}.config().with(own_momentum());
@@ -61,7 +61,7 @@ TEST_CASE("a program's own rule trains modules in processes as the same rule of 
   }
 }
 
-TEST_CASE("dropout in processes has the masks of its seed, at every stage and when it is run again in backward") {
+TEST_CASE("dropout in processes has the masks of its seed, at every stage and with recompute") {
   auto const expected = bits_of(train_in_processes(in_micro_steps(0).config(), dropout_program).first);
   for (int stage : {0, 1, 2, 3}) {
     INFO("stage " << stage);
@@ -71,7 +71,7 @@ TEST_CASE("dropout in processes has the masks of its seed, at every stage and wh
   }
 }
 
-TEST_CASE("dropout goes on in processes with each rank's own masks, at every stage") {
+TEST_CASE("dropout after a resume in processes has each rank's own masks, at every stage") {
   // The same for all ranks, which the same launcher has started.
   auto const name = "zeroth-torch-" + std::to_string(::getppid());
   for (int stage : {0, 3}) {

@@ -41,7 +41,7 @@ std::vector<SavedElements> weights_in(Reader& reader) {
     auto const* const name = space.trainable ? "master" : "frozen";
     auto const state = std::ranges::find(space.states, name, &checkpoint::SavedState::name);
     if (state == space.states.end()) {
-      throw SystemError{fmt::format("checkpoint {}: unit {} has no state {}, which weights are read from",
+      throw SystemError{fmt::format("checkpoint {}: unit {} has no state {}, from which weights are read",
                                     reader.folder().string(), config::in_quotes(space.unit), name)};
     }
     for (auto const& param : space.params) {

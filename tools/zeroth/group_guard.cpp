@@ -55,7 +55,7 @@ GroupGuard::GroupGuard() {
   to_guard_ = ends[1];
   if (guard_ < 0) {
     ::close(to_guard_);
-    throw SystemError{"no process to guard others: " + std::generic_category().message(error)};
+    throw SystemError{"cannot start a process that guards the others: " + std::generic_category().message(error)};
   }
 }
 

@@ -55,7 +55,7 @@ LlamaShape read_llama(JsonObject const& config, ModelRequest const& request, Mod
 
 void require(JsonObject const& config, char const* key) {
   if (!config.has(key)) {
-    config.refuse(key, "a whole number; this architecture's default is none that follows from the others");
+    config.refuse(key, "a whole number; this architecture has no default that follows from the other keys");
   }
 }
 

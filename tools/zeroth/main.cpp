@@ -58,7 +58,7 @@ int run(int argc, char** argv, Page& page) {
     zeroth::write_error(complaint.str());
     return status;
   } catch (std::bad_alloc const&) {
-    zeroth::write_error("zeroth: out of memory: what was asked for takes more than this process can have\n");
+    zeroth::write_error("zeroth: out of memory: the request needs more than this process may have\n");
     return 1;
   } catch (std::exception const& error) {
     zeroth::write_error(fmt::format("zeroth: {}\n", error.what()));

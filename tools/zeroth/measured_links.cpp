@@ -79,14 +79,14 @@ simulate::Machine with_measured_links(simulate::Machine machine, std::filesystem
                  [](Measured const& each) { return each.ranks; });
   std::erase_if(lines, [ranks](Measured const& each) { return each.ranks != ranks; });
   if (lines.size() < 2) {
-    throw ConfigError{
-        fmt::format("{}: {} lines of {} ranks, and of [{}] in all; needed are two or more, of different sizes",
-                    file.string(), lines.size(), ranks, fmt::join(there, ", "))};
+    throw ConfigError{fmt::format(
+        "{}: has {} lines of {} ranks, among lines of [{}] ranks; at least two of different sizes are needed",
+        file.string(), lines.size(), ranks, fmt::join(there, ", "))};
   }
   auto const [start, of_byte] = fit(lines);
   if (!(of_byte > 0)) {
     throw ConfigError{
-        fmt::format("{}: {} ranks take no longer for more bytes: measure larger sizes", file.string(), ranks)};
+        fmt::format("{}: {} ranks take as long for more bytes; measure larger sizes", file.string(), ranks)};
   }
   machine.name += fmt::format(", links of {}", file.filename().string());
   machine.node_bytes_per_s = machine.network_bytes_per_s = 1 / of_byte;

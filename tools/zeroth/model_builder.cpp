@@ -42,9 +42,9 @@ void ModelBuilder::check(std::string const& name, std::int64_t rows, std::int64_
 
 void ModelBuilder::expect_divided_heads(std::int64_t heads) const {
   if (heads % tensor_ranks() != 0) {
-    throw ConfigError{
-        fmt::format("{}: {} heads, which zeroth.mesh.tensor, {}, does not divide; allowed are its divisors", source_,
-                    heads, tensor_ranks())};
+    throw ConfigError{fmt::format(
+        "{}: has {} heads, which zeroth.mesh.tensor, {}, does not divide; allowed: divisors of the number of heads",
+        source_, heads, tensor_ranks())};
   }
 }
 
@@ -57,13 +57,14 @@ void ModelBuilder::unit(std::string const& name, std::int64_t input_channels, in
   }
   auto const context = context_.value_or(0);
   if (context > 0 && input_channels > model::largest_count / context) {
-    throw ConfigError{fmt::format("{}: {} channels in a sequence of {} tokens come into unit {}; allowed: {} elements",
-                                  source_, input_channels, context, config::in_quotes(name), model::largest_count)};
+    throw ConfigError{fmt::format(
+        "{}: {} channels times {} tokens of a sequence are too much input for unit {}; allowed: up to {} elements",
+        source_, input_channels, context, config::in_quotes(name), model::largest_count)};
   }
   if (context % rows_divided_by_ != 0) {
     throw ConfigError{
-        fmt::format("{}: {} tokens in a sequence, which zeroth.mesh.tensor with zeroth.sequence_parallel, {}, does not "
-                    "divide; allowed are multiples of it",
+        fmt::format("{}: a sequence has {} tokens, which zeroth.mesh.tensor with zeroth.sequence_parallel, {}, does "
+                    "not divide; allowed: multiples of it",
                     source_, context, rows_divided_by_)};
   }
   units_.push_back(model_.unit(name, {.input_per_sample = input_channels * context / rows_divided_by_,

@@ -72,7 +72,7 @@ SourcedModel from_json(fs::path const& file, Object const& object, ModelRequest 
     return model_of_tensor_header(file, object);
   }
   throw ConfigError{
-      fmt::format("{}: is no description of a model; allowed: a Hugging Face config.json (which has model_type), a "
+      fmt::format("{}: is not a description of a model; allowed: a Hugging Face config.json (which has model_type), a "
                   "safetensors file, header or index, or a list of parameters (which has units)",
                   file.string())};
 }

@@ -130,7 +130,7 @@ pid_t start_process(Start const& start, AwaitedSignals const& signals, GroupGuar
   auto const error = process < 0 ? std::nullopt : read_error(report[0]);
   ::close(report[0]);
   if (process < 0) {
-    throw SystemError{fmt::format("no process for {}: {}", start.command.front(), error_text(fork_error))};
+    throw SystemError{fmt::format("cannot start a process for {}: {}", start.command.front(), error_text(fork_error))};
   }
   if (error) {
     guard.remove(process);

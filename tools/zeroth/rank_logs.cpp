@@ -43,7 +43,7 @@ fs::path make_run_folder(fs::path const& log_dir) {
       return folder;
     }
   }
-  throw ConfigError{fmt::format("--log-dir {}: no folder can be made there: {}", log_dir.string(), error.message())};
+  throw ConfigError{fmt::format("--log-dir {}: cannot create a folder there: {}", log_dir.string(), error.message())};
 }
 
 RankLogs::RankLogs(fs::path const& run_folder, int attempt, std::size_t processes, bool tee) : tee_{tee} {
@@ -51,7 +51,7 @@ RankLogs::RankLogs(fs::path const& run_folder, int attempt, std::size_t processe
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) {
-    throw SystemError{fmt::format("--log-dir: {} cannot be made: {}", folder.string(), error.message())};
+    throw SystemError{fmt::format("--log-dir: {} cannot be created: {}", folder.string(), error.message())};
   }
   for (std::size_t place = 0; place < processes; ++place) {
     processes == 1 ? files_.push_back({folder / "ranks.log", {}})

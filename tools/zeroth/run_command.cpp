@@ -46,10 +46,10 @@ AgentOptions agent_options(RunOptions const& options) {
                                fmt::format("{}: allowed: up to --ranks {}", agent.min_ranks, agent.ranks)};
   }
   if (agent.tee && agent.log_dir.empty()) {
-    throw CLI::ValidationError{"--tee", "needs --log-dir: the folder of what is shown"};
+    throw CLI::ValidationError{"--tee", "needs --log-dir, the folder for the output"};
   }
   if (agent.mpirun.find_first_not_of(' ') == std::string::npos) {
-    throw CLI::ValidationError{"--mpirun", "names no command"};
+    throw CLI::ValidationError{"--mpirun", "is empty; allowed: a command"};
   }
   return agent;
 }

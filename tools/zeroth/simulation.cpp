@@ -109,8 +109,8 @@ std::vector<SimulatedStage> simulate_orders(SourcedModel const& model, Simulatio
                                       {MeshAxis::pipeline, request.config.pipeline().stages}};
   if (std::ranges::count_if(sizes, [](auto const& size) { return size.second > 1; }) < 2) {
     throw ConfigError{
-        fmt::format("--permute: a mesh of {} tensor, {} data and {} pipeline ranks has one order; allowed are meshes "
-                    "with several ranks along two axes or more",
+        fmt::format("--permute: a mesh of {} tensor, {} data and {} pipeline ranks has only one order; allowed: meshes "
+                    "with several ranks along at least two axes",
                     sizes.at(MeshAxis::tensor), sizes.at(MeshAxis::data), sizes.at(MeshAxis::pipeline))};
   }
   std::vector<SimulatedStage> orders;
@@ -158,7 +158,7 @@ Simulations simulate_stages(SourcedModel const& model, SimulationRequest const& 
     return simulations;
   }
   if (settings.pipeline.stages == 1) {
-    throw ConfigError{"--schedules: zeroth.mesh.pipeline is 1; allowed with it are 2 and more"};
+    throw ConfigError{"--schedules: zeroth.mesh.pipeline is 1; allowed: 2 or more"};
   }
   for (auto const schedule : pipeline_schedules) {
     simulations.stages.push_back(simulate_stage(

@@ -35,8 +35,8 @@ std::string read_standard_input(std::string_view option) {
           fmt::format("{} -: standard input cannot be read: {}", option, std::generic_category().message(errno))};
     }
     if (static_cast<std::int64_t>(text.size()) > largest_text) {
-      throw ConfigError{fmt::format("{} -: standard input has more than {} bytes, which is as much as a text may have",
-                                    option, largest_text)};
+      throw ConfigError{
+          fmt::format("{} -: standard input has more than {} bytes, the limit for text files", option, largest_text)};
     }
   }
 }

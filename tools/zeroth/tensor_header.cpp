@@ -101,13 +101,12 @@ engine::TensorHeader header_of_file(fs::path const& path) {
     auto const text = engine::header_text(file);
     if (!text) {
       throw Unreadable{
-          fmt::format("is no safetensors file: it does not begin with the length of a header, of at most {} "
-                      "bytes",
+          fmt::format("is not a safetensors file: it does not begin with the length of a header, of at most {} bytes",
                       largest_text)};
     }
     auto header = checked_header(path, parse_json(path, *text));
     if (auto const data = file.bytes() - engine::data_begin(*text); data > header.data_bytes) {
-      throw Unreadable{fmt::format("has {} bytes behind its header, and its tensors take {}", data, header.data_bytes)};
+      throw Unreadable{fmt::format("has {} bytes after its header, but its tensors take {}", data, header.data_bytes)};
     }
     return header;
   } catch (Unreadable const& error) {

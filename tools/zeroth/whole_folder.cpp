@@ -25,7 +25,7 @@ WholeFolder::WholeFolder(fs::path path) : path_{std::move(path)} {
   target_ = followed(path_.has_filename() ? path_ : path_.parent_path());  // "a/" is the same as "a"
   std::error_code error;
   if (fs::exists(target_, error) && !(fs::is_directory(target_, error) && fs::is_empty(target_, error))) {
-    refuse(path_, "is there already; allowed: a new or an empty folder");
+    refuse(path_, "exists already; allowed: a new or an empty folder");
   }
   auto partial = partial_beside(target_);
   error.clear();
@@ -33,7 +33,7 @@ WholeFolder::WholeFolder(fs::path path) : path_{std::move(path)} {
     fs::create_directories(partial.parent_path(), error);
   }
   if (error || !fs::create_directory(partial, error)) {
-    refuse(path_, "cannot be made: " + error.message());
+    refuse(path_, "cannot be created: " + error.message());
   }
   partial_ = std::move(partial);
 }
@@ -58,7 +58,7 @@ void WholeFolder::publish() {
   partial_.clear();
   auto const parent = target_.has_parent_path() ? target_.parent_path() : fs::path{"."};
   if (int const not_synced = sync_folder(parent); not_synced != 0) {
-    refuse(path_, "is there, and not known to be on the disk: " + std::generic_category().message(not_synced));
+    refuse(path_, "is written, but may not be on the disk yet: " + std::generic_category().message(not_synced));
   }
 }
 

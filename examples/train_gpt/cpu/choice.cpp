@@ -37,19 +37,18 @@ void expect_onednn(Dtype compute) {
   auto const library = onednn();
   if (!library) {
     throw zeroth::ConfigError{
-        "--math onednn: train_gpt was built without oneDNN (Debian's libdnnl-dev); allowed here are auto and eigen"};
+        "--math onednn: train_gpt was built without oneDNN (Debian's libdnnl-dev); allowed here: auto and eigen"};
   }
   if (compute != Dtype::fp32 && compute != Dtype::bf16) {
     throw zeroth::ConfigError{fmt::format(
-        "--math onednn: oneDNN multiplies fp32 and bf16, and what is computed in is {}; allowed here are auto "
-        "and eigen",
+        "--math onednn: oneDNN multiplies fp32 and bf16, but the compute dtype is {}; allowed here: auto and eigen",
         zeroth::name_of(compute))};
   }
   if (compute == Dtype::bf16 && !library->isa.starts_with("avx512_core") && !has_bf16(library->isa)) {
-    throw zeroth::ConfigError{fmt::format(
-        "--math onednn: oneDNN {} has no bf16 products for {}, which is what this processor or ONEDNN_MAX_CPU_ISA "
-        "leaves it; allowed here are auto and eigen",
-        library->version, library->isa)};
+    throw zeroth::ConfigError{
+        fmt::format("--math onednn: oneDNN {} has no bf16 products for {}, to which this processor or "
+                    "ONEDNN_MAX_CPU_ISA limits it; allowed here: auto and eigen",
+                    library->version, library->isa)};
   }
 }
 
@@ -91,8 +90,8 @@ void expect_same_on_all_ranks(zeroth::Job& job, MathChoice const& choice) {
   for (std::size_t rank = 1; rank < names.size(); ++rank) {
     if (names[rank] != names[0]) {
       throw zeroth::ConfigError{
-          fmt::format("--math: rank 0 multiplies by {}, rank {} by {}: all ranks must round alike; --math eigen may be "
-                      "what all have",
+          fmt::format("--math: rank 0 multiplies by {}, rank {} by {}, but all ranks must round alike; --math eigen "
+                      "may be available on all",
                       names[0], rank, names[rank])};
     }
   }

@@ -8,6 +8,8 @@ namespace gpt::cpu {
 
 std::optional<Onednn> onednn() { return std::nullopt; }
 
-std::unique_ptr<Matmul> onednn_matmul() { throw zeroth::ContractError{"onednn_matmul(): there is no oneDNN here"}; }
+std::unique_ptr<Matmul> onednn_matmul() {
+  throw zeroth::ContractError{"onednn_matmul(): train_gpt was built without oneDNN"};
+}
 
 }  // namespace gpt::cpu

@@ -119,7 +119,7 @@ class OnednnMatmul final : public Matmul {
       auto const description = describe_to_library(kind, engine_);
       return plans_.emplace(kind, plan_of(description, kind)).first->second;
     } catch (dnnl::error const& error) {
-      throw zeroth::SystemError{fmt::format("oneDNN has nothing for {}: {}", describe(kind), error.what())};
+      throw zeroth::SystemError{fmt::format("oneDNN has no implementation for {}: {}", describe(kind), error.what())};
     }
   }
 

@@ -233,8 +233,8 @@ LaunchOptions with_thread_ranks(LaunchOptions options, std::optional<LaunchedRan
   }
   if (options.transport && !has_threads(*options.transport)) {
     throw ConfigError{
-        fmt::format("{} in the environment: ranks are to be threads, and the program asks for transport "
-                    "{}: start it with zeroth run --transport {}, or ask for local",
+        fmt::format("{} in the environment: ranks must be threads, but the program asks for transport {}: start it "
+                    "with zeroth run --transport {}, or ask for local",
                     words, name_of(*options.transport), name_of(*options.transport))};
   }
   options.thread_ranks = ranks;
@@ -249,10 +249,10 @@ void check_asked_for(Transport asked_for, LaunchOptions const& options, std::opt
                      bool has_mpi) {
   auto const& transport = traits_of(asked_for);
   if (!transport.on_host && options.device != DeviceKind::cuda) {
-    throw ConfigError{fmt::format(
-        "transport {} was asked for, but LaunchOptions::device is not cuda: it works in memory of GPUs; ask for tcp, "
-        "mpi or local, or set the device",
-        transport.name)};
+    throw ConfigError{
+        fmt::format("transport {} was asked for, but LaunchOptions::device is not cuda: it needs GPU memory; ask for "
+                    "tcp, mpi or local, or set the device",
+                    transport.name)};
   }
   if (!transport.start.empty() && !launched) {
     throw ConfigError{fmt::format("transport {} was asked for, but no launcher started this process: {}",
@@ -260,8 +260,8 @@ void check_asked_for(Transport asked_for, LaunchOptions const& options, std::opt
   }
   if (transport.ranks == RankKind::threads && launched && launched->world > 1) {
     throw ConfigError{
-        fmt::format("transport {} was asked for, but {} started this process as rank {} of {} ({}): "
-                    "ask for {}, or start one process alone",
+        fmt::format("transport {} was asked for, but {} started this process as rank {} of {} ({}): ask for {}, or "
+                    "start a single process",
                     transport.name, launched->launcher, launched->rank, launched->world, launched->variables,
                     options.device == DeviceKind::cuda ? "nccl"
                     : has_mpi                          ? "tcp or mpi"
@@ -289,18 +289,18 @@ Transport usual_transport(bool on_gpus, std::optional<LaunchedRank> const& launc
 
 LaunchPlan plan_launch(LaunchOptions const& options, std::optional<LaunchedRank> const& launched, bool has_mpi) {
   if (options.thread_ranks < 1) {
-    throw ConfigError{fmt::format("LaunchOptions::thread_ranks is {}: allowed are 1 and more", options.thread_ranks)};
+    throw ConfigError{fmt::format("LaunchOptions::thread_ranks is {}; allowed: 1 or more", options.thread_ranks)};
   }
   if (options.restarts < 0) {
-    throw ConfigError{fmt::format("LaunchOptions::restarts is {}: allowed are 0 and more", options.restarts)};
+    throw ConfigError{fmt::format("LaunchOptions::restarts is {}; allowed: 0 or more", options.restarts)};
   }
   if (options.stop_grace.count() < 0) {
     throw ConfigError{
-        fmt::format("LaunchOptions::stop_grace is {} ms: allowed are 0 and more", options.stop_grace.count())};
+        fmt::format("LaunchOptions::stop_grace is {} ms; allowed: 0 or more", options.stop_grace.count())};
   }
   if (options.join_timeout.count() < 1) {
     throw ConfigError{
-        fmt::format("LaunchOptions::join_timeout is {} ms: allowed are 1 and more", options.join_timeout.count())};
+        fmt::format("LaunchOptions::join_timeout is {} ms; allowed: 1 or more", options.join_timeout.count())};
   }
   auto const transport =
       options.transport.value_or(usual_transport(options.device == DeviceKind::cuda, launched, has_mpi));

@@ -41,9 +41,9 @@ void FlightFiles::write(std::string_view reason) noexcept {
     std::string const names = last == first_rank_
                                   ? fmt::format("zeroth_flight_rank{}.json", first_rank_)
                                   : fmt::format("zeroth_flight_rank{}.json to ..rank{}.json", first_rank_, last);
-    print_error(fmt::format("the last collectives are in {}", (folder_ / names).string()));
+    print_error(fmt::format("flight record written: {}", (folder_ / names).string()));
   } catch (std::exception const& error) {
-    print_error(std::string{"the last collectives are lost: "} + error.what());
+    print_error(std::string{"flight record not written: "} + error.what());
   }
 }
 
@@ -64,7 +64,7 @@ void FlightFiles::write_files(std::string_view reason) const {
   std::filesystem::create_directories(folder_, error);
   if (error) {
     throw SystemError{
-        fmt::format("the folder of flight records, {}: cannot be made: {}", folder_.string(), error.message())};
+        fmt::format("the folder of flight records, {}, cannot be created: {}", folder_.string(), error.message())};
   }
   int rank = first_rank_;
   for (auto const& recorder : recorders_) {

@@ -61,7 +61,7 @@ int run(comm::LaunchPlan const& plan, LaunchOptions options, std::optional<comm:
   options.thread_ranks = plan.thread_ranks;
   auto const job =
       std::find_if(jobs.begin(), jobs.end(), [&plan](JobOver const& each) { return each.transport == plan.transport; });
-  ZEROTH_EXPECTS(job != jobs.end(), "a transport was planned that the library was built without");
+  ZEROTH_EXPECTS(job != jobs.end(), "the library was built without the planned transport");
   return job->run(options, launched, rank_main);
 }
 

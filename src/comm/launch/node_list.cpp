@@ -36,7 +36,7 @@ class Parser {
  private:
   [[noreturn]] void fail(std::string const& what) const {
     throw ConfigError{
-        fmt::format("{}='{}' in the environment is no list of nodes as Slurm writes them: {} at character {}",
+        fmt::format("{}='{}' in the environment is not a list of nodes in Slurm's notation: {} at character {}",
                     variable_, list_, what, at_ + 1)};
   }
   void check_count(std::size_t count) const {

@@ -11,7 +11,7 @@ namespace zeroth::comm {
 int device_of(LaunchedRank const& launched, int device_count, std::string const& visible, std::string const& why_none) {
   auto const where = visible.empty() ? std::string{} : fmt::format(" ({})", visible);
   if (device_count <= 0) {
-    throw ConfigError{fmt::format("it needs a GPU, and its process sees none{}: {}", where, why_none)};
+    throw ConfigError{fmt::format("it needs a GPU, but its process sees none{}: {}", where, why_none)};
   }
   if (device_count == 1 || (launched.world == 1 && !launched.local_rank)) {
     return 0;
@@ -19,7 +19,7 @@ int device_of(LaunchedRank const& launched, int device_count, std::string const&
   if (!launched.local_rank) {
     throw ConfigError{
         fmt::format("its process sees {} GPUs{}, and {} ({}) did not say which is its own: set {} in the environment "
-                    "to the rank's index on its machine, or let each process see one GPU alone",
+                    "to the rank's index on its machine, or let each process see a single GPU",
                     device_count, where, launched.launcher, launched.variables, local_rank_variable(launched.kind))};
   }
   if (*launched.local_rank >= device_count) {
@@ -38,8 +38,8 @@ void check_cuda(LaunchPlan const& plan, bool share_devices, int gpus, std::strin
   auto const& transport = traits_of(plan.transport);
   if (!transport.on_gpus) {
     throw ConfigError{
-        fmt::format("LaunchOptions::device is cuda, but its transport is {}, which works in memory of the host; "
-                    "processes on GPUs use nccl, and threads of one process local",
+        fmt::format("LaunchOptions::device is cuda, but its transport is {}, which works in host memory; processes on "
+                    "GPUs use nccl, and threads of one process local",
                     transport.name)};
   }
   if (transport.ranks != RankKind::threads) {

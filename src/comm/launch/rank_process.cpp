@@ -99,7 +99,7 @@ class EndInTime {
           files_.write(failure->reason);
         }
         if (!over_.wait_until(1, Clock::now() + grace_)) {
-          auto const reason = fmt::format("{}; rank {} did not end within {}, and is ended", failure->reason,
+          auto const reason = fmt::format("{}; rank {} did not stop within {}, and is terminated", failure->reason,
                                           process_.rank, describe(grace_));
           end(process_, files_, {rank_prefix() + reason, reason, true}, std::chrono::milliseconds{0}, terminated_);
         }

@@ -97,8 +97,7 @@ unsigned char next_signal(std::optional<Clock::time_point> deadline) {
 
 SignalWatch::SignalWatch(Actions actions) : actions_{std::move(actions)} {
   ZEROTH_EXPECTS(!watched.exchange(true),
-                 "launch() was called while another one runs in this process; run one after "
-                 "the other");
+                 "launch() was called while another launch() runs in this process; run one after the other");
   try {
     write_end.store(signal_pipe().write_end, std::memory_order_relaxed);
     watching.store(::getpid(), std::memory_order_relaxed);
@@ -142,18 +141,18 @@ void SignalWatch::watch() {
       save_and_end();
     } else {
       deadline_.reset();
-      do_as_before(fmt::format("{} did not stop within {} of {}, and is ended", actions_.who, describe(actions_.grace),
-                               asked_by_));
+      do_as_before(fmt::format("{} did not stop within {} of {}, and is terminated", actions_.who,
+                               describe(actions_.grace), asked_by_));
     }
   }
 }
 
 void SignalWatch::interrupt() {
   if (std::exchange(interrupted_, true)) {
-    print_error(fmt::format("the second SIGINT ends {}", actions_.who));
+    print_error(fmt::format("the second SIGINT terminates {}", actions_.who));
     end_process(128 + SIGINT);
   }
-  print_error(fmt::format("SIGINT: all ranks stop at the next step; Ctrl-C again ends {} at once", actions_.who));
+  print_error(fmt::format("SIGINT: all ranks stop at the next step; Ctrl-C again terminates {} at once", actions_.who));
   actions_.ask(SIGINT);
 }
 
@@ -161,7 +160,7 @@ void SignalWatch::terminate() {
   if (is_own_handler(before_terminate_)) {
     do_as_before("SIGTERM");
   } else if (std::exchange(terminated_, true)) {
-    do_as_before(fmt::format("the second SIGTERM ends {}", actions_.who));
+    do_as_before(fmt::format("the second SIGTERM terminates {}", actions_.who));
   } else {
     stop_in_time(SIGTERM);
   }
@@ -182,7 +181,7 @@ void SignalWatch::stop_in_time(int signal) {
   actions_.ask(signal);  // first: the sender may not wait for long
   auto const grace = describe(actions_.grace);
   auto const when = asked_by_ == name ? "in " + grace : fmt::format("{} after {}", grace, asked_by_);
-  print_error(fmt::format("{}: all ranks stop at the next step; {}, or at the {} SIGTERM, {} is ended", name, when,
+  print_error(fmt::format("{}: all ranks stop at the next step; {}, or at the {} SIGTERM, {} is terminated", name, when,
                           terminated_ ? "next" : "second", actions_.who));
 }
 

@@ -42,7 +42,7 @@ std::shared_ptr<TcpSession> open_session(LaunchOptions const& options, LaunchedR
     kept = std::make_shared<TcpSession>(std::move(tcp));
   }
   if (auto const failure = kept->failure()) {
-    throw SystemError{fmt::format("an earlier job of this process failed ({}): start again", failure->reason)};
+    throw SystemError{fmt::format("an earlier job of this process failed ({}): start a new process", failure->reason)};
   }
   return kept;
 }

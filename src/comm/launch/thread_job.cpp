@@ -237,7 +237,7 @@ void ThreadJob::end_frozen_ranks() {
   report();
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
     if (!ranks_[rank].ended.load(std::memory_order_acquire)) {
-      print_error(fmt::format("rank {} did not end within {} after that: it {}. The process ends without it", rank,
+      print_error(fmt::format("rank {} did not stop within {} after that: it {}. The process exits without it", rank,
                               describe(options_.failure_grace), describe_last(*recorders_[rank])));
     }
   }
@@ -278,7 +278,7 @@ int run_thread_job(LaunchOptions const& options, std::function<void(Job&)> const
       logger().warn("restart {} of {} without progress failed as well: the job ends", budget.used(), budget.most());
       return ExitCode::failed;
     }
-    logger().warn("all ranks start again in {} s, restart {} of {} without progress, after: {}", pause->count(),
+    logger().warn("all ranks restart in {} s, restart {} of {} without progress, after: {}", pause->count(),
                   budget.used(), budget.most(), cause);
     std::this_thread::sleep_for(*pause);
   }

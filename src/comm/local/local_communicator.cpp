@@ -59,13 +59,13 @@ void LocalCommunicator::do_submit(device::Stream& stream, Label const& label, st
   auto* const gpu = dynamic_cast<device::PeerStream*>(&stream);
   auto* const cpu = gpu == nullptr ? &device::as_cpu(stream) : nullptr;
   ZEROTH_EXPECTS(gpu == nullptr || world() <= gpu->most_ranks(),
-                 fmt::format("communicator '{}' has {} ranks; among threads on GPUs at most {} can be", name(), world(),
+                 fmt::format("communicator '{}' has {} ranks; allowed for threads on GPUs: up to {}", name(), world(),
                              gpu->most_ranks()));
   for (auto const& each : collectives) {
     ZEROTH_EXPECTS(
         gpu == nullptr || device::PeerStream::folds(each.reduce, each.dtype),
-        fmt::format("{} on communicator '{}': 'local' does not reduce {} by {} on streams of a GPU; allowed "
-                    "are sum, and maximum of floating-point numbers",
+        fmt::format("{} on communicator '{}': 'local' does not reduce {} by {} on GPU streams; allowed: sum, and "
+                    "maximum of floating-point numbers",
                     describe(label, each, group_->job_ranks()), name(), name_of(each.dtype), name_of(each.reduce)));
   }
   Transaction& transaction = pool_.take(label, collectives, options_.timeout);
@@ -140,8 +140,9 @@ void LocalCommunicator::await_ticket(Transaction const& transaction) {
       rank_, 2 * transaction.timeout, [&](Clock::time_point until) { return served_.wait_until(before, until); },
       [](int) { return false; },
       [&] {
-        return fmt::format("the queue before {}, transaction {}, behind this rank's earlier ones on other streams,",
-                           describe(transaction), transaction.sequence);
+        return fmt::format(
+            "the queue before {}, transaction {}, behind this rank's earlier transactions on other streams,",
+            describe(transaction), transaction.sequence);
       });
   if (!why.empty()) {
     group_->fail(why);

@@ -195,7 +195,7 @@ std::string LocalGroup::why_to_end(int rank, Clock::time_point begin, Clock::tim
       missing.push_back({describe_rank(other), false, describe_last(*member(other).recorder)});
     }
   }
-  return describe_missing(describe_rank(rank), now - begin, where(), missing, "nobody any more");
+  return describe_missing(describe_rank(rank), now - begin, where(), missing, "none any more");
 }
 
 }  // namespace zeroth::comm

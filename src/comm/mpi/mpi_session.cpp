@@ -53,7 +53,8 @@ bool begin_mpi() {
   int level = 0;
   ZEROTH_MPI(MPI_Finalized(&finalised));
   if (finalised != 0) {
-    throw SystemError{"MPI was finalised in this process and cannot begin again: run all jobs before MPI_Finalize"};
+    throw SystemError{
+        "MPI was finalised in this process and cannot be started again: run all jobs before MPI_Finalize"};
   }
   ZEROTH_MPI(MPI_Initialized(&initialised));
   if (initialised != 0) {
@@ -71,7 +72,7 @@ bool begin_mpi() {
   ::setenv("OMPI_MCA_mpi_yield_when_idle", "0", 0);
   ZEROTH_MPI(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level));
   if (level < MPI_THREAD_FUNNELED) {
-    throw SystemError{fmt::format("this MPI gives {}; MPI_THREAD_FUNNELED is needed", name_of_level(level))};
+    throw SystemError{fmt::format("this MPI provides {}; MPI_THREAD_FUNNELED is needed", name_of_level(level))};
   }
   ZEROTH_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));  // for calls without a communicator
   return true;
@@ -103,7 +104,7 @@ std::shared_ptr<MpiSession> MpiSession::open() {
     }
   }
   if (auto const failure = session->failure()) {
-    throw SystemError{fmt::format("an earlier job of this process failed ({}): start again", failure->reason)};
+    throw SystemError{fmt::format("an earlier job of this process failed ({}): start a new process", failure->reason)};
   }
   return session;
 }

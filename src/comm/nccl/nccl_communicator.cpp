@@ -130,15 +130,14 @@ void NcclCommunicator::do_submit(device::Stream& stream, Label const& label, std
   if (session_->failed()) {  // reports it on a stream of any kind
     return device::as_cpu(stream).post([session = session_.get()] { throw PeerError{*session->failure()}; });
   }
-  ZEROTH_EXPECTS(gpu != nullptr, fmt::format("communicator '{}' is NCCL's, which works on streams of a GPU, and was "
-                                             "given one of the host",
-                                             name()));
   ZEROTH_EXPECTS(
-      gpu->native().native != cudaStreamPerThread,
-      fmt::format("communicator '{}' is NCCL's, which launches from threads of its own, and was given "
-                  "cudaStreamPerThread, which is another stream to each thread; compute on a stream that the "
-                  "program made, or on the default stream (null)",
-                  name()));
+      gpu != nullptr,
+      fmt::format("communicator '{}' is NCCL's and needs a GPU stream, but was given a host stream", name()));
+  ZEROTH_EXPECTS(gpu->native().native != cudaStreamPerThread,
+                 fmt::format("communicator '{}' is NCCL's, which launches from its own threads, but was given "
+                             "cudaStreamPerThread, which is a different stream in each thread; compute on a stream "
+                             "that the program created, or on the default stream (null)",
+                             name()));
   if (gpu->failed()) {
     return;
   }
@@ -221,8 +220,8 @@ std::unique_ptr<Registration> NcclCommunicator::do_register(device::Memory const
     window = link_->make_window(memory.data(), memory.bytes(), Clock::now() + options_.timeout);
   } catch (...) {
     session_->fail(
-        fmt::format("rank {} could not register memory with '{}' (NCCL_WIN_ENABLE=0 does without, as does "
-                    "zeroth.register_memory false): {}",
+        fmt::format("rank {} could not register memory with '{}' (set NCCL_WIN_ENABLE=0, or zeroth.register_memory to "
+                    "false, to do without): {}",
                     session_->rank(), name(), describe_current_exception().bare));
     throw;
   }

@@ -57,8 +57,8 @@ bool NcclLink::uses_copy_engine() const {
   bool const hangs = world() == 2 && nccl().version < first_that_ends;
   if (identity.copy_engine && hangs && identity.group.rank == 0) {
     logger().warn(
-        "communicator '{}' of 2 ranks does not use copy engines: the first such gather of 2 ranks hangs in NCCL "
-        "{}, and ends since {}",
+        "communicator '{}' of 2 ranks does not use copy engines: the first such gather of 2 ranks hangs in NCCL {}; "
+        "use NCCL {} or newer",
         name(), device::describe_nccl_version(nccl().version), device::describe_nccl_version(first_that_ends));
   }
   return identity.copy_engine && !hangs;
@@ -116,10 +116,8 @@ std::unique_lock<std::mutex> NcclLink::enter(char const* call, Clock::time_point
       throw PeerError{fmt::format("{}; {} of communicator '{}' was about to begin", *reason, call, name())};
     }
     if (Clock::now() >= deadline) {
-      throw PeerError{
-          fmt::format("{} of communicator '{}' on cuda:{} could not begin: another thread does not come out "
-                      "of NCCL",
-                      call, name(), identity.gpu)};
+      throw PeerError{fmt::format("{} of communicator '{}' on cuda:{} could not begin: another thread is stuck in NCCL",
+                                  call, name(), identity.gpu)};
     }
   }
 }
@@ -190,7 +188,7 @@ void NcclLink::end_handle(Ending ending) noexcept {
     return thread.join();
   }
   thread.detach();
-  logger().error("communicator '{}': NCCL does not return from its {}, which is left behind", name(),
+  logger().error("communicator '{}': NCCL does not return from its {}; its thread is abandoned", name(),
                  aborts ? "abort" : "destruction");
 }
 
@@ -231,7 +229,7 @@ void NcclLink::forget(ncclWindow_t window, Clock::time_point deadline) noexcept 
 void NcclLink::abort() noexcept {
   auto const lock = try_to_enter(Clock::now() + patience_for_others_inside);
   if (!lock.owns_lock()) {
-    logger().error("communicator '{}': a thread does not come out of NCCL; it is aborted under it", name());
+    logger().error("communicator '{}': aborted while another thread is stuck in NCCL", name());
   }
   drop();
 }
@@ -239,7 +237,7 @@ void NcclLink::abort() noexcept {
 void NcclLink::finish(Clock::time_point deadline) noexcept {
   auto const lock = try_to_enter(Clock::now() + patience_for_an_abort);
   if (!lock.owns_lock()) {
-    return logger().error("communicator '{}': a thread does not come out of NCCL, and ends it or never does", name());
+    return logger().error("communicator '{}': not finished, because another thread is stuck in NCCL", name());
   }
   if (handle_ == nullptr) {
     return;
@@ -250,7 +248,7 @@ void NcclLink::finish(Clock::time_point deadline) noexcept {
   try {
     settle("ncclCommFinalize", check("ncclCommFinalize", nccl().finalize(handle_)), handle_, deadline);
   } catch (std::exception const& error) {
-    logger().warn("{}; it is aborted", error.what());
+    logger().warn("{}; aborting the communicator", error.what());
     return drop();
   }
   end_handle(Ending::destruction);

@@ -253,12 +253,11 @@ std::string NcclSession::explain_late(NcclLink const& link, Transaction const& t
     bool const here = place.answered && !is_message && place.begun >= transaction.position;
     ranks.push_back({fmt::format("rank {}", place.rank), here, place.answered ? place.words : std::string{no_answer}});
   }
-  return describe_missing(
-      group.describe_rank(group.rank), waited, describe_on(link, transaction), ranks,
-      link.has_windows()
-          ? "nobody: all have submitted it, and NCCL does not end; memory is "
-            "registered with NCCL, and NCCL_WIN_ENABLE=0 does without, as does zeroth.register_memory false"
-          : "nobody: all have submitted it, and NCCL does not end");
+  return describe_missing(group.describe_rank(group.rank), waited, describe_on(link, transaction), ranks,
+                          link.has_windows()
+                              ? "none: all have submitted it, but NCCL does not finish; memory is registered with "
+                                "NCCL: set NCCL_WIN_ENABLE=0, or zeroth.register_memory to false, to do without"
+                              : "none: all have submitted it, but NCCL does not finish");
 }
 
 std::string describe_on(NcclLink const& link, Transaction const& transaction) {

@@ -137,7 +137,7 @@ NcclWatch::~NcclWatch() {
   if (state_->ended.wait_until(1, Clock::now() + patience_at_the_end)) {
     state_->thread.join();
   } else {
-    logger().error("NCCL does not return from an abort: its thread is left behind");
+    logger().error("NCCL does not return from an abort; its thread is abandoned");
     std::lock_guard const lock{state_->hooks_mutex};
     state_->hooks.reset();
     state_->thread.detach();

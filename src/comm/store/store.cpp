@@ -42,17 +42,21 @@ constexpr std::uint64_t spare_descriptors = 64;  // beside one for each rank
 
 void check_options(StoreOptions const& options) {
   ZEROTH_EXPECTS(options.world >= 1 && options.rank >= 0 && options.rank < options.world,
-                 fmt::format("StoreOptions: rank {} of {}", options.rank, options.world));
-  ZEROTH_EXPECTS(!options.at.host.empty() && options.at.ports >= 1 && options.at.port + options.at.ports - 1 <= 65535 &&
-                     options.at.port >= (options.rank == 0 ? 0 : 1),
-                 fmt::format("StoreAddress: host '{}', port {}", options.at.host, options.at.port));
-  ZEROTH_EXPECTS(options.at.token.size() <= most_token_bytes,
-                 fmt::format("StoreAddress::token has {} bytes of {}", options.at.token.size(), most_token_bytes));
+                 fmt::format("StoreOptions: the rank is {} of {} ranks; allowed: 0 to one less than their number",
+                             options.rank, options.world));
   ZEROTH_EXPECTS(
-      options.heartbeat_timeout >= milliseconds{10} && options.heartbeat_timeout <= longest_endured,
-      fmt::format("StoreOptions::heartbeat_timeout is {} ms: allowed are 10 to {}, after which the system may "
-                  "give a silent connection up by itself",
-                  options.heartbeat_timeout.count(), longest_endured.count()));
+      !options.at.host.empty() && options.at.ports >= 1 && options.at.port + options.at.ports - 1 <= 65535 &&
+          options.at.port >= (options.rank == 0 ? 0 : 1),
+      fmt::format(
+          "StoreAddress: the host is '{}', the port {}; allowed: a host, and ports 1 to 65535 (on rank 0 also 0)",
+          options.at.host, options.at.port));
+  ZEROTH_EXPECTS(
+      options.at.token.size() <= most_token_bytes,
+      fmt::format("StoreAddress::token has {} bytes; allowed: up to {}", options.at.token.size(), most_token_bytes));
+  ZEROTH_EXPECTS(options.heartbeat_timeout >= milliseconds{10} && options.heartbeat_timeout <= longest_endured,
+                 fmt::format("StoreOptions::heartbeat_timeout is {} ms; allowed: 10 to {}, after which the system may "
+                             "close a silent connection itself",
+                             options.heartbeat_timeout.count(), longest_endured.count()));
 }
 
 Descriptor make_wake() {
@@ -82,13 +86,13 @@ Descriptor listen_for_ranks(StoreOptions const& options) {
     listener = listen_at(options.at.host, options.at.port + more, error);
   }
   if (!listener) {
-    throw SystemError{fmt::format(
-        "rank 0's store cannot listen at port {}{}{}: {}{}", options.at.port,
-        options.at.ports == 1 ? "" : fmt::format(" or one of the next {}", options.at.ports - 1),
-        options.at.given_by.empty() ? "" : fmt::format(" ({})", options.at.given_by), error_text(error),
-        error == EADDRINUSE ? ": another program, or a job left over from before, has that port; end it, or give all "
-                              "ranks another port"
-                            : "")};
+    throw SystemError{
+        fmt::format("rank 0's store cannot listen at port {}{}{}: {}{}", options.at.port,
+                    options.at.ports == 1 ? "" : fmt::format(" or one of the next {}", options.at.ports - 1),
+                    options.at.given_by.empty() ? "" : fmt::format(" ({})", options.at.given_by), error_text(error),
+                    error == EADDRINUSE ? ": another program, or a job left over from before, uses that port; end it, "
+                                          "or give all ranks another port"
+                                        : "")};
   }
   return listener;
 }

@@ -173,7 +173,7 @@ void StoreClient::take(Frame const& frame) {
     case Kind::problem: {
       auto const found = calls_.find(frame.tag);
       if (found == calls_.end()) {
-        throw BadFrame{"an answer to no question"};
+        throw BadFrame{"an answer without a request"};
       }
       auto const& call = found->second;
       if (frame.kind == Kind::problem) {
@@ -199,7 +199,7 @@ void StoreClient::take(Frame const& frame) {
       alone_because_ = options_.rank0 + " has left the job, and its store is closed";
       end_calls(alone_because_);
       return;
-    default: throw BadFrame{"what only ranks say"};
+    default: throw BadFrame{"a message that only ranks send"};
   }
 }
 

@@ -93,7 +93,7 @@ std::optional<Joined> try_to_join(StoreOptions const& options, int port, Clock::
     auto const heartbeat = await_welcome(connection, options, port, until, problem);
     return heartbeat ? std::optional<Joined>{Joined{std::move(connection), *heartbeat, port}} : std::nullopt;
   } catch (BadFrame const& bad) {
-    throw NotThere{fmt::format("what answers at {} is not rank 0's store: it sent {}; another program has that port",
+    throw NotThere{fmt::format("the server at {} is not rank 0's store: it sent {}; another program uses that port",
                                place_of(options, port), bad.what())};
   }
 }
@@ -135,8 +135,8 @@ Joined join_store(StoreOptions const& options) {
     auto const left = deadline - now;
     if (left <= time_for_last_attempt) {
       throw PeerError{
-          fmt::format("rank {} of {} did not find rank 0's store at {} within {}; the last attempt: {}. Is "
-                      "rank 0 running, on that host, and may this one reach it there?",
+          fmt::format("rank {} of {} did not find rank 0's store at {} within {}; the last attempt: {}. Check that "
+                      "rank 0 is running on that host, and that this host can reach it",
                       options.rank, options.world, places_of(options), describe(now - begin), problem)};
     }
     if (!logged && now - begin >= silence_before_log) {

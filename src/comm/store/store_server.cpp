@@ -193,7 +193,7 @@ void StoreServer::fail_for_silence(Clock::time_point now) {
   bool const one = silent.size() == 1;
   std::sort(silent.begin(), silent.end());
   fail(silent.front(),
-       fmt::format("{}{} not been heard of for {}: {} frozen, or what {} cannot come here", name_ranks(silent, hosts_),
+       fmt::format("{}{} not been heard of for {}: {} frozen, or what {} does not arrive", name_ranks(silent, hosts_),
                    one ? groups_of(silent.front()) + " has" : " have", describe(longest_silence),
                    one ? "it is" : "they are", one ? "it sends" : "they send"));
 }
@@ -273,15 +273,14 @@ void StoreServer::admit(Peer& peer, Hello const& hello) {
                        protocol_version, hello.version),
            fmt::format("it speaks version {} of the protocol, this is version {}", hello.version, protocol_version));
   } else if (hello.token != options_.token) {
-    refuse(
-        peer, Refusal::job,
-        "this process's job token is not that job's: another job has that address; ranks that are started by hand with "
-        "arguments that differ need the same ZEROTH_JOB_TOKEN",
-        "its job token is not this job's");
+    refuse(peer, Refusal::job,
+           "this process's job token differs from that job's: another job uses that address; ranks that are started by "
+           "hand with different arguments need the same ZEROTH_JOB_TOKEN",
+           "its job token is not this job's");
   } else if (hello.world != options_.world || hello.rank >= hello.world) {
     refuse(peer, Refusal::config,
-           fmt::format("its job has {} ranks, and this process is rank {} of {}: all must be given the same world",
-                       mine, hello.rank, hello.world),
+           fmt::format("its job has {} ranks, and this process is rank {} of {}: give all ranks the same world", mine,
+                       hello.rank, hello.world),
            fmt::format("it is rank {} of {}, and this job has {} ranks", hello.rank, hello.world, mine));
   } else if (failure_) {
     refuse(peer, Refusal::peer, "that job has failed already: " + failure_->reason,
@@ -292,7 +291,7 @@ void StoreServer::admit(Peer& peer, Hello const& hello) {
            fmt::format("{} has {} already: two processes were given the same rank, or this one is left over from "
                        "before",
                        name_of(hello.rank), how),
-           fmt::format("it says that it is {}, who has {} already", name_of(hello.rank), how));
+           fmt::format("it claims to be {}, which has {} already", name_of(hello.rank), how));
   } else {
     auto const rank = static_cast<std::size_t>(hello.rank);
     peer.rank = hello.rank;
@@ -396,7 +395,7 @@ void StoreServer::take(Peer& peer, Frame const& frame, Clock::time_point now) {
     }
     case Kind::abort: fail(peer.rank, body.text(most_value_bytes)); break;
     case Kind::leave: leave(peer); break;
-    default: throw BadFrame{"what only rank 0's store says"};
+    default: throw BadFrame{"a message that only rank 0's store sends"};
   }
   body.end();
 }

@@ -144,8 +144,8 @@ void StoreTable::expire(Clock::time_point now) {
       }
     }
     refuse(each.call, Problem::late,
-           fmt::format("nobody set the key '{}' within {}{}", each.key, describe(now - each.wait.begun),
-                       absent.empty() ? "" : "; not there: " + describe_ranks(absent, *roster_)));
+           fmt::format("no rank set the key '{}' within {}{}", each.key, describe(now - each.wait.begun),
+                       absent.empty() ? "" : "; absent: " + describe_ranks(absent, *roster_)));
     return true;
   });
   // A rank that gives up ends the gather for all: without it the others cannot complete it either, and it would be

@@ -17,8 +17,8 @@ constexpr int tag_count = 4;
 
 /// The end of the error about a rank that shows, or requests, the right number of bytes for another collective.
 inline constexpr std::string_view in_another_collective =
-    "is in another collective here: operation, dtype, operator, count or root differ. Do all ranks run the same "
-    "program, at the same counts? CommOptions::check says what each rank does";
+    "is in another collective: operation, dtype, operator, count or root differ. Check that all ranks run the same "
+    "program with the same counts; CommOptions::check reports what each rank does";
 
 struct Channel {
   std::uint64_t communicator = 0;

@@ -117,13 +117,13 @@ void Outgoing::read_answer(Clock::time_point now) {
       return end("it refused this process: " + body.text(most_handshake_bytes), false);
     }
     if (frame->kind != Kind::welcome || body.text(most_token_bytes) != handshake_.token) {
-      throw BadFrame{"no welcome of this job"};
+      throw BadFrame{"something other than this job's welcome"};
     }
     socket_ = std::move(*hall_).release();
     hall_.reset();
     state_ = State::open;
   } catch (BadFrame const& bad) {
-    end(fmt::format("what answers there is no rank of this job: it sent {}", bad.what()), false);
+    end(fmt::format("the peer is not a rank of this job: it sent {}", bad.what()), false);
   }
 }
 
@@ -135,7 +135,7 @@ void Outgoing::look_for_end() {
   if (bytes == 0) {
     end("it closed the connection", true);
   } else if (bytes > 0) {
-    end("it answered where nothing is to be answered", false);
+    end("it sent data on a connection that only this rank sends on", false);
   } else if (errno != EAGAIN && errno != EINTR) {
     end(error_text(errno), true);
   }

@@ -23,7 +23,7 @@ Descriptor make_shared_file(char const* name, std::int64_t bytes) {
   NoFileSizeSignal const none;
   Descriptor file{::memfd_create(name, MFD_CLOEXEC)};
   if (!file || (bytes > 0 && ::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0)) {
-    throw SystemError{fmt::format("memory of {} bytes to share: {}", bytes, file_error_text(errno))};
+    throw SystemError{fmt::format("cannot create {} bytes of shared memory: {}", bytes, file_error_text(errno))};
   }
   return file;
 }
@@ -31,7 +31,7 @@ Descriptor make_shared_file(char const* name, std::int64_t bytes) {
 SharedFile describe_file(int descriptor) {
   struct stat facts {};
   if (::fstat(descriptor, &facts) != 0) {
-    throw SystemError{fmt::format("fstat of memory to share: {}", error_text(errno))};
+    throw SystemError{fmt::format("fstat of shared memory: {}", error_text(errno))};
   }
   return {facts.st_dev, facts.st_ino, ::getpid(), descriptor};
 }
@@ -47,7 +47,7 @@ Descriptor open_shared(SharedFile const& file, std::int64_t bytes, int flags) {
   if (::fstat(found.get(), &facts) != 0 || facts.st_dev != file.device || facts.st_ino != file.inode ||
       facts.st_size < bytes) {
     throw SystemError{fmt::format(
-        "{} is not the memory that another rank shares: /proc here is not that of this process's namespace", path)};
+        "{} is not the memory that another rank shares: /proc belongs to another namespace than this process", path)};
   }
   Descriptor opened{::open(fmt::format("/proc/self/fd/{}", found.get()).c_str(), flags | O_CLOEXEC)};
   if (!opened) {

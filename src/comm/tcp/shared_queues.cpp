@@ -172,8 +172,9 @@ std::optional<std::byte const*> SharedQueues::borrow(int from, Tag tag, std::uin
   auto const* const here =
       windows_.find(slot->registration, from, slot->address + static_cast<std::uint64_t>(offset), bytes);
   if (here == nullptr) {
-    throw SystemError{fmt::format("{} bytes at {} are shown of registration {}, which does not have them", bytes,
-                                  offset, slot->registration)};
+    throw SystemError{
+        fmt::format("another rank announced {} bytes at {} of registration {}, which does not contain them", bytes,
+                    offset, slot->registration)};
   }
   return here;
 }

@@ -143,12 +143,11 @@ std::optional<Piece> TcpLinks::next_piece(Peer& peer) {
   auto& shown = queue.shown.front();
   auto& want = queue.wants.front();
   if (auto const end = want.offset + want.left; end > shown.bytes || (want.last && end != shown.bytes)) {
-    break_off(
-        peer,
-        fmt::format("it expects {} bytes where this rank sends {}: do all ranks run the same program, at the same "
-                    "counts?",
-                    end, shown.bytes),
-        true);
+    break_off(peer,
+              fmt::format("it expects {} bytes where this rank sends {}: check that all ranks run the same program "
+                          "with the same counts",
+                          end, shown.bytes),
+              true);
     return std::nullopt;
   }
   if (want.outline != shown.outline) {

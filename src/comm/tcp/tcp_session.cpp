@@ -42,7 +42,7 @@ Place listen(TcpOptions const& options, std::string const& interface_address, St
     place = {listen_at(host, 0, error), is_loopback(here) ? std::string{} : here};
   }
   if (!place.listener) {
-    throw SystemError{"no port to listen at for the other ranks: " + error_text(error)};
+    throw SystemError{"cannot listen on a port for the other ranks: " + error_text(error)};
   }
   return place;
 }
@@ -81,7 +81,7 @@ TcpSession::TcpSession(TcpOptions options)
     auto& mine = ranks_[static_cast<std::size_t>(rank_)];
     mine.at = {place.host, port_of(place.listener)};
     Descriptor sample;
-    std::string problem{"so asked for"};
+    std::string problem{"as requested"};
     if (options.within_machine == WithinMachine::memory) {
       problem = try_to_share(sample, mine.file);
     }
@@ -183,7 +183,7 @@ void TcpSession::choose_ways(TcpOptions const& options, std::string problem) {
     logger().log(bad ? spdlog::level::warn : spdlog::level::info,
                  "{} ranks over tcp on {} machine{}; within a machine {}", world_, machines.size(),
                  machines.size() == 1 ? "" : "s",
-                 why.empty() ? "registered memory is read where it is, and all else takes the network"
+                 why.empty() ? "registered memory is read in place, and everything else goes over the network"
                              : fmt::format("over the network too: {}", why));
   }
 }
@@ -245,7 +245,7 @@ std::shared_ptr<SharedQueues> TcpSession::try_to_share_queues(Group const& group
         throw PeerError{failed->reason};
       }
       if (Clock::now() >= deadline) {
-        throw PeerError{fmt::format("not all ranks of communicator '{}' on this machine came within {}", group.name,
+        throw PeerError{fmt::format("not all ranks of communicator '{}' on this machine joined within {}", group.name,
                                     describe(timeout))};
       }
       std::this_thread::sleep_for(std::chrono::microseconds{100});

@@ -163,10 +163,9 @@ std::optional<std::byte const*> Transfers::borrow(Part const& part) {
     return queues_->borrow(member_of(part.from), part.tag, part.number, part.offset, part.bytes, part.last,
                            part.outline);
   } catch (SharedQueues::WrongSize const& wrong) {
-    throw SystemError{
-        fmt::format("{} sends {} bytes where this rank expects {}: do all ranks run the same program, at "
-                    "the same counts?",
-                    group_.describe_rank(part.from), wrong.shown, part.offset + part.bytes)};
+    throw SystemError{fmt::format(
+        "{} sends {} bytes where this rank expects {}: check that all ranks run the same program with the same counts",
+        group_.describe_rank(part.from), wrong.shown, part.offset + part.bytes)};
   } catch (SharedQueues::WrongCollective const&) {
     throw SystemError{fmt::format("{} {}", group_.describe_rank(part.from), in_another_collective)};
   }

@@ -88,10 +88,11 @@ inline void check_free(std::string const& name, at::Tensor const& tensor) {
   ZEROTH_EXPECTS(owner == nullptr || !owner->trains,
                  "parameter \"" + name + "\" has a Trainer already; a module has one at a time");
   namespace impl = ::torch::autograd::impl;
-  ZEROTH_EXPECTS(impl::get_autograd_meta(tensor) == nullptr || impl::post_acc_grad_hooks(tensor) == nullptr,
-                 "parameter \"" + name +
-                     "\" has a post-accumulate hook, whose place the engine takes: it has the gradient then, and .grad "
-                     "nothing. Tensor::register_hook() gives hooks that see gradients before that");
+  ZEROTH_EXPECTS(
+      impl::get_autograd_meta(tensor) == nullptr || impl::post_acc_grad_hooks(tensor) == nullptr,
+      "parameter \"" + name +
+          "\" has a post-accumulate hook, which the engine replaces: at that time the engine has the gradient, and "
+          ".grad is empty. Use Tensor::register_hook(), whose hooks see gradients before that");
 }
 
 /// Different tensors that share memory would be trained separately, and tensors that are not parameters would keep
@@ -109,10 +110,9 @@ inline void check_aliases(std::vector<Parameter> const& parameters) {
     ZEROTH_EXPECTS(
         parameter.tensor.storage().use_count() == 1,
         "parameter \"" + parameter.name +
-            "\" shares its memory with a tensor that is no parameter, and that would keep the values of the "
-            "start: a view that was made before the Trainer, the result of a forward that still leads to it, "
-            "or what the parameter is itself a view of. Make views in forward, let go of results, and "
-            "register a clone() of a view");
+            "\" shares its memory with a tensor that is not a parameter and would keep the initial values: a view that "
+            "was made before the Trainer, the result of a forward pass that still refers to it, or the tensor that the "
+            "parameter is a view of. Make views in forward, release results, and register a clone() of a view");
   }
 }
 
@@ -236,12 +236,11 @@ inline void adopt(Described& described, std::shared_ptr<Owner> const& owner, Dty
     auto const sizes = parameter.tensor.sizes().vec();
     auto const bytes = parameter.tensor.numel() * bytes_of(compute);
     auto const& home = described.units[parameter.units.front()];
-    auto const why_closed = rank_prefix() + "parameter \"" + parameter.name + "\" of unit \"" + home.label() +
-                            "\" was read outside of a micro-step or an evaluation pass, or by what libtorch does not "
-                            "dispatch: its memory is its engine's; Trainer::read() has its values, "
-                            "Trainer::save_weights() a file of all. Updates are those of the stage file's optimizer: "
-                            "one of torch::optim has "
-                            "nothing to work on";
+    auto const why_closed =
+        rank_prefix() + "parameter \"" + parameter.name + "\" of unit \"" + home.label() +
+        "\" was read outside of a micro-step or an evaluation pass, or by code that libtorch does not dispatch, but "
+        "its memory belongs to its engine: call Trainer::read() for its values, or Trainer::save_weights() for a file "
+        "of all. The stage file's optimizer makes the updates: one of torch::optim has nothing to work on";
     auto storage = c10::make_intrusive<LentStorage>(bytes, owner, p, why_closed);
     parameter.storage = storage;
     parameter.tensor.set_data(tensor_on(std::move(storage), sizes, type));
@@ -251,9 +250,9 @@ inline void adopt(Described& described, std::shared_ptr<Owner> const& owner, Dty
           tensor_on(c10::make_intrusive<LentStorage>(
                         bytes, std::make_shared<Owner>(), p,
                         rank_prefix() + "the gradient of \"" + parameter.name +
-                            "\" is its engine's, reduced over the ranks, and not in .grad: a torch::optim optimizer or "
-                            "clip_grad_norm_ has nothing to work on; the stage file's optimizer and gradient_clipping "
-                            "do that, and Trainer::gradient_norm() has the norm"),
+                            "\" belongs to its engine, which reduces it over the ranks, and is not in .grad: a "
+                            "torch::optim optimizer or clip_grad_norm_ has nothing to work on; use the stage file's "
+                            "optimizer and gradient_clipping, and Trainer::gradient_norm() for the norm"),
                     sizes, type);
     }
   }
@@ -277,8 +276,8 @@ class Registered {
                          "parameters and modules before, or make another Trainer");
     }
     throw ContractError{
-        "parameters that the module had when its Trainer was made are registered no more, or in other places: the "
-        "module may not change, or make another Trainer"};
+        "parameters that the module had when its Trainer was made are no longer registered, or are in other places: "
+        "leave the module as it was, or make another Trainer"};
   }
 
  private:

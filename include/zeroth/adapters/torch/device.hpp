@@ -14,12 +14,11 @@ inline void expect_on_cpu(std::string const& what, c10::Device device) {
   ZEROTH_EXPECTS(!device.is_meta(),
                  what +
                      " is on the device meta, where it has no values, and libtorch cannot give memory to a tensor that "
-                     "was made without: make it on the CPU. A buffer has to hold there what forward reads; a parameter "
-                     "may hold anything if TrainerOptions::start or weights say what it starts with");
-  ZEROTH_EXPECTS(device.is_cpu(),
-                 what + " is on " + device.str() +
-                     ": this adapter has run on CPUs alone, and takes no other module; no GPU has "
-                     "tried it yet. module.to(torch::kCPU) brings it there, before the Trainer is made");
+                     "was made without: make it on the CPU. A buffer must then hold what forward reads; a parameter "
+                     "may hold anything if TrainerOptions::start or weights give its initial values");
+  ZEROTH_EXPECTS(device.is_cpu(), what + " is on " + device.str() +
+                                      ": this adapter supports CPUs only, and has not been run on a GPU. Call "
+                                      "module.to(torch::kCPU) before the Trainer is made");
 }
 
 }  // namespace zeroth::torch_adapter::detail

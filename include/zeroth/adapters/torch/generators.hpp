@@ -62,9 +62,10 @@ class Generators {
       std::lock_guard const lock{generator_turns()};
       set_random_state(states->value().toTensor()[row].clone());
     } else if (rank_ == 0) {
-      zeroth::detail::log_warning("restore(): the checkpoint has the generators of " + std::to_string(ranks) +
-                                  " ranks, and " + std::to_string(world_) +
-                                  " go on: what draws random numbers, as dropout does, draws others than before");
+      zeroth::detail::log_warning(
+          "restore(): the checkpoint has the generators of " + std::to_string(ranks) + " ranks, but " +
+          std::to_string(world_) +
+          " ranks resume: dropout and other random operations draw different numbers than before");
     }
   }
   /// Whether a saved name is one of these. No buffer of a module has such a name.

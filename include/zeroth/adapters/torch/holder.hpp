@@ -38,10 +38,9 @@ class UnitHolder : public ::torch::nn::ModuleHolder<Impl> {
   /// Holds a module that such a holder made. Throws ContractError for any other module, which would not be a unit.
   UnitHolder(std::shared_ptr<Impl> module)  // NOLINT(google-explicit-constructor): as torch's
       : Base{std::move(module)} {
-    ZEROTH_EXPECTS(
-        this->is_empty() || dynamic_cast<detail::Marked const*>(this->get()) != nullptr,
-        "a holder made by ZEROTH_TORCH_UNIT gets a module that none has made, and that would be no unit: let "
-        "the holder make it of its constructor's arguments");
+    ZEROTH_EXPECTS(this->is_empty() || dynamic_cast<detail::Marked const*>(this->get()) != nullptr,
+                   "a holder made by ZEROTH_TORCH_UNIT was given a module that no such holder made, and that would not "
+                   "be a unit: give the holder the arguments of the module's constructor");
   }
   /// Makes the module from these arguments.
   template <class Head, class... Tail>

@@ -19,7 +19,7 @@ inline void check_loss(at::Tensor const& loss, bool needs_gradient) {
   ZEROTH_EXPECTS(loss.defined() && loss.numel() == 1,
                  "the loss " +
                      (loss.defined() ? c10::str("has shape ", loss.sizes()) : std::string{"is an undefined tensor"}) +
-                     "; it is one number, the mean over this rank's batch");
+                     "; it must be one number, the mean over this rank's batch");
   ZEROTH_EXPECTS(
       loss.scalar_type() == at::kFloat || loss.scalar_type() == at::kDouble,
       std::string{"the loss is of type "} + c10::toString(loss.scalar_type()) +

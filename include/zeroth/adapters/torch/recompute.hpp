@@ -115,9 +115,8 @@ auto call_to_run_again(std::shared_ptr<Impl> const& module, Args const&... argum
   Arguments given{arguments...};
   if constexpr (!Tensors<Arguments>::known || !Tensors<Result>::known) {
     throw ContractError{
-        "a unit is to be run again in backward, and what goes into it or comes out is of a type whose "
-        "tensors are not known: give it a member `template <class F> void each_tensor(F const& f)`, "
-        "which calls f for each; module: " +
+        "a unit is to be run again in backward, but its input or output has a type whose tensors are unknown: give "
+        "that type a member `template <class F> void each_tensor(F const& f)`, which calls f for each; module: " +
         module->name()};
     return module->forward(arguments...);
   } else {

@@ -44,8 +44,8 @@ auto inputs_of(at::RecordFunction const& operation) -> c10::ArrayRef<c10::IValue
 inline void check_holder(Unit const& unit) {
   ZEROTH_EXPECTS(dynamic_cast<Marked const*>(unit.module) != nullptr,
                  "recompute of unit \"" + unit.label() +
-                     "\", which no holder made by ZEROTH_TORCH_UNIT has: libtorch calls its forward() directly, and "
-                     "nothing can call it again");
+                     "\", which is not in a holder made by ZEROTH_TORCH_UNIT: libtorch calls its forward() directly, "
+                     "and nothing can call it again");
 }
 
 class Runtime {
@@ -66,7 +66,7 @@ class Runtime {
     owner_->trains = false;
     for (auto& parameter : parameters_) {
       parameter.storage->close(rank_prefix() + "parameter \"" + parameter.name +
-                               "\" has no memory any more: its Trainer has ended");
+                               "\" has no memory: its Trainer was destroyed");
       if (parameter.trainable) {
         ::torch::autograd::impl::set_post_acc_grad_hooks(parameter.tensor, nullptr);
         parameter.tensor.mutable_grad() = at::Tensor{};
@@ -164,7 +164,7 @@ class Runtime {
       for (auto const& unit : units_) {
         names += (names.empty() ? "\"" : ", \"") + unit.name + "\"";
       }
-      throw ContractError{std::string{call} + " of \"" + name + "\", which is no unit; there are: " + names};
+      throw ContractError{std::string{call} + " of \"" + name + "\", which is not a unit; the units are: " + names};
     }
     return static_cast<std::size_t>(found - units_.begin());
   }

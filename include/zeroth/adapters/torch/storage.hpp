@@ -23,7 +23,7 @@ namespace zeroth::torch_adapter::detail {
 class Owner final : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t /*bytes*/) override {
-    throw ContractError{"libtorch asks for memory of a parameter's own, which its engine keeps"};
+    throw ContractError{"libtorch asks for a parameter's own memory, which belongs to its engine"};
   }
   void copy_data(void* to, void const* from, std::size_t bytes) const override { default_copy_data(to, from, bytes); }
 

@@ -148,8 +148,8 @@ class SyncBatchNormImpl : public ::torch::nn::NormImplBase<1, SyncBatchNormImpl,
   /// Requires at least two dimensions, and the number of channels in the options.
   void _check_input_dim(at::Tensor const& input) override {
     ZEROTH_EXPECTS(input.dim() >= 2 && input.size(1) == options.num_features(),
-                   c10::str("SyncBatchNorm of ", options.num_features(), " channels gets an input of shape ",
-                            input.sizes(), "; it is to be [samples, channels, ...]"));
+                   c10::str("SyncBatchNorm of ", options.num_features(), " channels got an input of shape ",
+                            input.sizes(), "; it must be [samples, channels, ...]"));
   }
 
  private:

@@ -79,7 +79,7 @@ class Trainer {
     auto const chosen = choose(root, options);
     detail::Wishes const wishes{options.name, options.parameter, options.start, options.seed, !options.weights.empty()};
     auto described = detail::collect(root, chosen, wishes);
-    ZEROTH_EXPECTS(!described.parameters.empty(), "a Trainer of a module without parameters");
+    ZEROTH_EXPECTS(!described.parameters.empty(), "a Trainer was given a module without parameters");
     detail::arrange(described);
     auto const again = to_run_again(described.units, options.recompute);
     if (job.world() > 1) {
@@ -197,8 +197,7 @@ class Trainer {
     auto const device = job.make_device()->name();
     ZEROTH_EXPECTS(device == "cpu",
                    "a torch Trainer of a job on " + device +
-                       ": this adapter has run on CPUs alone, and refuses other devices until a GPU has "
-                       "tried it; launch with DeviceKind::cpu");
+                       ": this adapter supports CPUs only, and has not been run on a GPU; launch with DeviceKind::cpu");
   }
   static std::vector<ChosenUnit> choose(::torch::nn::Module const& root, TrainerOptions const& options) {
     if (options.units) {
@@ -207,11 +206,10 @@ class Trainer {
     auto marked = detail::submodules(root);
     std::erase_if(marked,
                   [](auto const& unit) { return dynamic_cast<detail::Marked const*>(unit.module.get()) == nullptr; });
-    ZEROTH_EXPECTS(
-        !marked.empty(),
-        "a Trainer of a module without units, which would be gathered as a whole: declare holders by "
-        "ZEROTH_TORCH_UNIT in place of TORCH_MODULE, or give TrainerOptions::units, as units(root, {\"layers.*\"}) "
-        "makes them; units(root, {}) is the whole on purpose");
+    ZEROTH_EXPECTS(!marked.empty(),
+                   "a Trainer was given a module without units, which would be gathered as a whole: declare holders by "
+                   "ZEROTH_TORCH_UNIT in place of TORCH_MODULE, or give TrainerOptions::units, as units(root, "
+                   "{\"layers.*\"}) makes them; units(root, {}) gathers the whole on purpose");
     return detail::outer_first(marked);
   }
   /// The units that `policies` select.
@@ -239,7 +237,8 @@ class Trainer {
   [[nodiscard]] detail::Parameter const& find(std::string const& name, char const* call) const {
     auto const& all = runtime_->parameters();
     auto const found = std::ranges::find(all, name, &detail::Parameter::name);
-    ZEROTH_EXPECTS(found != all.end(), std::string{call} + " of \"" + name + "\", which is no parameter of the module");
+    ZEROTH_EXPECTS(found != all.end(),
+                   std::string{call} + " of \"" + name + "\", which is not a parameter of the module");
     return *found;
   }
 

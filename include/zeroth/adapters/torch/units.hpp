@@ -169,7 +169,7 @@ class Marked {
         }
       }
     }
-    ZEROTH_EXPECTS(picked, "units(): " + policy.what() + " picks no submodule, of which there are: " +
+    ZEROTH_EXPECTS(picked, "units(): " + policy.what() + " picks no submodule; the submodules are: " +
                                (all.empty() ? "none" : detail::names_of(all)));
   }
   return detail::outer_first(chosen);
