@@ -97,14 +97,15 @@ PlannedPersistence persistent_in(shard::Layout const& layout, Dtype compute) {
 }
 
 /// Bytes of states of all tensor ranks. A parameter that every tensor rank holds whole is saved once.
-std::int64_t checkpoint_bytes(shard::Layout const& layout, PrecisionSettings const& precision, int states,
-                              int tensor_ranks) {
+std::int64_t checkpoint_bytes(shard::Layout const& layout, Settings const& settings) {
+  auto const& precision = settings.precision;
   std::int64_t bytes = 0;
   for (auto const& flat : layout.flats()) {
     if (!flat.speaks) {
       continue;
     }
-    auto const times = flat.tensor_kind == shard::TensorKind::cut ? tensor_ranks : 1;
+    auto const times = flat.tensor_kind == shard::TensorKind::cut ? settings.tensor_ranks : 1;
+    auto const states = optim::state_count(shard::update_of(flat, settings).rule);
     bytes += times * (flat.trainable.padded_count * (bytes_of(precision.master) + states * bytes_of(precision.states)) +
                       flat.frozen.padded_count * bytes_of(precision.compute));
   }
@@ -122,8 +123,7 @@ Plan plan_of(engine::Blueprint const& blueprint, PlanOptions const& options) {
   result.bytes = memory.bytes;
   result.bytes.slots += pipeline.messages.bytes();
   result.padding = memory.padding;
-  result.checkpoint_bytes =
-      checkpoint_bytes(layout, settings.precision, optim::state_count(settings.update.rule), settings.tensor_ranks);
+  result.checkpoint_bytes = checkpoint_bytes(layout, settings);
   result.staging_bytes = checkpoint::staging_bytes(options.device == DeviceKind::cpu, settings.checkpoint.buffer_bytes);
   (memory.disk.tier == shard::Tier::disk ? result.disk : result.host) = planned(memory.disk);
   result.parameters_disk = planned_parameters(memory, blueprint);

@@ -116,9 +116,9 @@ Blueprint make_blueprint(model::Description const& model, model::Description con
   auto const largest_here = largest_unit(layout);
   auto settings =
       config.settings(world, model.stage.stages > 1 ? largest_unit(shard::Layout{whole, world}) : largest_here);
-  if (settings.persistence.param_count > 0) {
+  if (settings.persistence.param_count > 0 || settings.matrix_update) {
     // At every stage: squares are summed by flat units, and stages are to have the same norm.
-    layout = shard::Layout{model, world, settings.persistence, tied};
+    layout = shard::Layout{model, world, settings.persistence, tied, shard::matrices_of(settings)};
   }
   StagePlan pipeline;
   if (model.stage.stages > 1) {

@@ -71,7 +71,7 @@ void Memory::offload(std::function<void()> const& check) {
                                  .layout = context_.layout,
                                  .plan = &plan_.disk,
                                  .offload = &request_.offload,
-                                 .states = stored_states(plan_, request_),
+                                 .states = stored_states(layout(), plan_, request_),
                                  .check = check,
                                  .section = "offload_optimizer"};
     if (plan_.disk.host_tiles >= 0) {
@@ -185,7 +185,7 @@ optim::UpdateArgs Memory::update_args(FlatId flat, Range elements) const noexcep
   args.parameter = from_first(at.updated_parameters, precision.compute);
   args.parameter_dtype = precision.compute;
   args.count = elements.count();
-  args.update = &request_.settings.update;
+  args.update = &update_of(flat);
   args.scalars = &step()->scalars;
   return args;
 }

@@ -127,6 +127,10 @@ class Memory {
   [[nodiscard]] model::Description const& model() const noexcept { return *context_.model; }
   [[nodiscard]] Layout const& layout() const noexcept { return *context_.layout; }
   [[nodiscard]] FlatUnit const& flat(FlatId flat) const noexcept { return context_.layout->flats()[flat]; }
+  /// The optimizer of `flat`'s parameters.
+  [[nodiscard]] optim::Update const& update_of(FlatId flat) const noexcept {
+    return shard::update_of(this->flat(flat), request_.settings);
+  }
   [[nodiscard]] std::size_t flat_count() const noexcept { return context_.layout->flats().size(); }
   [[nodiscard]] Placement parameters_of(FlatId flat) const noexcept {
     return placement_of_parameters(this->flat(flat), request_.placements);

@@ -63,6 +63,7 @@ class Optimizer {
     std::vector<Piece> pieces;
   };
   void begin_states();
+  void expect_runs(optim::Rule const& rule) const;
   void cut_stretches();
   void sum_over_stages(std::string_view purpose, optim::StepSums& mine, optim::StepSums& total);
   [[nodiscard]] optim::StepSums sum(std::string_view purpose, std::span<float const> block_sums,

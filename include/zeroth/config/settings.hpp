@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -198,7 +199,9 @@ struct Settings {
   int gradient_slots = 2;                          ///< Units whose full gradients are held at once, at stages 2 and 3.
   bool overlap_comm = false;                       ///< Overlap communication with compute, on streams of its own.
 
-  optim::Update update;    ///< The optimizer.
+  optim::Update update;  ///< The optimizer.
+  /// If set: the optimizer of parameters with ParamOptions::matrix, and `update` is that of the others.
+  std::optional<optim::Update> matrix_update;
   optim::StepRules rules;  ///< Schedule, loss scale, clipping. The engine sets gradient_prescale.
 
   std::chrono::milliseconds timeout{600'000};  ///< Time limit of one collective.
