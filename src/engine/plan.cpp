@@ -148,6 +148,7 @@ Plan plan_of(engine::Blueprint const& blueprint, PlanOptions const& options) {
                   engine::two_level_note(settings),       engine::prefetch_warning(blueprint),
                   engine::offload_note(settings, memory), engine::parameters_note(settings, memory)};
   result.notes.push_back(engine::refused_offload(settings.offload, options.device));
+  result.notes.push_back(engine::refused_optimizer(settings, options.device));
   result.notes.push_back(engine::refused_same_bits(settings, options.transport));
   result.notes.push_back(engine::refused_mesh(settings, options.transport, options.device));
   result.other_ranks = engine::ranks_note(blueprint);
@@ -283,8 +284,13 @@ std::string dtypes_lines(Settings const& settings) {
   auto text = fmt::format("dtypes: compute {}, gradient {}, reduce {}, accumulate {}, master {}, states {}\n",
                           name_of(precision.compute), name_of(precision.gradient), name_of(precision.reduce),
                           name_of(precision.accumulate), name_of(precision.master), name_of(precision.states));
-  text += fmt::format("optimizer: {}, states {}\n", optim::name_of(settings.update.rule),
-                      state_names(settings.update.rule));
+  if (settings.matrix_update) {
+    text += fmt::format("optimizer: {}, states {}; {} for parameters without ParamOptions::matrix, states {}\n",
+                        settings.optimizer_name(), state_names(settings.matrix_update->rule),
+                        optim::name_of(settings.update.rule), state_names(settings.update.rule));
+  } else {
+    text += fmt::format("optimizer: {}, states {}\n", settings.optimizer_name(), state_names(settings.update.rule));
+  }
   if (precision.master == Dtype::bf16) {
     text += "the parameters are the masters: updates are rounded stochastically\n";
   }

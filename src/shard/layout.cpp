@@ -181,7 +181,8 @@ void Layout::place_params(model::Description const& description, PersistenceSett
   auto const add = [&](FlatId flat, ParamId param) {
     auto const& described = description.params[param];
     auto& part = described.options.trainable ? flats_[flat].trainable : flats_[flat].frozen;
-    place(part, {param, 0, described.count, elements[param], id_at<GradientId>(index_of(param))});
+    auto const rows = described.shape.empty() ? 1 : described.shape.front();
+    place(part, {param, 0, described.count, elements[param], id_at<GradientId>(index_of(param)), rows});
     by_param_[param] = {flat, described.options.trainable, part.params.back().offset, 0};
   };
   auto const use = [&](FlatId flat, UnitId unit) {

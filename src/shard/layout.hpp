@@ -29,6 +29,7 @@ struct Placed {
   /// Position in the model: all parameters in order, each whole and starting at a multiple of alignment_count.
   std::int64_t element = 0;
   GradientId gradient{};
+  std::int64_t rows = 1;  ///< The parameter's first extent.
 };
 
 /// Elements [begin, end) of a part.

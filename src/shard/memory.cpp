@@ -192,10 +192,18 @@ optim::UpdateArgs Memory::update_args(FlatId flat, Range elements) const noexcep
 
 std::vector<optim::Segment> Memory::segments_of(FlatId flat, Range elements) const {
   auto const first = optimized(flat).begin;
-  return segments(model(), this->flat(flat).trainable, {first + elements.begin, first + elements.end});
+  auto result = segments(model(), this->flat(flat).trainable, {first + elements.begin, first + elements.end});
+  for (auto& segment : result) {
+    segment.learning_rate_factor *= update_of(flat).learning_rate_factor;
+  }
+  return result;
 }
 
 std::byte* Memory::tied() const noexcept { return plan_.tied < 0 ? nullptr : scratch_->data() + plan_.tied; }
+
+std::byte* Memory::directions() const noexcept {
+  return plan_.directions < 0 ? nullptr : scratch_->data() + plan_.directions;
+}
 
 std::byte* Memory::conversion() const noexcept {
   return plan_.conversion < 0 ? nullptr : scratch_->data() + plan_.conversion;

@@ -101,6 +101,8 @@ class Memory {
   [[nodiscard]] std::byte* conversion() const noexcept;
   /// Scratch for data that travels in place of parameters; null if the parameters themselves travel.
   [[nodiscard]] std::byte* gather_scratch() const noexcept;
+  /// Scratch for MatrixDirections; null if there are no matrices with a rule of their own.
+  [[nodiscard]] std::byte* directions() const noexcept;
   /// Sums of squares of this rank's slices, for all flat units that count on this rank.
   [[nodiscard]] std::span<float const> block_sums() const noexcept;
   [[nodiscard]] StepMemory* step() const noexcept;

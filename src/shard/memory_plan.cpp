@@ -9,6 +9,7 @@
 #include "core/block_file.hpp"
 #include "device/kernels.hpp"
 #include "shard/gatherer.hpp"
+#include "shard/matrix_homes.hpp"
 #include "shard/reducer.hpp"
 #include "shard/step_memory.hpp"
 #include "shard/tied_sums.hpp"
@@ -278,6 +279,11 @@ void plan_scratch(Layout const& layout, PlanRequest const& request, MemoryPlan& 
   }
   if (auto const bytes = TiedSums::scratch_bytes(layout, request); bytes > 0) {
     plan.tied = scratch.take(bytes);
+  }
+  if (has_directions(request.settings)) {
+    auto const homes = matrix_homes(layout, request.placements.optimizer, request.places);
+    plan.directions =
+        scratch.take((homes.staged_count + homes.home_count) * bytes_of(Dtype::bf16) + homes.workspace_bytes);
   }
   plan.comm_staging_bytes = request.comm_staging_bytes;
   plan.comm_staging = scratch.take(request.comm_staging_bytes);

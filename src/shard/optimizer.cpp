@@ -48,6 +48,9 @@ Optimizer::Optimizer(Memory& memory, optim::LossScaleState const& loss_scale)
   if (settings.matrix_update) {
     expect_runs(settings.matrix_update->rule);
   }
+  if (has_directions(settings)) {
+    matrices_.emplace(memory);
+  }
   cut_stretches();
   begin_states();
   results_->initial.scalars.loss_scale = loss_scale;
@@ -166,6 +169,16 @@ void Optimizer::sum_over_stages(std::string_view purpose, optim::StepSums& mine,
 
 void Optimizer::await_decision() { memory_->compute().wait(*decided_); }
 
+void Optimizer::begin_updates() {
+  if (!matrices_) {
+    return;
+  }
+  if (before_update_) {
+    std::ranges::for_each(matrices_->flats(), before_update_);
+  }
+  matrices_->compute();
+}
+
 /// States and parameters come from their homes and return there.
 void Optimizer::update(FlatId flat) {
   if (before_update_) {
@@ -174,6 +187,9 @@ void Optimizer::update(FlatId flat) {
   auto& parameters = memory_->home_of_parameters(flat);
   for (auto const& [elements, states, pieces] : stretches_[flat]) {
     auto args = memory_->update_args(flat, elements);
+    if (matrices_ && memory_->flat(flat).matrices) {
+      matrices_->direct(flat, elements, args);
+    }
     states->acquire(args);
     for (auto const& [before, count, segments] : pieces) {
       auto of_piece = args;

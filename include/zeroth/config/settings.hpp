@@ -216,6 +216,11 @@ struct Settings {
   Dtype saved_weights = Dtype::fp32;
   ReportSettings reports;         ///< Logging and monitoring.
   CheckpointSettings checkpoint;  ///< AnyEngine::save() and restore().
+
+  /// The optimizer's type in a stage file, or the name of a custom rule.
+  [[nodiscard]] std::string_view optimizer_name() const noexcept {
+    return optim::name_of((matrix_update ? *matrix_update : update).rule);
+  }
 };
 
 }  // namespace zeroth
