@@ -8,5 +8,6 @@
 #include "adagrad_element.hpp"
 #include "adam_element.hpp"
 #include "lion_element.hpp"
+#include "muon_element.hpp"
 #include "rmsprop_element.hpp"
 #include "sgd_element.hpp"

@@ -36,8 +36,9 @@ struct LinearParams {
   /// Columns are divided in each of `sections`, which lie one behind the other.
   LinearParams(zeroth::Model& model, zeroth::Unit unit, std::string const& name, std::int64_t in, std::int64_t out,
                float stddev, Divided divided = Divided::columns, std::vector<std::int64_t> const& sections = {})
-      : weight{model.param(unit, name + ".weight", {in, out}, zeroth::Normal{stddev},
-                           {.cut = zeroth::Cut{.dim = divided == Divided::columns ? 1 : 0, .sections = sections}})},
+      : weight{model.param(
+            unit, name + ".weight", {in, out}, zeroth::Normal{stddev},
+            {.cut = zeroth::Cut{.dim = divided == Divided::columns ? 1 : 0, .sections = sections}, .matrix = true})},
         bias{model.param(unit, name + ".bias", {out}, zeroth::Constant{0}, options_of_bias(divided, sections))} {}
 
  private:

@@ -77,14 +77,31 @@ struct NamedRule {
   std::string_view type;
   optim::Rule (*made)(Values const& values);
 };
-constexpr NamedRule named_rules[] = {{"AdamW", adam},      {"Adam", adam},       {"SGD", sgd},
-                                     {"Adagrad", adagrad}, {"RMSprop", rmsprop}, {"Lion", lion}};
+constexpr NamedRule named_rules[] = {{"AdamW", adam},      {"Adam", adam}, {"SGD", sgd},  {"Adagrad", adagrad},
+                                     {"RMSprop", rmsprop}, {"Lion", lion}, {"Muon", adam}};  // and add_matrix_update()
 static_assert(std::size(named_rules) == std::size(optimizer_names));
 
 optim::Rule rule(Values const& values, optim::CustomRule const* own) {
   return own != nullptr
              ? optim::Rule{*own}
              : std::ranges::find(named_rules, values.get<"optimizer.type">(), &NamedRule::type)->made(values);
+}
+
+/// Muon is the optimizer of matrices alone, beside AdamW. A schedule sets the rate of `lr`.
+void add_matrix_update(Values const& values, Settings& settings) {
+  auto const lr = values.get<"optimizer.params.lr">();
+  auto const ratio = [lr](double rate) { return static_cast<float>(rate == lr ? 1 : rate / lr); };
+  settings.matrix_update =
+      optim::Update{.rule = optim::Muon{.momentum = values.get<"optimizer.params.momentum">(),
+                                        .weight_decay = real<"optimizer.params.weight_decay">(values),
+                                        .nesterov = values.get<"optimizer.params.nesterov">(),
+                                        .steps = static_cast<int>(values.get<"optimizer.params.ns_steps">()),
+                                        .adjust_rate = values.get<"optimizer.params.adjust_lr_fn">() == "original"
+                                                           ? optim::AdjustRate::original
+                                                           : optim::AdjustRate::match_rms_adamw},
+                    .rounding_seed = settings.update.rounding_seed,
+                    .learning_rate_factor = ratio(values.get<"optimizer.params.muon_lr">())};
+  settings.update.learning_rate_factor = ratio(values.get<"optimizer.params.adam_lr">());
 }
 
 struct NamedSchedule {
@@ -314,6 +331,9 @@ Settings assemble(Values const& values, optim::CustomRule const* own) {
   settings.gradient_slots = static_cast<int>(values.get<"zeroth.gradient_slots">());
   settings.overlap_comm = values.get<"zero_optimization.overlap_comm">();
   settings.update = {.rule = rule(values, own), .rounding_seed = values.get<"zeroth.stochastic_rounding_seed">()};
+  if (own == nullptr && values.get<"optimizer.type">() == "Muon") {
+    add_matrix_update(values, settings);
+  }
   settings.rules = step_rules(values, settings.update.rule);
   settings.timeout = std::chrono::milliseconds{values.get<"zeroth.timeout_ms">()};
   settings.check = values.get<"zeroth.check">();

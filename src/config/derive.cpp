@@ -169,10 +169,17 @@ Value group_size(Values const& values) {
 
 Value learning_rate(Values const& values) {
   auto const type = values.get<"optimizer.type">();
-  return type == "Adagrad" || type == "RMSprop" ? 1e-2 : 1e-3;
+  return type == "Adagrad" || type == "RMSprop" ? 1e-2 : type == "Muon" ? 2e-2 : 1e-3;
 }
 
 Value epsilon(Values const& values) { return values.get<"optimizer.type">() == "Adagrad" ? 1e-10 : 1e-8; }
+
+Value momentum(Values const& values) { return values.get<"optimizer.type">() == "Muon" ? 0.95 : 0.0; }
+Value nesterov(Values const& values) { return values.get<"optimizer.type">() == "Muon"; }
+Value muon_rate(Values const& values) { return values.get<"optimizer.params.lr">(); }
+Value adam_rate(Values const& values) {
+  return values.says<"optimizer.params.lr">() ? values.get<"optimizer.params.lr">() : 3e-4;
+}
 
 Value cycle_second(Values const& values) { return values.get<"scheduler.params.cycle_first_step_size">(); }
 Value cycle_second_stairs(Values const& values) { return values.get<"scheduler.params.cycle_first_stair_count">(); }

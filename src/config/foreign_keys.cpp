@@ -133,7 +133,7 @@ constexpr ForeignKey table[] = {
     {"zero_optimization.pipeline_loading_checkpoint", Form::boolean, no_effect, "false", "every rank reads its share"},
     {"zero_optimization.log_trace_cache_warnings", Form::boolean, no_effect, "false", "there is no trace to invalidate"},
     {"zero_optimization.enable_sanity_checks", Form::boolean, no_effect, "false", "zeroth.check compares ranks"},
-    {"zero_optimization.save_muon_momentum_buffer_in_memory", Form::boolean, moot, "", "of the optimizer Muon"},
+    {"zero_optimization.save_muon_momentum_buffer_in_memory", Form::boolean, no_effect, "false", "with the optimizer Muon all states are in memory"},
     {"zero_optimization.leaf_module.classes names name_suffixes", Form::any, no_effect, "", "the units of the model determine what is gathered together"},
     // ---- optimizer
     {"optimizer.legacy_fusion", Form::boolean, no_effect, "false", "it is one of two kernels of the same update"},
@@ -145,7 +145,7 @@ constexpr ForeignKey table[] = {
     {"optimizer.params.centered differentiable", Form::boolean, refused, "false", "leave it out"},
     {"optimizer.params.maximize", Form::boolean, refused, "false", "negate the loss in the program"},
     {"optimizer.params.foreach fused capturable", Form::boolean, no_effect, "false", "it is one of several kernels of the same update"},
-    {"optimizer.params.muon_lr adam_lr ns_method max_coeff min_coeff freeze_step cuda_aware comm_backend_name var_freeze_step var_update_scaler local_step_scaler local_step_clipper coeff_beta factor_max factor_min factor_threshold", Form::any, refused, "", "it belongs to an optimizer that Zeroth does not have"},
+    {"optimizer.params.max_coeff min_coeff freeze_step cuda_aware comm_backend_name var_freeze_step var_update_scaler local_step_scaler local_step_clipper coeff_beta factor_max factor_min factor_threshold", Form::any, refused, "", "it belongs to an optimizer that Zeroth does not have"},
     {"optimizer.params.eps_inside_sqrt", Form::boolean, refused, "false", "it belongs to an optimizer that Zeroth does not have"},
     // ---- scheduler
     {"scheduler.params.last_batch_iteration", Form::integer, refused, "-1", "restore() continues where the checkpoint was saved"},

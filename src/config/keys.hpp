@@ -74,6 +74,10 @@ Value overlap(Values const& values);
 Value pipeline(Values const& values);
 Value learning_rate(Values const& values);
 Value epsilon(Values const& values);
+Value momentum(Values const& values);
+Value nesterov(Values const& values);
+Value muon_rate(Values const& values);
+Value adam_rate(Values const& values);
 Value warmup_max(Values const& values);
 Value cycle_second(Values const& values);
 Value cycle_second_stairs(Values const& values);
@@ -102,12 +106,15 @@ inline constexpr Name dtype_names[] = {
 };
 inline constexpr std::span<Name const> reduce_dtype_names{dtype_names, 3};  // DeepSpeed accepts only the short ones
 inline constexpr Name optimizer_names[] = {{"AdamW", "AdamW"},     {"Adam", "Adam"},       {"SGD", "SGD"},
-                                           {"Adagrad", "Adagrad"}, {"RMSprop", "RMSprop"}, {"Lion", "Lion"}};
+                                           {"Adagrad", "Adagrad"}, {"RMSprop", "RMSprop"}, {"Lion", "Lion"},
+                                           {"Muon", "Muon"}};
 inline constexpr Name scheduler_names[] = {{"WarmupLR", "WarmupLR"},
                                            {"WarmupDecayLR", "WarmupDecayLR"},
                                            {"WarmupCosineLR", "WarmupCosineLR"},
                                            {"OneCycle", "OneCycle"},
                                            {"LRRangeTest", "LRRangeTest"}};
+inline constexpr Name newton_schulz_names[] = {{"standard", "standard"}};
+inline constexpr Name adjust_rate_names[] = {{"original", "original"}, {"match_rms_adamw", "match_rms_adamw"}};
 inline constexpr Name warmup_names[] = {{"log", "log"}, {"linear", "linear"}};
 /// In the order of PipelineSchedule.
 inline constexpr Name pipeline_schedule_names[] = {{"gpipe", "gpipe"},
@@ -290,31 +297,33 @@ inline constexpr Key keys[] = {
    .meaning = "With bf16 masters: optimizer states are bf16 too, rounded stochastically."},
 
   {.path = "optimizer.type", .kind = Kind::name, .names = optimizer_names, .any_case = true,
-   .foreign_names = "Lamb Muon MuAdam MuAdamW MuSGD", .removed_names = "OneBitAdam ZeroOneAdam OneBitLamb",
+   .foreign_names = "Lamb MuAdam MuAdamW MuSGD", .removed_names = "OneBitAdam ZeroOneAdam OneBitLamb",
    .value = "AdamW", .when_auto = derive::left_open,
-   .meaning = "Case-insensitive. Adam is AdamW unless `adam_w_mode` is false."},
+   .meaning = "Case-insensitive. Adam is AdamW unless `adam_w_mode` is false. Muon updates parameters with ParamOptions::matrix, and AdamW the others: see muon.md."},
   {.path = "optimizer.params.lr", .kind = Kind::real,
-   .derive = derive::learning_rate, .why = "0.01 for Adagrad and RMSprop, else 0.001",
+   .derive = derive::learning_rate, .why = "0.01 for Adagrad and RMSprop, 0.02 for Muon, else 0.001",
    .when_auto = derive::left_open,
    .meaning = "Learning rate, if no schedule sets it."},
   {.path = "optimizer.params.betas", .kind = Kind::pair, .range = {0, 1, false, true}, .value = Pair{0.9, 0.999},
-   .types = "AdamW Adam Lion",
-   .meaning = "Adam: decay rates of the two moments. Lion: weight of the average in the direction, and decay rate of the average."},
+   .types = "AdamW Adam Lion Muon",
+   .meaning = "Adam, and Muon's AdamW: decay rates of the two moments. Lion: weight of the average in the direction, and decay rate of the average."},
   {.path = "optimizer.params.eps", .kind = Kind::real, .range = {0, unbounded, true},
-   .derive = derive::epsilon, .why = "1e-10 for Adagrad, else 1e-08", .types = "AdamW Adam Adagrad RMSprop",
+   .derive = derive::epsilon, .why = "1e-10 for Adagrad, else 1e-08", .types = "AdamW Adam Adagrad RMSprop Muon",
    .meaning = "Added to the root of the second moment, or of the sum of squares."},
   {.path = "optimizer.params.weight_decay", .kind = Kind::real, .value = 0.0,
-   .types = "AdamW Adam SGD Adagrad RMSprop Lion",
+   .types = "AdamW Adam SGD Adagrad RMSprop Lion Muon",
    .meaning = "Weight decay of parameters without a factor of their own. SGD, Adagrad and RMSprop add it to the gradient."},
   {.path = "optimizer.params.bias_correction", .kind = Kind::boolean, .value = true, .types = "AdamW Adam",
    .meaning = "Correct the moments for their start at zero."},
   {.path = "optimizer.params.adam_w_mode", .kind = Kind::boolean, .value = true, .types = "AdamW Adam",
    .meaning = "Decoupled weight decay (AdamW). false, for type Adam only, adds it to the gradient."},
-  {.path = "optimizer.params.momentum", .kind = Kind::real, .value = 0.0, .types = "SGD RMSprop",
-   .meaning = "Decay rate of a buffer of past steps; 0: no buffer, and no memory for it."},
+  {.path = "optimizer.params.momentum", .kind = Kind::real,
+   .derive = derive::momentum, .why = "0.95 for Muon, else 0.0", .types = "SGD RMSprop Muon",
+   .meaning = "Decay rate of a buffer of past steps; 0: no buffer, and no memory for it. Muon: decay rate of a mean of gradients, below 1."},
   {.path = "optimizer.params.dampening", .kind = Kind::real, .range = {0, 1}, .value = 0.0, .types = "SGD",
    .meaning = "With momentum: one minus the factor of gradients after the first."},
-  {.path = "optimizer.params.nesterov", .kind = Kind::boolean, .value = false, .types = "SGD",
+  {.path = "optimizer.params.nesterov", .kind = Kind::boolean,
+   .derive = derive::nesterov, .why = "true for Muon, else false", .types = "SGD Muon",
    .meaning = "Nesterov's momentum."},
   {.path = "optimizer.params.alpha", .kind = Kind::real, .range = {0, 1, false, true}, .value = 0.99, .types = "RMSprop",
    .meaning = "Decay rate of the mean of squares."},
@@ -322,6 +331,20 @@ inline constexpr Key keys[] = {
    .meaning = "The rate of update t is divided by 1 + (t - 1) times this."},
   {.path = "optimizer.params.initial_accumulator_value", .kind = Kind::real, .value = 0.0, .types = "Adagrad",
    .meaning = "Initial value of the sum of squares."},
+  {.path = "optimizer.params.muon_lr", .kind = Kind::real,
+   .derive = derive::muon_rate, .why = "optimizer.params.lr", .types = "Muon",
+   .meaning = "Learning rate of Muon's matrices. A schedule sets `lr`, and this keeps its ratio to it."},
+  {.path = "optimizer.params.adam_lr", .kind = Kind::real,
+   .derive = derive::adam_rate, .why = "optimizer.params.lr if the file has it, else 0.0003", .types = "Muon",
+   .meaning = "Learning rate of the other parameters, with AdamW. A schedule sets `lr`, and this keeps its ratio to it."},
+  {.path = "optimizer.params.ns_steps", .kind = Kind::integer, .range = {1, 99}, .value = 5, .types = "Muon",
+   .meaning = "Iterations of Newton and Schulz."},
+  {.path = "optimizer.params.ns_method", .kind = Kind::name, .names = newton_schulz_names, .foreign_names = "gram",
+   .value = "standard", .types = "Muon",
+   .meaning = "How they are computed. DeepSpeed's default is `gram`, the same polynomial from another order of products."},
+  {.path = "optimizer.params.adjust_lr_fn", .kind = Kind::name, .names = adjust_rate_names, .value = "original",
+   .types = "Muon",
+   .meaning = "Factor of a matrix's step. `original`: the root of rows / columns, at least 1. `match_rms_adamw`: 0.2 times the root of the larger extent."},
 
   {.path = "scheduler.type", .kind = Kind::name, .names = scheduler_names,
    .when_auto = derive::left_open,

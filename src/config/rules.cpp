@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "config/muon_rules.hpp"
 #include "config/sum_rules.hpp"
 
 namespace zeroth::config {
@@ -507,6 +508,16 @@ constexpr Rule rules[] = {
     {index_of<"optimizer.type">, optimizer_has_type},
     {index_of<"optimizer.params.adam_w_mode">, adamw_is_decoupled},
     {index_of<"optimizer.params.nesterov">, nesterov_has_momentum},
+    {index_of<"optimizer.params.momentum">, muon_is_a_mean},
+    {index_of<"optimizer.params.lr">, muon_rates_have_a_base},
+    {index_of<"zero_optimization.offload_optimizer.device">, muon_has_states_in_memory},
+    {index_of<"zero_optimization.cpu_offload">, muon_has_no_older_offload},
+    {index_of<"bf16.bf16_optimizer_states">, muon_has_wide_momentum},
+    {index_of<"zero_optimization.zero_hpz_partition_size">, muon_has_no_hpz},
+    {index_of<"zero_optimization.mics_shard_size">, muon_has_no_mics},
+    {index_of<"zeroth.two_level_sums">, muon_has_one_level},
+    {index_of<"zeroth.mesh.pipeline">, muon_has_one_stage},
+    {index_of<"zeroth.mesh.tensor">, muon_has_one_tensor_rank},
     {index_of<"zeroth.checkpoint.buffer_bytes">, buffer_holds_pieces},
     {index_of<"scheduler.type">, scheduler_has_type},
     {index_of<"scheduler.type">, cycle_has_rates},

@@ -61,6 +61,14 @@ void CpuKernels::update(Stream& stream, optim::UpdateArgs const& args) {
   as_cpu(stream).post([=] { optim::update(args); });
 }
 
+void CpuKernels::direction(Stream& stream, optim::DirectionArgs const& args) {
+  as_cpu(stream).post([=] { optim::direction(args); });
+}
+
+void CpuKernels::orthogonalise(Stream& stream, optim::OrthogonalArgs const& args) {
+  as_cpu(stream).post([=] { optim::orthogonalise(args); });
+}
+
 void CpuKernels::update_on_host(Stream& stream, HostUpdate const& update) {
   expect_update(update);
   as_cpu(stream).post([&update] { update.team->run(update.shares); });

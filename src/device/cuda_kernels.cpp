@@ -6,6 +6,7 @@
 #include "device/cuda_launch.hpp"
 #include "device/cuda_stream.hpp"
 #include "device/kernel_arguments.hpp"
+#include "zeroth/core/error.hpp"
 
 namespace zeroth::device {
 namespace {
@@ -70,11 +71,21 @@ void CudaKernels::advance(Stream& stream, optim::StepRules const& rules, optim::
   enqueue(stream, "advance", [&](cudaStream_t on) { return cuda::advance(on, rules, total, scalars); });
 }
 
-bool CudaKernels::runs(optim::Rule const& rule) const { return !std::holds_alternative<optim::CustomRule>(rule); }
+bool CudaKernels::runs(optim::Rule const& rule) const {
+  return !std::holds_alternative<optim::CustomRule>(rule) && !std::holds_alternative<optim::Muon>(rule);
+}
 
 void CudaKernels::update(Stream& stream, optim::UpdateArgs const& args) {
   expect_update(args);
   enqueue(stream, "update", [&](cudaStream_t on) { return cuda::update(on, args); });
+}
+
+void CudaKernels::direction(Stream& /*stream*/, optim::DirectionArgs const& /*args*/) {
+  throw ContractError{"direction: Muon is for CPUs"};
+}
+
+void CudaKernels::orthogonalise(Stream& /*stream*/, optim::OrthogonalArgs const& /*args*/) {
+  throw ContractError{"orthogonalise: Muon is for CPUs"};
 }
 
 void CudaKernels::update_on_host(Stream& stream, HostUpdate const& update) {

@@ -10,6 +10,7 @@
 #include "zeroth/core/codec.hpp"
 #include "zeroth/core/dtype.hpp"
 #include "zeroth/device/device.hpp"
+#include "zeroth/optim/muon.hpp"
 #include "zeroth/optim/step_scalars.hpp"
 #include "zeroth/optim/update.hpp"
 
@@ -86,12 +87,16 @@ class Kernels {
   /// optim::advance on the device: the only place that decides on an update.
   virtual void advance(Stream& stream, optim::StepRules const& rules, optim::StepSums const* total,
                        optim::StepScalars* scalars) = 0;
-  /// Whether update() supports `rule`. A program's own rule is code for the CPU.
+  /// Whether all of `rule` runs here. A program's own rule and Muon are code for the CPU.
   [[nodiscard]] virtual bool runs(optim::Rule const& rule) const = 0;
   /// `args.update` and `args.segments` are host memory; `update` must stay valid until the stream has passed. Supports
   /// the dtypes that a config can ask for: parameters beside masters are bf16 or fp16, and gradients of bf16 masters
   /// are bf16.
   virtual void update(Stream& stream, optim::UpdateArgs const& args) = 0;
+  /// optim::direction on the device.
+  virtual void direction(Stream& stream, optim::DirectionArgs const& args) = 0;
+  /// optim::orthogonalise on the device.
+  virtual void orthogonalise(Stream& stream, optim::OrthogonalArgs const& args) = 0;
   /// Calls update_whole() on each share, on threads of the host other than the caller's. `update`, and all that it
   /// points to, is host memory and must stay valid until the stream has passed. The rule must not be a program's own.
   virtual void update_on_host(Stream& stream, HostUpdate const& update) = 0;

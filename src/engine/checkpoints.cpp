@@ -89,7 +89,7 @@ std::int64_t Checkpoints::save(std::filesystem::path const& folder, SaveOptions 
     record.order = options.order;
     record.model_seed = engine_.sharded.model->seed;
     record.rounding_seed = settings.update.rounding_seed;
-    record.optimizer = optim::name_of(settings.update.rule);
+    record.optimizer = settings.optimizer_name();
     record.stage_file = engine_.session.stage_file;
     record.program_state.assign(options.program_state.begin(), options.program_state.end());
   }

@@ -104,6 +104,10 @@ void EngineState::set_up(Mesh* mesh, Model const& given, Config const& config) {
       !refused.empty() && device.holds_values()) {
     throw ConfigError{refused};
   }
+  if (auto const refused = engine::refused_optimizer(settings, runtime.kind());
+      !refused.empty() && device.holds_values()) {
+    throw ConfigError{fmt::format("{}: {}", config.source(), refused)};
+  }
   if (auto const refused = engine::refused_same_bits(settings, runtime.job->communicator->transport());
       !refused.empty()) {
     throw ConfigError{refused};

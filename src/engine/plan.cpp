@@ -97,14 +97,15 @@ PlannedPersistence persistent_in(shard::Layout const& layout, Dtype compute) {
 }
 
 /// Bytes of states of all tensor ranks. A parameter that every tensor rank holds whole is saved once.
-std::int64_t checkpoint_bytes(shard::Layout const& layout, PrecisionSettings const& precision, int states,
-                              int tensor_ranks) {
+std::int64_t checkpoint_bytes(shard::Layout const& layout, Settings const& settings) {
+  auto const& precision = settings.precision;
   std::int64_t bytes = 0;
   for (auto const& flat : layout.flats()) {
     if (!flat.speaks) {
       continue;
     }
-    auto const times = flat.tensor_kind == shard::TensorKind::cut ? tensor_ranks : 1;
+    auto const times = flat.tensor_kind == shard::TensorKind::cut ? settings.tensor_ranks : 1;
+    auto const states = optim::state_count(shard::update_of(flat, settings).rule);
     bytes += times * (flat.trainable.padded_count * (bytes_of(precision.master) + states * bytes_of(precision.states)) +
                       flat.frozen.padded_count * bytes_of(precision.compute));
   }
@@ -122,8 +123,7 @@ Plan plan_of(engine::Blueprint const& blueprint, PlanOptions const& options) {
   result.bytes = memory.bytes;
   result.bytes.slots += pipeline.messages.bytes();
   result.padding = memory.padding;
-  result.checkpoint_bytes =
-      checkpoint_bytes(layout, settings.precision, optim::state_count(settings.update.rule), settings.tensor_ranks);
+  result.checkpoint_bytes = checkpoint_bytes(layout, settings);
   result.staging_bytes = checkpoint::staging_bytes(options.device == DeviceKind::cpu, settings.checkpoint.buffer_bytes);
   (memory.disk.tier == shard::Tier::disk ? result.disk : result.host) = planned(memory.disk);
   result.parameters_disk = planned_parameters(memory, blueprint);
@@ -148,6 +148,7 @@ Plan plan_of(engine::Blueprint const& blueprint, PlanOptions const& options) {
                   engine::two_level_note(settings),       engine::prefetch_warning(blueprint),
                   engine::offload_note(settings, memory), engine::parameters_note(settings, memory)};
   result.notes.push_back(engine::refused_offload(settings.offload, options.device));
+  result.notes.push_back(engine::refused_optimizer(settings, options.device));
   result.notes.push_back(engine::refused_same_bits(settings, options.transport));
   result.notes.push_back(engine::refused_mesh(settings, options.transport, options.device));
   result.other_ranks = engine::ranks_note(blueprint);
@@ -284,8 +285,13 @@ std::string dtypes_lines(Settings const& settings) {
   auto text = fmt::format("dtypes: compute {}, gradient {}, reduce {}, accumulate {}, master {}, states {}\n",
                           name_of(precision.compute), name_of(precision.gradient), name_of(precision.reduce),
                           name_of(precision.accumulate), name_of(precision.master), name_of(precision.states));
-  text += fmt::format("optimizer: {}, states {}\n", optim::name_of(settings.update.rule),
-                      state_names(settings.update.rule));
+  if (settings.matrix_update) {
+    text += fmt::format("optimizer: {}, states {}; {} for parameters without ParamOptions::matrix, states {}\n",
+                        settings.optimizer_name(), state_names(settings.matrix_update->rule),
+                        optim::name_of(settings.update.rule), state_names(settings.update.rule));
+  } else {
+    text += fmt::format("optimizer: {}, states {}\n", settings.optimizer_name(), state_names(settings.update.rule));
+  }
   if (precision.master == Dtype::bf16) {
     text += "the parameters are the masters: updates are rounded stochastically\n";
   }

@@ -9,6 +9,7 @@
 #include <limits>
 #include <set>
 
+#include "shard/matrix_homes.hpp"
 #include "shard/route.hpp"
 #include "stage/buckets.hpp"
 #include "stage/policy.hpp"
@@ -119,9 +120,16 @@ Blueprint make_blueprint(model::Description const& model, model::Description con
   auto const largest_here = largest_unit(layout);
   auto settings =
       config.settings(world, model.stage.stages > 1 ? largest_unit(shard::Layout{whole, world}) : largest_here);
-  if (settings.persistence.param_count > 0) {
+  if (settings.persistence.param_count > 0 || settings.matrix_update) {
     // At every stage: squares are summed by flat units, and stages are to have the same norm.
-    layout = shard::Layout{model, world, settings.persistence, tied};
+    layout = shard::Layout{model, world, settings.persistence, tied, shard::matrices_of(settings)};
+  }
+  if (settings.matrix_update && std::ranges::none_of(layout.flats(), &shard::FlatUnit::matrices)) {
+    throw ConfigError{
+        fmt::format("{}: optimizer.type is \"{}\", and no parameter of the model is marked by "
+                    "ParamOptions::matrix; mark the matrices that it is to update, or take another "
+                    "optimizer",
+                    config.source(), settings.optimizer_name())};
   }
   StagePlan pipeline;
   if (model.stage.stages > 1) {
@@ -206,6 +214,12 @@ std::string refused_same_bits(Settings const& settings, comm::Transport transpor
              ? "zeroth.same_bits_at_any_ranks is true: NCCL adds ranks up in an order of its own; set it to false, or "
                "zeroth.reduce_codec to \"exact\", or train over local, mpi or tcp"
              : "";
+}
+
+std::string refused_optimizer(Settings const& settings, DeviceKind device) {
+  return device == DeviceKind::cpu || !shard::has_directions(settings)
+             ? std::string{}
+             : "optimizer.type is \"Muon\", which is for CPUs so far; take another optimizer on GPUs, or train on CPUs";
 }
 
 std::string refused_offload(OffloadSettings const& offload, DeviceKind device) {

@@ -62,6 +62,9 @@ void expect_tensor_part(Model const& model, Config const& config, Mesh const* me
 /// Empty if all are supported.
 [[nodiscard]] std::string refused_offload(OffloadSettings const& offload, DeviceKind device);
 
+/// The reason why the optimizer is not possible on such devices. Empty if it is.
+[[nodiscard]] std::string refused_optimizer(Settings const& settings, DeviceKind device);
+
 /// The reason why `transport` cannot keep zeroth.same_bits_at_any_ranks, if that is asked for. Empty if it can.
 [[nodiscard]] std::string refused_same_bits(Settings const& settings, comm::Transport transport);
 

@@ -63,10 +63,18 @@ std::string names_of(auto const& states) {
 }
 
 /// Reports each problem once, for all spaces that have it.
-void check_states(Record const& record, Space const& space, std::vector<OwnSlice> const& slices, bool convert,
+void check_states(Record const& record, std::string const& param, Space const& space,
+                  std::vector<OwnSlice> const& slices, Settings const& settings, bool convert,
                   std::set<std::string>& wrong) {
   bool const same_names =
       std::ranges::is_permutation(space.states, slices, {}, &checkpoint::SavedState::name, &OwnSlice::name);
+  if (!same_names && settings.matrix_update && record.optimizer == settings.optimizer_name()) {
+    wrong.insert(
+        fmt::format("parameter {} has states {} in it, and {} here: with optimizer {} these depend on "
+                    "ParamOptions::matrix",
+                    config::in_quotes(param), names_of(space.states), names_of(slices), escaped(record.optimizer)));
+    return;
+  }
   if (!same_names) {
     wrong.insert(fmt::format("states are {} (optimizer {}), but the stage file's optimizer keeps {}",
                              names_of(space.states), escaped(record.optimizer), names_of(slices)));
@@ -101,10 +109,10 @@ void check_order(Record const& record, RestoreOptions const& options, std::vecto
 }
 
 /// Compared by name, because rules may have states of the same names.
-void check_optimizer(Record const& record, optim::Rule const& rule, std::vector<std::string>& wrong) {
-  if (record.optimizer != optim::name_of(rule)) {
+void check_optimizer(Record const& record, Settings const& settings, std::vector<std::string>& wrong) {
+  if (record.optimizer != settings.optimizer_name()) {
     wrong.push_back(fmt::format("its optimizer is {}, but the stage file's is {}", escaped(record.optimizer),
-                                optim::name_of(rule)));
+                                settings.optimizer_name()));
   }
 }
 
@@ -138,13 +146,14 @@ std::vector<std::string> misfits(Record const& record, Share const& whole, shard
   std::set<std::string> of_states;
   each_part(manager, [&](shard::Part const& part, std::vector<OwnSlice> const& slices) {
     for (auto const& placed : part.params) {
-      auto const& space = record.contents.spaces[found.at(model.params[placed.param].name).front().space];
-      check_states(record, space, slices, options.convert, of_states);
+      auto const& name = model.params[placed.param].name;
+      auto const& space = record.contents.spaces[found.at(name).front().space];
+      check_states(record, name, space, slices, manager.memory.request().settings, options.convert, of_states);
     }
   });
   wrong.insert(wrong.end(), of_states.begin(), of_states.end());
   if (wrong.empty()) {
-    check_optimizer(record, manager.memory.request().settings.update.rule, wrong);
+    check_optimizer(record, manager.memory.request().settings, wrong);
   }
   return wrong;
 }

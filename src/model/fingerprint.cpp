@@ -53,7 +53,10 @@ struct AddInit {
 };
 
 /// Adds nothing if there are no such options, so that the hash is the same as before they existed.
-void add_tensor_options(Fnv1a& hash, ParamOptions const& options) {
+void add_newer_options(Fnv1a& hash, ParamOptions const& options) {
+  if (options.matrix) {
+    hash.add(std::uint64_t{2});
+  }
   if (options.partial) {
     hash.add(std::uint64_t{1});
   }
@@ -101,7 +104,7 @@ std::uint64_t fingerprint(Description const& description) {
     hash.add(std::uint64_t{param.options.trainable});
     hash.add(param.options.learning_rate_factor);
     hash.add(param.options.weight_decay_factor);
-    add_tensor_options(hash, param.options);
+    add_newer_options(hash, param.options);
   }
   return hash.value();
 }

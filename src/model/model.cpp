@@ -58,6 +58,26 @@ void check_values(std::string const& name, Init const& init, ParamOptions const&
                              name));
 }
 
+void check_matrix(std::string const& name, std::span<std::int64_t const> shape, ParamOptions const& options) {
+  ZEROTH_EXPECTS(!options.matrix || shape.size() == 2,
+                 fmt::format("parameter \"{}\" of shape [{}] has ParamOptions::matrix, which is for shapes of 2 "
+                             "extents",
+                             name, fmt::join(shape, ", ")));
+  ZEROTH_EXPECTS(!options.matrix || options.trainable,
+                 fmt::format("parameter \"{}\" has ParamOptions::matrix and is frozen; the option is for trainable "
+                             "parameters",
+                             name));
+}
+
+/// Throws if `unit` only looks up the rows of a parameter that is marked as a matrix.
+void check_use(model::UnitDescription const& unit, std::string const& name, bool matrix) {
+  ZEROTH_EXPECTS(!matrix || unit.rows_per_sample > 0,
+                 fmt::format("parameter \"{}\" has ParamOptions::matrix, and unit \"{}\" looks its rows up "
+                             "(UnitOptions::rows_per_sample is 0); the option is for parameters that are multiplied "
+                             "with",
+                             name, unit.name));
+}
+
 }  // namespace
 
 Model::Model(std::uint64_t seed, TensorPart part) : state_{std::make_shared<model::Description>()} {
@@ -133,6 +153,8 @@ ParamId Model::add(Unit unit, std::string name, std::span<std::int64_t const> sh
       !state_->param_named.contains(name),
       fmt::format("parameter name \"{}\" is taken: names must be unique in a model, because files use them", name));
   check_values(name, init, options);
+  check_matrix(name, shape, options);
+  check_use(state_->units[unit.id_], name, options.matrix);
   auto const id = state_->params.next_id();
   model::ParamDescription param;
   param.name = std::move(name);
@@ -168,6 +190,7 @@ void Model::add_use(Unit unit, ModelId model, ParamId param) {
                  fmt::format("unit \"{}\" made parameter \"{}\" and uses it already", user.name, description.name));
   ZEROTH_EXPECTS(std::ranges::find(user.ties, param) == user.ties.end(),
                  fmt::format("unit \"{}\" is tied to parameter \"{}\" twice", user.name, description.name));
+  check_use(user, description.name, description.options.matrix);
   user.ties.push_back(param);
   description.ties.insert(std::ranges::upper_bound(description.ties, unit.id_), unit.id_);
 }

@@ -60,15 +60,38 @@ TensorKind tensor_kind_of(model::Description const& description, ParamId param) 
   return options.partial ? TensorKind::partial : TensorKind::whole;
 }
 
-/// "block 3 (whole, persistent)".
-std::string name_of_flat(std::string const& unit, TensorKind kind, bool persists) {
-  constexpr std::array<std::string_view, 3> kinds{"", "whole", "partial"};
-  auto const of_kind = kinds[static_cast<std::size_t>(kind)];
-  if (of_kind.empty() && !persists) {
-    return unit;
+/// What the parameters of a flat unit have in common, besides the unit.
+struct Sort {
+  bool persistent;
+  TensorKind tensor_kind;
+  bool matrices;
+  friend bool operator==(Sort const&, Sort const&) = default;
+};
+
+/// All of them, in the order in which a unit's flat units have them.
+constexpr auto sorts = [] {
+  std::array<Sort, 12> all{};
+  auto next = all.begin();
+  for (bool const persistent : {false, true}) {
+    for (auto const kind : {TensorKind::cut, TensorKind::whole, TensorKind::partial}) {
+      for (bool const matrices : {false, true}) {
+        *next++ = {persistent, kind, matrices};
+      }
+    }
   }
-  auto const* const separator = of_kind.empty() || !persists ? "" : ", ";
-  return fmt::format("{} ({}{}{})", unit, of_kind, separator, persists ? "persistent" : "");
+  return all;
+}();
+
+/// "block 3 (whole, matrices, persistent)".
+std::string name_of_flat(std::string const& unit, Sort const& sort) {
+  constexpr std::array<std::string_view, 3> kinds{"", "whole", "partial"};
+  std::string words;
+  for (auto const word :
+       {kinds[static_cast<std::size_t>(sort.tensor_kind)], std::string_view{sort.matrices ? "matrices" : ""},
+        std::string_view{sort.persistent ? "persistent" : ""}}) {
+    words += word.empty() ? "" : fmt::format("{}{}", words.empty() ? "" : ", ", word);
+  }
+  return words.empty() ? unit : fmt::format("{} ({})", unit, words);
 }
 
 /// The copies of `param` on other stages; null if there are none.
@@ -96,10 +119,10 @@ ById<ParamId, std::int64_t> elements_of(model::Description const& description) {
 }
 
 Layout::Layout(model::Description const& description, int world, PersistenceSettings const& persistence,
-               TiedGradients tied)
+               TiedGradients tied, Matrices matrices)
     : world_{world}, stage_{description.stage.stage}, gradient_count_{description.params.size()} {
   ZEROTH_EXPECTS(world >= 1, fmt::format("a layout for {} ranks", world));
-  place_params(description, persistence);
+  place_params(description, persistence, matrices);
   for (auto& flat : flats_) {
     flat.writers = flat.users;
   }
@@ -136,23 +159,30 @@ Layout::Layout(model::Description const& description, int world, PersistenceSett
 }
 
 /// Assigns parameters to flat units, which are not cut yet.
-void Layout::place_params(model::Description const& description, PersistenceSettings const& persistence) {
+void Layout::place_params(model::Description const& description, PersistenceSettings const& persistence,
+                          Matrices matrices) {
   by_unit_.resize(description.units.size());
   by_param_.resize(description.params.size());
   auto const elements = description.stage.stages > 1 ? description.places : elements_of(description);
   auto const persistent = persistent_of(description, persistence);
-  auto const open_flat = [&](std::string name, bool persists, TensorKind kind) {
+  auto const sort_of = [&](ParamId param) {
+    return Sort{persistent[param] != 0, tensor_kind_of(description, param),
+                matrices == Matrices::apart && description.params[param].options.matrix};
+  };
+  auto const open_flat = [&](std::string name, Sort const& sort) {
     auto const id = flats_.next_id();
     flats_.push_back({});
     flats_.back().name = std::move(name);
-    flats_.back().persistent = persists;
-    flats_.back().tensor_kind = kind;
+    flats_.back().persistent = sort.persistent;
+    flats_.back().tensor_kind = sort.tensor_kind;
+    flats_.back().matrices = sort.matrices;
     return id;
   };
   auto const add = [&](FlatId flat, ParamId param) {
     auto const& described = description.params[param];
     auto& part = described.options.trainable ? flats_[flat].trainable : flats_[flat].frozen;
-    place(part, {param, 0, described.count, elements[param], id_at<GradientId>(index_of(param))});
+    auto const rows = described.shape.empty() ? 1 : described.shape.front();
+    place(part, {param, 0, described.count, elements[param], id_at<GradientId>(index_of(param)), rows});
     by_param_[param] = {flat, described.options.trainable, part.params.back().offset, 0};
   };
   auto const use = [&](FlatId flat, UnitId unit) {
@@ -163,15 +193,12 @@ void Layout::place_params(model::Description const& description, PersistenceSett
   for (auto const unit : description.units.ids()) {
     auto const& described = description.units[unit];
     stays_open_.push_back(described.stays_open ? 1 : 0);
-    auto const open_own = [&](bool persists, TensorKind kind) {
-      auto const own = [&](ParamId param) {
-        return !stands_alone(description, param) && (persistent[param] != 0) == persists &&
-               tensor_kind_of(description, param) == kind;
-      };
+    for (auto const& sort : sorts) {
+      auto const own = [&](ParamId param) { return !stands_alone(description, param) && sort_of(param) == sort; };
       if (!std::ranges::any_of(described.params, own)) {
-        return;
+        continue;
       }
-      auto const flat = open_flat(name_of_flat(described.name, kind, persists), persists, kind);
+      auto const flat = open_flat(name_of_flat(described.name, sort), sort);
       for (auto const param : described.params) {
         if (own(param)) {
           add(flat, param);
@@ -179,16 +206,10 @@ void Layout::place_params(model::Description const& description, PersistenceSett
       }
       use(flat, unit);
       by_unit_[unit].push_back(flat);
-    };
-    for (bool const persists : {false, true}) {
-      for (auto const kind : {TensorKind::cut, TensorKind::whole, TensorKind::partial}) {
-        open_own(persists, kind);
-      }
     }
     for (auto const param : described.params) {
       if (stands_alone(description, param)) {
-        auto const flat =
-            open_flat(description.params[param].name, persistent[param] != 0, tensor_kind_of(description, param));
+        auto const flat = open_flat(description.params[param].name, sort_of(param));
         add(flat, param);
         use(flat, unit);
         by_unit_[unit].push_back(flat);

@@ -29,6 +29,7 @@ struct Placed {
   /// Position in the model: all parameters in order, each whole and starting at a multiple of alignment_count.
   std::int64_t element = 0;
   GradientId gradient{};
+  std::int64_t rows = 1;  ///< The parameter's first extent.
 };
 
 /// Elements [begin, end) of a part.
@@ -57,8 +58,8 @@ enum class TensorKind : std::uint8_t {
 };
 
 /// The unit of gathers and reductions: one unit's own parameters, or one tied parameter. A unit's persistent parameters
-/// form a separate flat unit, and so do those of each TensorKind. A flat unit may also hold only the gradient of one
-/// unit's use of a tied parameter, if uses are summed apart.
+/// form a separate flat unit, and so do those of each TensorKind, and its matrices if they have a rule of their own. A
+/// flat unit may also hold only the gradient of one unit's use of a tied parameter, if uses are summed apart.
 struct FlatUnit {
   std::string name;
   Part trainable, frozen;
@@ -68,6 +69,7 @@ struct FlatUnit {
   bool persistent = false;      ///< Every rank holds its parameters whole, whatever the placement of others.
   bool speaks = true;           ///< False if an earlier stage has it too, which saves it and counts its squares.
   TensorKind tensor_kind = TensorKind::cut;
+  bool matrices = false;  ///< Its parameters are matrices, which have a rule of their own. See update_of().
   /// The part that backward writes.
   [[nodiscard]] Part const& gradients() const noexcept { return apart.params.empty() ? trainable : apart; }
   [[nodiscard]] std::int64_t used_count() const noexcept { return trainable.used_count + frozen.used_count; }
@@ -104,12 +106,22 @@ struct Tie {
   std::vector<int> stages;  ///< The stages that have the parameter, ascending.
 };
 
+/// Whether matrices are flat units of their own, as a rule of their own requires.
+enum class Matrices : bool { with_others, apart };
+[[nodiscard]] inline Matrices matrices_of(Settings const& settings) noexcept {
+  return settings.matrix_update ? Matrices::apart : Matrices::with_others;
+}
+/// The optimizer of `flat`'s parameters.
+[[nodiscard]] inline optim::Update const& update_of(FlatUnit const& flat, Settings const& settings) noexcept {
+  return flat.matrices && settings.matrix_update ? *settings.matrix_update : settings.update;
+}
+
 /// A model sharded over `world` ranks.
 class Layout {
  public:
   /// Throws ContractError if `world` ranks hold more than model::largest_count elements, padding included.
   Layout(model::Description const& description, int world, PersistenceSettings const& persistence = {},
-         TiedGradients tied = TiedGradients::together);
+         TiedGradients tied = TiedGradients::together, Matrices matrices = Matrices::with_others);
 
   [[nodiscard]] int world() const noexcept { return world_; }
   [[nodiscard]] int stage() const noexcept { return stage_; }  ///< Stage of the pipeline; 0 without one.
@@ -137,7 +149,7 @@ class Layout {
   [[nodiscard]] std::span<FlatId const> update_order() const noexcept { return update_order_; }
 
  private:
-  void place_params(model::Description const& description, PersistenceSettings const& persistence);
+  void place_params(model::Description const& description, PersistenceSettings const& persistence, Matrices matrices);
   void sum_ties_apart(model::Description const& description);
   void divide(model::Description const& description, FlatId flat, Placed placed, model::SharedParam const* shared);
   void set_orders();

@@ -71,7 +71,7 @@ void Memory::offload(std::function<void()> const& check) {
                                  .layout = context_.layout,
                                  .plan = &plan_.disk,
                                  .offload = &request_.offload,
-                                 .states = stored_states(plan_, request_),
+                                 .states = stored_states(layout(), plan_, request_),
                                  .check = check,
                                  .section = "offload_optimizer"};
     if (plan_.disk.host_tiles >= 0) {
@@ -185,19 +185,26 @@ optim::UpdateArgs Memory::update_args(FlatId flat, Range elements) const noexcep
   args.parameter = from_first(at.updated_parameters, precision.compute);
   args.parameter_dtype = precision.compute;
   args.count = elements.count();
-  args.update = &request_.settings.update;
+  args.update = &update_of(flat);
   args.scalars = &step()->scalars;
   return args;
 }
 
 std::vector<optim::Segment> Memory::segments_of(FlatId flat, Range elements) const {
   auto const first = optimized(flat).begin;
-  return segments(model(), this->flat(flat).trainable, {first + elements.begin, first + elements.end});
+  auto result = segments(model(), this->flat(flat).trainable, {first + elements.begin, first + elements.end});
+  for (auto& segment : result) {
+    segment.learning_rate_factor *= update_of(flat).learning_rate_factor;
+  }
+  return result;
 }
 
 std::byte* Memory::tied() const noexcept { return plan_.tied < 0 ? nullptr : scratch_->data() + plan_.tied; }
 
 std::byte* Memory::codec_scratch() const noexcept { return plan_.codec < 0 ? nullptr : scratch_->data() + plan_.codec; }
+std::byte* Memory::directions() const noexcept {
+  return plan_.directions < 0 ? nullptr : scratch_->data() + plan_.directions;
+}
 
 std::byte* Memory::conversion() const noexcept {
   return plan_.conversion < 0 ? nullptr : scratch_->data() + plan_.conversion;

@@ -104,6 +104,8 @@ class Memory {
   [[nodiscard]] std::byte* codec_scratch() const noexcept;
   /// Scratch for data that travels in place of parameters; null if the parameters themselves travel.
   [[nodiscard]] std::byte* gather_scratch() const noexcept;
+  /// Scratch for MatrixDirections; null if there are no matrices with a rule of their own.
+  [[nodiscard]] std::byte* directions() const noexcept;
   /// Sums of squares of this rank's slices, for all flat units that count on this rank.
   [[nodiscard]] std::span<float const> block_sums() const noexcept;
   [[nodiscard]] StepMemory* step() const noexcept;
@@ -130,6 +132,10 @@ class Memory {
   [[nodiscard]] model::Description const& model() const noexcept { return *context_.model; }
   [[nodiscard]] Layout const& layout() const noexcept { return *context_.layout; }
   [[nodiscard]] FlatUnit const& flat(FlatId flat) const noexcept { return context_.layout->flats()[flat]; }
+  /// The optimizer of `flat`'s parameters.
+  [[nodiscard]] optim::Update const& update_of(FlatId flat) const noexcept {
+    return shard::update_of(this->flat(flat), request_.settings);
+  }
   [[nodiscard]] std::size_t flat_count() const noexcept { return context_.layout->flats().size(); }
   [[nodiscard]] Placement parameters_of(FlatId flat) const noexcept {
     return placement_of_parameters(this->flat(flat), request_.placements);

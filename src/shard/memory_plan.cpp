@@ -9,6 +9,7 @@
 #include "core/block_file.hpp"
 #include "device/kernels.hpp"
 #include "shard/gatherer.hpp"
+#include "shard/matrix_homes.hpp"
 #include "shard/reducer.hpp"
 #include "shard/step_memory.hpp"
 #include "shard/tied_sums.hpp"
@@ -48,13 +49,15 @@ Held held_by_each(Part const& part, Placement placement, Places const& places) n
   return {count, count - (part.used_count + ranks - 1) / ranks};
 }
 
-/// Dtypes of the states that an update changes, numbered as for most_updated; none for an absent state.
-std::array<std::optional<Dtype>, most_updated> dtypes_of_updated(PlanRequest const& request) {
-  std::array<std::optional<Dtype>, most_updated> dtypes{};
+using Dtypes = std::array<std::optional<Dtype>, most_updated>;
+
+/// Dtypes of the states that an update of `flat` changes, numbered as for most_updated; none for an absent state.
+Dtypes dtypes_of_updated(FlatUnit const& flat, PlanRequest const& request) {
+  Dtypes dtypes{};
   if (request.settings.precision.has_master()) {
     dtypes[0] = request.settings.precision.master;
   }
-  auto const states = static_cast<std::size_t>(optim::state_count(request.settings.update.rule));
+  auto const states = static_cast<std::size_t>(optim::state_count(update_of(flat, request.settings).rule));
   for (std::size_t k = 0; k + 1 < dtypes.size() && k < states; ++k) {
     dtypes[k + 1] = request.settings.precision.states;
   }
@@ -62,11 +65,11 @@ std::array<std::optional<Dtype>, most_updated> dtypes_of_updated(PlanRequest con
 }
 
 Tiles tiles_of(Layout const& layout, PlanRequest const& request) {
-  auto offload = request.offload;
-  if (!request.settings.precision.has_master() && optim::state_count(request.settings.update.rule) == 0) {
-    offload.ratio = 0;  // the rule keeps no state, and parameters are their masters
+  ById<FlatId, char> has_states;
+  for (auto const& flat : layout.flats()) {
+    has_states.push_back(dtypes_of_updated(flat, request) == Dtypes{} ? 0 : 1);
   }
-  return cut_tiles(layout, request.placements.optimizer, request.places, offload);
+  return cut_tiles(layout, has_states, request.placements.optimizer, request.places, request.offload);
 }
 
 /// The states stay where they are. Gradients move to the host, and parameters too if they are the masters; new
@@ -92,13 +95,15 @@ void plan_disk(Layout const& layout, Tiles tiles, PlanRequest const& request, Me
   if (tiles.on_disk.empty()) {
     return;
   }
-  auto const dtypes = dtypes_of_updated(request);
+  Dtypes of_any{};
   for (auto const flat : plan.flats.ids()) {
     auto& at = plan.flats[flat];
+    auto const dtypes = dtypes_of_updated(layout.flats()[flat], request);
     auto const held_count =
         held(layout.flats()[flat].trainable, request.placements.optimizer, request.places, 0).count();
     for (std::size_t k = 0; k < dtypes.size(); ++k) {
       if (dtypes[k]) {
+        of_any[k] = dtypes[k];
         at.on_disk[k] = disk.bytes;
         disk.bytes += whole_blocks((held_count - at.in_memory_count) * bytes_of(*dtypes[k]));
       }
@@ -111,11 +116,13 @@ void plan_disk(Layout const& layout, Tiles tiles, PlanRequest const& request, Me
     plan_host_tiles(request.settings.precision, tiles.largest_count, disk);
     return;
   }
-  for (std::size_t k = 0; k < dtypes.size(); ++k) {
+  for (std::size_t k = 0; k < of_any.size(); ++k) {
     disk.in_tile[k] = disk.tile_bytes;
-    disk.tile_bytes += dtypes[k] ? whole_blocks(tiles.largest_count * bytes_of(*dtypes[k])) : 0;
-    for (auto const& tile : disk.tiles) {
-      disk.read_bytes += dtypes[k] ? whole_blocks(tile.elements.count() * bytes_of(*dtypes[k])) : 0;
+    disk.tile_bytes += of_any[k] ? whole_blocks(tiles.largest_count * bytes_of(*of_any[k])) : 0;
+  }
+  for (auto const& tile : disk.tiles) {
+    for (auto const& dtype : dtypes_of_updated(layout.flats()[tile.flat], request)) {
+      disk.read_bytes += dtype ? whole_blocks(tile.elements.count() * bytes_of(*dtype)) : 0;
     }
   }
   disk.written_bytes = disk.read_bytes;
@@ -213,7 +220,6 @@ void plan_gradients(Layout const& layout, PlanRequest const& request, MemoryPlan
 /// Plans the masters and the rule's states that are in memory.
 void plan_optimizer(Layout const& layout, PlanRequest const& request, MemoryPlan& plan) {
   auto const& precision = request.settings.precision;
-  auto const state_count = static_cast<std::size_t>(optim::state_count(request.settings.update.rule));
   auto& bytes = plan.bytes.optimizer;
   auto& padding = plan.padding.optimizer;
   for (auto const flat : plan.flats.ids()) {
@@ -224,7 +230,8 @@ void plan_optimizer(Layout const& layout, PlanRequest const& request, MemoryPlan
     if (precision.has_master()) {
       at.master = take(bytes, padding, in_memory, precision.master);
     }
-    for (std::size_t k = 0; k < state_count; ++k) {
+    auto const& rule = update_of(layout.flats()[flat], request.settings).rule;
+    for (std::size_t k = 0; k < static_cast<std::size_t>(optim::state_count(rule)); ++k) {
       at.states[k] = take(bytes, padding, in_memory, precision.states);
     }
   }
@@ -275,6 +282,11 @@ void plan_scratch(Layout const& layout, PlanRequest const& request, MemoryPlan& 
   }
   if (auto const bytes = TiedSums::scratch_bytes(layout, request); bytes > 0) {
     plan.tied = scratch.take(bytes);
+  }
+  if (has_directions(request.settings)) {
+    auto const homes = matrix_homes(layout, request.placements.optimizer, request.places);
+    plan.directions =
+        scratch.take((homes.staged_count + homes.home_count) * bytes_of(Dtype::bf16) + homes.workspace_bytes);
   }
   plan.comm_staging_bytes = request.comm_staging_bytes;
   plan.comm_staging = scratch.take(request.comm_staging_bytes);

@@ -3,6 +3,7 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <mutex>
 #include <numeric>
 #include <tuple>
@@ -29,9 +30,11 @@ std::unique_ptr<device::Stream> make_stream(device::Device& device, char const* 
 /// "exp_avg, exp_avg_sq"
 std::string names_of(ById<FlatId, StoredStates> const& states) {
   std::vector<std::string_view> names;
-  for (auto const& state : *states.begin()) {
-    if (state.position >= 0) {
-      names.push_back(state.name);
+  for (auto const& of_flat : states) {
+    for (auto const& state : of_flat) {
+      if (state.position >= 0 && std::ranges::find(names, state.name) == names.end()) {
+        names.push_back(state.name);
+      }
     }
   }
   return fmt::format("{}", fmt::join(names, ", "));
@@ -57,13 +60,14 @@ std::int64_t bytes_in(std::span<device::StoredPiece const> pieces) noexcept {
 
 }  // namespace
 
-ById<FlatId, StoredStates> stored_states(MemoryPlan const& plan, PlanRequest const& request) {
-  std::vector<std::string> names{"master"};
-  for (auto const& state : optim::states_of(request.settings.update.rule)) {
-    names.push_back(state.name);
-  }
+ById<FlatId, StoredStates> stored_states(Layout const& layout, MemoryPlan const& plan, PlanRequest const& request) {
   ById<FlatId, StoredStates> all;
-  for (auto const& at : plan.flats) {
+  for (auto const flat : plan.flats.ids()) {
+    auto const& at = plan.flats[flat];
+    std::vector<std::string> names{"master"};
+    for (auto const& state : optim::states_of(update_of(layout.flats()[flat], request.settings).rule)) {
+      names.push_back(state.name);
+    }
     StoredStates states;
     for (std::size_t k = 0; k < states.size(); ++k) {
       if (at.on_disk[k] >= 0) {

@@ -135,6 +135,7 @@ class OffloadedStates : public StateHome {
 };
 
 /// The positions of offloaded optimizer states in the plan, and their names.
-[[nodiscard]] ById<FlatId, StoredStates> stored_states(MemoryPlan const& plan, PlanRequest const& request);
+[[nodiscard]] ById<FlatId, StoredStates> stored_states(Layout const& layout, MemoryPlan const& plan,
+                                                       PlanRequest const& request);
 
 }  // namespace zeroth::shard

@@ -43,15 +43,25 @@ Optimizer::Optimizer(Memory& memory, optim::LossScaleState const& loss_scale)
       results_{::new (host_->data()) StepResults{}},
       in_memory_{*memory.context().device},
       decided_{memory.context().device->make_event()} {
-  auto const& rule = memory.request().settings.update.rule;
-  ZEROTH_EXPECTS(memory.kernels().runs(rule),
-                 fmt::format("the rule \"{}\" is the program's own, which {} does not run: it is for CPUs",
-                             optim::name_of(rule), memory.context().device->name()));
+  auto const& settings = memory.request().settings;
+  expect_runs(settings.update.rule);
+  if (settings.matrix_update) {
+    expect_runs(settings.matrix_update->rule);
+  }
+  if (has_directions(settings)) {
+    matrices_.emplace(memory);
+  }
   cut_stretches();
   begin_states();
   results_->initial.scalars.loss_scale = loss_scale;
   memory.kernels().copy(memory.compute(), step_, &results_->initial, sizeof(StepMemory));
   memory.compute().synchronize();
+}
+
+void Optimizer::expect_runs(optim::Rule const& rule) const {
+  ZEROTH_EXPECTS(memory_->kernels().runs(rule),
+                 fmt::format("the rule \"{}\" is the program's own, which {} does not run: it is for CPUs",
+                             optim::name_of(rule), memory_->context().device->name()));
 }
 
 /// Cuts stretches in the order of updates.
@@ -89,8 +99,11 @@ void Optimizer::cut_stretches() {
 /// Memory is allocated as zeros, which padding keeps, and a disk has zeros too.
 void Optimizer::begin_states() {
   constexpr std::int64_t most = 1 << 16;
-  auto const states = optim::states_of(memory_->request().settings.update.rule);
-  if (std::ranges::all_of(states, [](auto const& state) { return state.initial == 0; })) {
+  auto const begins_at_zero = [&](FlatId flat) {
+    return std::ranges::all_of(optim::states_of(memory_->update_of(flat).rule),
+                               [](auto const& state) { return state.initial == 0; });
+  };
+  if (std::ranges::all_of(memory_->layout().flats().ids(), begins_at_zero)) {
     return;
   }
   auto& kernels = memory_->kernels();
@@ -103,15 +116,19 @@ void Optimizer::begin_states() {
       kernels.convert(compute, data + done * bytes_of(dtype), dtype, values, Dtype::fp32, std::min(most, count - done));
     }
   };
-  for (std::size_t k = 0; k < states.size(); ++k) {
-    std::fill_n(values, most, states[k].initial);
-    for (auto const flat : memory_->layout().flats().ids()) {
+  for (auto const flat : memory_->layout().flats().ids()) {
+    auto const states = optim::states_of(memory_->update_of(flat).rule);
+    for (std::size_t k = 0; k < states.size(); ++k) {
+      if (states[k].initial == 0) {
+        continue;
+      }
+      std::fill_n(values, most, states[k].initial);
       auto const held = held_of_updated(*memory_, flat, 1 + k);
       for (auto const& segment : memory_->segments_of(flat, {0, memory_->optimized(flat).count()})) {
         held.edit({segment.begin, segment.end}, fill);
       }
+      compute.synchronize();
     }
-    compute.synchronize();
   }
 }
 
@@ -152,6 +169,16 @@ void Optimizer::sum_over_stages(std::string_view purpose, optim::StepSums& mine,
 
 void Optimizer::await_decision() { memory_->compute().wait(*decided_); }
 
+void Optimizer::begin_updates() {
+  if (!matrices_) {
+    return;
+  }
+  if (before_update_) {
+    std::ranges::for_each(matrices_->flats(), before_update_);
+  }
+  matrices_->compute();
+}
+
 /// States and parameters come from their homes and return there.
 void Optimizer::update(FlatId flat) {
   if (before_update_) {
@@ -160,6 +187,9 @@ void Optimizer::update(FlatId flat) {
   auto& parameters = memory_->home_of_parameters(flat);
   for (auto const& [elements, states, pieces] : stretches_[flat]) {
     auto args = memory_->update_args(flat, elements);
+    if (matrices_ && memory_->flat(flat).matrices) {
+      matrices_->direct(flat, elements, args);
+    }
     states->acquire(args);
     for (auto const& [before, count, segments] : pieces) {
       auto of_piece = args;

@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "shard/matrix_directions.hpp"
 #include "shard/memory.hpp"
 #include "shard/step_memory.hpp"
 #include "zeroth/optim/step_scalars.hpp"
@@ -29,8 +31,12 @@ class Optimizer {
               std::size_t parity);
   /// Makes the compute stream wait for decide().
   void await_decision();
-  /// Call after await_decision(), and once no rank reads what this one is about to write: Parameters::await_gathers().
+  /// Call after await_decision(), and before updates: does what updates of all matrices need together. Collective.
+  void begin_updates();
+  /// Call after begin_updates(), and once no rank reads what this one is about to write: Parameters::await_gathers().
   void update(FlatId flat);
+  /// Bytes passed to collectives for the directions of matrices so far, over all ranks.
+  [[nodiscard]] MovedBytes moved() const noexcept { return matrices_ ? matrices_->moved() : MovedBytes{}; }
   /// Sums `mine` of evaluation passes over ranks. Waits.
   [[nodiscard]] optim::StepSums sum_evaluation(optim::StepSums const& mine);
   /// The sums that decide() will compute, ahead of it. Waits.
@@ -63,6 +69,7 @@ class Optimizer {
     std::vector<Piece> pieces;
   };
   void begin_states();
+  void expect_runs(optim::Rule const& rule) const;
   void cut_stretches();
   void sum_over_stages(std::string_view purpose, optim::StepSums& mine, optim::StepSums& total);
   [[nodiscard]] optim::StepSums sum(std::string_view purpose, std::span<float const> block_sums,
@@ -76,6 +83,7 @@ class Optimizer {
   StepResults* results_;
   StateHome in_memory_;
   ById<FlatId, std::vector<Stretch>> stretches_;
+  std::optional<MatrixDirections> matrices_;  // if they have a rule of their own
   std::size_t metric_count_ = 0;
   std::unique_ptr<device::Event> decided_;
   std::function<void(FlatId)> before_update_;

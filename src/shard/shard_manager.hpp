@@ -27,7 +27,9 @@ struct ShardManager {
         values{memory},
         slices{memory} {}
 
-  [[nodiscard]] Traffic traffic() const noexcept { return {parameters.gathered_bytes(), gradients.reduced_bytes()}; }
+  [[nodiscard]] Traffic traffic() const noexcept {
+    return {parameters.gathered_bytes(), gradients.reduced_bytes() + optimizer.moved()};
+  }
 
   Memory memory;  // the others use it
   Parameters parameters;

@@ -18,12 +18,13 @@ std::int64_t parameters_held(FlatUnit const& flat, Placement placement, Places c
 
 }  // namespace
 
-Tiles cut_tiles(Layout const& layout, Placement optimizer, Places const& places, Offload const& offload) {
+Tiles cut_tiles(Layout const& layout, ById<FlatId, char> const& has_states, Placement optimizer, Places const& places,
+                Offload const& offload) {
   Tiles tiles;
   std::int64_t all = 0;
-  for (auto const& flat : layout.flats()) {
-    tiles.in_memory.push_back(held(flat.trainable, optimizer, places, 0).count());
-    all += tiles.in_memory.back();
+  for (auto const flat : layout.flats().ids()) {
+    tiles.in_memory.push_back(held(layout.flats()[flat].trainable, optimizer, places, 0).count());
+    all += has_states[flat] != 0 ? tiles.in_memory.back() : 0;
   }
   if (offload.ratio == 0) {
     return tiles;
@@ -31,6 +32,9 @@ Tiles cut_tiles(Layout const& layout, Placement optimizer, Places const& places,
   auto left = static_cast<std::int64_t>(std::llround((1 - offload.ratio) * static_cast<double>(all)));
   auto const most = tile_count(offload.tile_count);
   for (auto const flat : layout.update_order()) {
+    if (has_states[flat] == 0) {
+      continue;
+    }
     auto& in_memory = tiles.in_memory[flat];
     auto const count = in_memory;
     in_memory = left >= count ? count : down(left);

@@ -63,8 +63,10 @@ struct Tiles {
   std::int64_t largest_count = 0;        ///< Elements of the largest tile.
 };
 
-/// Keeps in memory what is updated first: the next forward begins with it.
-[[nodiscard]] Tiles cut_tiles(Layout const& layout, Placement optimizer, Places const& places, Offload const& offload);
+/// Keeps in memory what is updated first: the next forward begins with it. Flat units that have no states beside their
+/// parameters have no tiles.
+[[nodiscard]] Tiles cut_tiles(Layout const& layout, ById<FlatId, char> const& has_states, Placement optimizer,
+                              Places const& places, Offload const& offload);
 
 /// Selects the flat units whose parameters are on the disk. What forward uses first stays in memory, as far as it fits.
 /// Parameters that every rank has whole are in memory.

@@ -132,7 +132,7 @@ std::uint64_t Values::hash(FlatId flat, Placement placement, States states, std:
     }
   }
   if (placements.optimizer == placement) {
-    auto const kept = static_cast<std::size_t>(optim::state_count(memory_->request().settings.update.rule));
+    auto const kept = static_cast<std::size_t>(optim::state_count(memory_->update_of(flat).rule));
     auto const end = states == States::with ? 1 + kept : 1;
     for (std::size_t state = precision.has_master() ? 0 : 1; state < end; ++state) {
       add(held_of_updated(*memory_, flat, state), memory_->optimized(flat).count());
@@ -144,7 +144,7 @@ std::uint64_t Values::hash(FlatId flat, Placement placement, States states, std:
 std::uint64_t Values::hash_of_slice(FlatId flat, States states, std::span<std::byte> piece) {
   auto const& part = memory_->flat(flat).trainable;
   auto const before = part.slice(memory_->place()).begin - memory_->optimized(flat).begin;
-  auto const kept = static_cast<std::size_t>(optim::state_count(memory_->request().settings.update.rule));
+  auto const kept = static_cast<std::size_t>(optim::state_count(memory_->update_of(flat).rule));
   LaneHash hash;
   for (std::size_t state = 0; state < (states == States::with ? 1 + kept : 1); ++state) {
     add_to(hash, held_of_updated(*memory_, flat, state).part(before, part.shard_count), part.shard_count, piece);

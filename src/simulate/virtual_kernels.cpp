@@ -79,6 +79,18 @@ void VirtualKernels::advance(device::Stream& stream, optim::StepRules const& rul
 
 void VirtualKernels::update(device::Stream& stream, optim::UpdateArgs const& args) { move(stream, bytes_moved(args)); }
 
+void VirtualKernels::direction(device::Stream& stream, optim::DirectionArgs const& args) {
+  move(stream, args.count * (bytes_of(args.gradient_dtype) + 2 * bytes_of(Dtype::fp32) + bytes_of(Dtype::bf16)));
+}
+
+void VirtualKernels::orthogonalise(device::Stream& stream, optim::OrthogonalArgs const& args) {
+  auto const n = static_cast<double>(std::min(args.rows, args.columns));
+  auto const m = static_cast<double>(std::max(args.rows, args.columns));
+  auto const operations = args.rule->steps * (4 * n * n * m + 2 * n * n * n);
+  as_virtual(stream).compute(
+      std::max(machine_.kernel_us, 1e6 * operations / (machine_.peak(Dtype::bf16) * machine_.rates.math_efficiency)));
+}
+
 void VirtualKernels::update_on_host(device::Stream& stream, device::HostUpdate const& update) {
   if (machine_.host_thread_bytes_per_s == 0 || machine_.host_memory_bytes_per_s == 0) {
     throw ConfigError{fmt::format(

@@ -45,9 +45,10 @@ ScheduleLimits limits_of(shard::Layout const& layout, Settings const& settings, 
     limits.gradient_slots = order.gradient_slots(settings.gradient_slots);
     if (!settings.sums_micro_steps) {  // otherwise slots are freed before there is a bucket
       // Half of the slots are being reduced while backward fills the other half.
-      bool const persist = std::ranges::any_of(layout.flats(), &shard::FlatUnit::persistent);
-      limits.bucket_units = std::max(1, settings.gradient_slots / 2) * (persist ? 2 : 1);  // a unit may have two flat
-                                                                                           // units
+      // A unit may have a flat unit of each kind.
+      auto const kinds = [&](bool shard::FlatUnit::*has) { return std::ranges::any_of(layout.flats(), has) ? 2 : 1; };
+      limits.bucket_units = std::max(1, settings.gradient_slots / 2) * kinds(&shard::FlatUnit::persistent) *
+                            kinds(&shard::FlatUnit::matrices);
     }
   }
   return limits;
@@ -237,6 +238,7 @@ void Schedule::end_pass() {
 
 void Schedule::update() {
   manager_->optimizer.await_decision();
+  manager_->optimizer.begin_updates();
   // Until the last gather is done, other ranks may still read this rank's slices.
   manager_->parameters.await_gathers();
   manager_->parameters.drop_trainable();

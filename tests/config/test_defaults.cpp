@@ -42,9 +42,11 @@ char const* const deepspeed = R"({
   "bf16.bf16_master_weights_and_grads": false, "bf16.bf16_optimizer_states": false,
   "optimizer.type": null, "optimizer.params.lr": null, "optimizer.params.betas": [0.9, 0.999],
   "optimizer.params.eps": null, "optimizer.params.weight_decay": 0.0, "optimizer.params.bias_correction": true,
-  "optimizer.params.adam_w_mode": true, "optimizer.params.momentum": 0.0, "optimizer.params.dampening": 0.0,
-  "optimizer.params.nesterov": false, "optimizer.params.alpha": 0.99, "optimizer.params.lr_decay": 0.0,
+  "optimizer.params.adam_w_mode": true, "optimizer.params.momentum": null, "optimizer.params.dampening": 0.0,
+  "optimizer.params.nesterov": null, "optimizer.params.alpha": 0.99, "optimizer.params.lr_decay": 0.0,
   "optimizer.params.initial_accumulator_value": 0.0,
+  "optimizer.params.muon_lr": null, "optimizer.params.adam_lr": null, "optimizer.params.ns_steps": 5,
+  "optimizer.params.ns_method": "gram", "optimizer.params.adjust_lr_fn": "original",
   "zero_optimization.stage3_gather_16bit_weights_on_model_save": false,
   "scheduler.type": null, "scheduler.params.warmup_min_lr": 0.0, "scheduler.params.warmup_max_lr": null,
   "scheduler.params.warmup_num_steps": 1000, "scheduler.params.warmup_type": "log",
@@ -68,6 +70,7 @@ char const* const deepspeed = R"({
 })";
 std::set<std::string> const different = {
     "optimizer.type",                                     // DeepSpeed expects the program to bring an optimizer
+    "optimizer.params.ns_method",                         // there is one
     "zero_optimization.offload_optimizer.pipeline_read",  // these follow overlap_comm
     "zero_optimization.offload_optimizer.pipeline_write",
     "zero_optimization.stage3_param_persistence_threshold",  // every parameter is sharded

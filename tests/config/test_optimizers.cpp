@@ -69,6 +69,62 @@ TEST_CASE("Rates and epsilons have the defaults of their optimizer") {
   CHECK(rule_of<optim::RmsProp>(R"("type": "RMSprop")").epsilon == 1e-8F);
 }
 
+TEST_CASE("Muon is the optimizer of matrices, and AdamW that of the others") {
+  auto const by_default = with_optimizer(R"("type": "muon")");
+  auto const* const muon = &std::get<optim::Muon>(by_default.matrix_update.value().rule);
+  CHECK(by_default.optimizer_name() == "Muon");
+  CHECK(muon->momentum == 0.95);
+  CHECK(muon->nesterov);
+  CHECK(muon->weight_decay == 0);
+  CHECK(muon->steps == 5);
+  CHECK(muon->adjust_rate == optim::AdjustRate::original);
+  CHECK(by_default.rules.schedule.base == 0.02F);
+  CHECK(by_default.rules.betas == std::array{0.9, 0.999});
+  CHECK(by_default.matrix_update->learning_rate_factor == 1);
+  CHECK(by_default.update.learning_rate_factor == Approx(3e-4 / 0.02));
+  CHECK(std::get<optim::Adam>(by_default.update.rule).decoupled_decay);
+
+  auto const given = with_optimizer(
+      R"("type": "Muon", "params": {"lr": 0.5, "muon_lr": 0.25, "adam_lr": 0.125, "momentum": 0.5, "nesterov": false,
+         "weight_decay": 0.25, "betas": [0.5, 0.75], "eps": 0.125, "ns_steps": 3, "ns_method": "standard",
+         "adjust_lr_fn": "match_rms_adamw"})");
+  auto const& rule = std::get<optim::Muon>(given.matrix_update.value().rule);
+  CHECK(rule.momentum == 0.5);
+  CHECK_FALSE(rule.nesterov);
+  CHECK(rule.weight_decay == 0.25F);
+  CHECK(rule.steps == 3);
+  CHECK(rule.adjust_rate == optim::AdjustRate::match_rms_adamw);
+  CHECK(given.matrix_update->learning_rate_factor == 0.5F);
+  CHECK(given.update.learning_rate_factor == 0.25F);
+  auto const& adam = std::get<optim::Adam>(given.update.rule);
+  CHECK(adam.beta1 == 0.5);
+  CHECK(adam.epsilon == 0.125F);
+  CHECK(adam.weight_decay == 0.25F);
+  CHECK(with_optimizer(R"("type": "Muon", "params": {"lr": 0.01})").update.learning_rate_factor == 1);
+  CHECK_FALSE(with_optimizer(R"("type": "AdamW")").matrix_update);
+}
+
+TEST_CASE("What Muon does not support is refused, with the reason") {
+  auto const refused = [](std::string const& params, std::string const& more, char const* why) {
+    CHECK_THROWS_WITH(
+        with_optimizer(fmt::format(
+            R"("type": "Muon", "params": {{{}}}}}, {}"steps_per_print": 1, "zeroth": {{"check": false)", params, more)),
+        Contains(why));
+  };
+  refused(R"("momentum": 1)", "", "optimizer.params.momentum (line 1): 1, but optimizer.type is Muon");
+  refused(R"("lr": 0, "adam_lr": 0.1)", "", "optimizer.params.lr (line 1): 0, but muon_lr is 0 and adam_lr 0.1");
+  refused(R"("ns_method": "gram")", "", R"(optimizer.params.ns_method (line 1): "gram" is DeepSpeed's)");
+  refused(R"("alpha": 0.5)", "", "not a parameter of Muon");
+  refused("", R"("zero_optimization": {"offload_optimizer": {"device": "nvme", "nvme_path": "/tmp"}}, )",
+          "whose directions are computed from states in memory; allowed: \"none\"");
+  refused("", R"("zero_optimization": {"cpu_offload": true}, )",
+          "cpu_offload (line 1): true, but optimizer.type is Muon");
+  refused("", R"("zero_optimization": {"stage": 3, "zero_hpz_partition_size": 2}, )",
+          "which sends matrices between all ranks");
+  refused("", R"("bf16": {"enabled": true, "bf16_master_weights_and_grads": true, "bf16_optimizer_states": true}, )",
+          "whose momentum is fp32; allowed: false");
+}
+
 TEST_CASE("A program's own rule replaces optimizer.type") {
   auto const file = Config::from_json(testing::file_with(R"("zero_optimization": {"stage": 1})"));
   auto const config = file.with(testing::own_momentum());

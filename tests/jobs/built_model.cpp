@@ -60,7 +60,8 @@ BuiltModel::BuiltModel(Drawn const& drawn, TensorPart part, bool again) : model{
                        .learning_rate_factor = param.learning_rate_factor,
                        .weight_decay_factor = param.weight_decay_factor,
                        .cut = division.cut,
-                       .partial = division.partial});
+                       .partial = division.partial,
+                       .matrix = param.trainable && param.shape.size() == 2});
       params.emplace_back(param.name, added);
       Made const what{{added, model.description().params.back().part},
                       param.trainable && param.has_gradient,

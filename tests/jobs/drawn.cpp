@@ -233,6 +233,12 @@ std::vector<DrawnUnit> draw_units(std::uint64_t seed, Choice const& choice, std:
   if (made.empty()) {
     units.back().params.push_back({"u.only", {5}});
   }
+  auto const is_matrix = [](DrawnParam const& param) { return param.trainable && param.shape.size() == 2; };
+  bool const has_matrices =
+      std::ranges::any_of(units, [&](DrawnUnit const& unit) { return std::ranges::any_of(unit.params, is_matrix); });
+  if (choice["optimizer"].starts_with("Muon") && !has_matrices) {
+    units.front().params.push_back({"u.matrix", {29, 53}});
+  }
   return units;
 }
 

@@ -76,7 +76,10 @@ Option optimizer() {
            {"RMSprop", of("RMSprop", R"(, "alpha": 0.9, "eps": 1e-6)")},
            {"RMSprop with momentum", of("RMSprop", R"(, "momentum": 0.75, "weight_decay": 0.1)")},
            {"Lion", of("Lion", R"(, "betas": [0.9, 0.99], "weight_decay": 0.1)")},
-           {"a rule of its own", ""}}};
+           {"a rule of its own", ""},
+           {"Muon", of("Muon", R"(, "adam_lr": 0.003, "weight_decay": 0.1)")},
+           {"Muon without Nesterov",
+            of("Muon", R"(, "momentum": 0.25, "nesterov": false, "ns_steps": 2, "adjust_lr_fn": "match_rms_adamw")")}}};
 }
 
 Option scheduler() {

@@ -8,14 +8,25 @@
 namespace zeroth::testing::jobs {
 namespace {
 
-std::vector<std::string_view> types_without(std::string_view name) {
+/// The values of `option` that do not begin with `prefix`.
+std::vector<std::string_view> values_without(std::string_view option, std::string_view prefix) {
   std::vector<std::string_view> all;
-  for (auto const& value : options()[option_named("types")].values) {
-    if (value.name != name) {
+  for (auto const& value : options()[option_named(option)].values) {
+    if (!value.name.starts_with(prefix)) {
       all.push_back(value.name);
     }
   }
   return all;
+}
+
+/// What Muon refuses.
+std::vector<Rule> rules_of_muon() {
+  std::vector<Rule> rules{{"types", {"bf16 masters and states"}, "optimizer", values_without("optimizer", "Muon")}};
+  for (auto const* const option :
+       {"states", "groups", "zeroth.mesh.pipeline", "zeroth.mesh.tensor", "tensor ranks that go on"}) {
+    rules.push_back({option, {}, "optimizer", values_without("optimizer", "Muon")});
+  }
+  return rules;
 }
 
 /// What pipelines refuse, or do in the order of their own schedule.
@@ -105,7 +116,7 @@ std::vector<Rule> all_rules() {
        {"fp32", "fp32 reduced in bf16", "fp32 reduced in fp16", "bf16", "bf16 with fp32 gradients",
         "bf16 by both words", "bf16 reduced in fp32", "bf16 added up in fp32", "bf16 masters",
         "bf16 masters and states"}},
-      {"zeroth.skip_nonfinite", {"true"}, "types", types_without("bf16 with what is not finite")},
+      {"zeroth.skip_nonfinite", {"true"}, "types", values_without("types", "bf16 with what is not finite")},
       {"zeroth.copy_engine_gather", {"true"}, "zeroth.register_memory", {"-", "true"}},
       {"batch sizes", {"train batch"}, "gradient_accumulation_steps", {"-"}},
       {"ranks that go on", {}, "goes on", {"in a new engine", "at another stage"}},
@@ -116,7 +127,7 @@ std::vector<Rule> all_rules() {
       {"skips units", {}, "order", {"declared"}},
       {"skips micro-steps", {}, "order", {"declared"}},
   };
-  for (auto const& more : {rules_of_pipelines(), rules_of_tensor_ranks()}) {
+  for (auto const& more : {rules_of_pipelines(), rules_of_tensor_ranks(), rules_of_muon()}) {
     rules.insert(rules.end(), more.begin(), more.end());
   }
   for (auto const* const option :

@@ -85,6 +85,7 @@ std::vector<Change> const changes = {
     {"trainable", [](auto& d) { d.params[1_param].options.trainable = false; }},
     {"learning rate factor", [](auto& d) { d.params[1_param].options.learning_rate_factor = 2; }},
     {"weight decay factor", [](auto& d) { d.params[1_param].options.weight_decay_factor = 0; }},
+    {"a matrix", [](auto& d) { d.params[0_param].options.matrix = true; }},
 };
 
 }  // namespace

@@ -156,6 +156,29 @@ TEST_CASE("invalid initial values are rejected") {
   CHECK(model.description().params.empty());
 }
 
+TEST_CASE("matrices have two extents, are trained, and are multiplied with") {
+  Model model;
+  auto const unit = model.unit("u"), table = model.unit("table", {.rows_per_sample = 0});
+  ParamOptions const matrix{.matrix = true};
+  CHECK_THAT(refused([&] {
+               return model.param(unit, "w", {2, 3, 4}, Constant{0}, matrix);
+             }),
+             Contains("parameter \"w\" of shape [2, 3, 4] has ParamOptions::matrix, which is for shapes of 2 extents"));
+  CHECK_THAT(
+      refused([&] {
+        return model.param(unit, "w", {2, 3}, Constant{0}, {.trainable = false, .matrix = true});
+      }),
+      Contains("parameter \"w\" has ParamOptions::matrix and is frozen; the option is for trainable parameters"));
+  CHECK_THAT(refused([&] {
+               return model.param(table, "w", {2, 3}, Constant{0}, matrix);
+             }),
+             Contains("parameter \"w\" has ParamOptions::matrix, and unit \"table\" looks its rows up"));
+  auto const w = model.param(unit, "w", {2, 3}, Constant{0}, matrix);
+  CHECK_THAT(refused([&] { model.tie(table, w); }), Contains("unit \"table\" looks its rows up"));
+  CHECK(model.description().units[1_unit].ties.empty());
+  CHECK(model.description().params[0_param].options.matrix);
+}
+
 TEST_CASE("ids of another model are refused") {
   Model mine;
   Model other;

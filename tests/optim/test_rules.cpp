@@ -53,6 +53,7 @@ struct Textbook {
     theta -= rate * (sign + wide(r.weight_decay) * theta);
     first = beta2 * first + (1 - beta2) * g;
   }
+  void update(Muon const& /*r*/, double /*rate*/, double /*g*/, int /*t*/) {}  // see test_muon.cpp
   void update(CustomRule const& /*r*/, double /*rate*/, double /*g*/, int /*t*/) {}
 
  private:

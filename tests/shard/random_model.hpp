@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,14 +15,15 @@ namespace zeroth::testing {
 
 inline constexpr std::array worlds{1, 2, 3, 5, 7, 64, 1024};
 
-/// Empty units, units that are smaller than any world, frozen and tied parameters, odd sizes: all decided by `seed`.
+/// Empty units, units that are smaller than any world, frozen and tied parameters, matrices, odd sizes: all decided by
+/// `seed`.
 inline Model random_model(unsigned seed) {
   std::mt19937 random{seed};
   auto const below = [&](unsigned bound) { return static_cast<std::uint32_t>(random() % bound); };
   static constexpr std::array<std::int64_t, 10> counts{1, 2, 127, 128, 129, 256, 1000, 1024, 4097, 20'000};
   Model model{seed};
   std::vector<Unit> units;
-  std::vector<Param<1>> params;
+  std::vector<AnyParam> params;
   std::vector<std::uint32_t> owners;
   auto const unit_count = below(9);
   for (std::uint32_t u = 0; u < unit_count; ++u) {
@@ -34,7 +36,11 @@ inline Model random_model(unsigned seed) {
       options.learning_rate_factor = static_cast<float>(1 + below(3));
       options.weight_decay_factor = static_cast<float>(below(2));
       auto const name = "unit" + std::to_string(u) + ".p" + std::to_string(left);
-      params.push_back(model.param(units[u], name, {counts[below(counts.size())]}, Constant{1}, options));
+      auto const count = counts[below(counts.size())];
+      options.matrix = options.trainable && (count + left) % 2 == 0;
+      std::array const shape{count, std::int64_t{1}};
+      params.push_back(
+          model.param(units[u], name, std::span{shape}.first(options.matrix ? 2 : 1), Constant{1}, options));
       owners.push_back(u);
     }
   }

@@ -20,6 +20,7 @@ namespace {
 using model::Description;
 using shard::FlatUnit;
 using shard::Layout;
+using shard::Matrices;
 using shard::Part;
 using shard::Range;
 
@@ -32,6 +33,7 @@ void for_every_layout(F const& check) {
     for (auto const world : worlds) {
       INFO(fmt::format("model {}, {} ranks", seed, world));
       check(model.description(), Layout{model.description(), world});
+      check(model.description(), Layout{model.description(), world, {}, TiedGradients::together, Matrices::apart});
     }
   }
 }
@@ -168,8 +170,10 @@ TEST_CASE("a unit's own parameters are one flat unit, and a tied one is a flat u
           expected.insert(param.owner);
           expected.insert(param.ties.begin(), param.ties.end());
           bool const alone = flat.trainable.params.size() + flat.frozen.params.size() == 1;
-          good =
-              good && (param.ties.empty() ? flat.name == d.units[param.owner].name : alone && flat.name == param.name);
+          auto const* const suffix = flat.matrices ? " (matrices)" : "";
+          good = good && (param.ties.empty() ? flat.name == d.units[param.owner].name + suffix
+                                             : alone && flat.name == param.name);
+          good = good && (param.options.matrix || !flat.matrices);
         }
       }
       good = good && !flat.users.empty() && std::vector(expected.begin(), expected.end()) == flat.users;
@@ -206,7 +210,9 @@ TEST_CASE("gradients complete from the last first use to the first") {
 TEST_CASE("uses that are summed apart have gradients of their own, cut as the parameter is") {
   int divided = 0;
   for_every_layout([&](Description const& d, Layout const& together) {
-    Layout const apart{d, together.world(), {}, TiedGradients::apart};
+    bool const with_rule = std::ranges::any_of(together.flats(), &FlatUnit::matrices);
+    Layout const apart{
+        d, together.world(), {}, TiedGradients::apart, with_rule ? Matrices::apart : Matrices::with_others};
     auto const names = [](Layout const& layout) {
       std::vector<std::string> all;
       for (auto const flat : layout.update_order()) {
@@ -352,6 +358,48 @@ TEST_CASE("small parameters are flat units of their own, by DeepSpeed's rule, an
   CHECK(layout.location(ParamId{1}).flat == layout.location(ParamId{2}).flat);
   CHECK(layout.location(ParamId{1}).flat != layout.location(ParamId{0}).flat);
   CHECK(layout.flats()[layout.location(ParamId{4}).flat].persistent);
+}
+
+TEST_CASE("matrices are flat units of their own if they have a rule of their own") {
+  Model model;
+  auto const first = model.unit("first"), second = model.unit("second");
+  static_cast<void>(model.param(first, "w", {40, 30}, Constant{1}, {.matrix = true}));
+  static_cast<void>(model.param(first, "bias", {30}, Constant{1}));
+  static_cast<void>(model.param(first, "small", {4, 2}, Constant{1}, {.matrix = true}));
+  auto const shared = model.param(first, "shared", {20, 2}, Constant{1}, {.matrix = true});
+  static_cast<void>(model.param(second, "last", {10, 3}, Constant{1}, {.matrix = true}));
+  model.tie(second, shared);
+  using Names = std::vector<std::string>;
+  auto const names_of = [](Layout const& layout) {
+    Names names;
+    for (auto const& flat : layout.flats()) {
+      names.push_back(fmt::format("{} {}{}", flat.name, flat.used_count(), flat.matrices ? " m" : ""));
+    }
+    return names;
+  };
+  auto const layout = [&](std::int64_t persistent, Matrices matrices) {
+    return Layout{model.description(), 3, {persistent, 1000}, TiedGradients::together, matrices};
+  };
+  CHECK(names_of(layout(0, Matrices::with_others)) == Names{"first 1238", "shared 40", "second 30"});
+  CHECK(names_of(layout(0, Matrices::apart)) ==
+        Names{"first 30", "first (matrices) 1208 m", "shared 40 m", "second (matrices) 30 m"});
+  CHECK(names_of(layout(10, Matrices::apart)) == Names{"first 30", "first (matrices) 1200 m",
+                                                       "first (matrices, persistent) 8 m", "shared 40 m",
+                                                       "second (matrices) 30 m"});
+  Settings settings;
+  settings.update.rule = optim::Adam{};
+  auto const apart = layout(0, Matrices::apart);
+  auto const rules = [&] {
+    std::string names;
+    for (auto const& flat : apart.flats()) {
+      names += optim::name_of(shard::update_of(flat, settings).rule);
+      names += ' ';
+    }
+    return names;
+  };
+  CHECK(rules() == "AdamW AdamW AdamW AdamW ");
+  settings.matrix_update = optim::Update{.rule = optim::Lion{}};
+  CHECK(rules() == "AdamW Lion Lion Lion ");
 }
 
 TEST_CASE("a layout for nobody is refused") {

@@ -99,10 +99,14 @@ MemoryBytes by_the_book(Layout const& layout, int stage, PrecisionSettings const
   bool const sums = request.settings.sums_micro_steps;
   bool const one = !request.several_reductions && precision.gradient == precision.reduce &&
                    precision.gradient == precision.accumulate;
-  auto const k = optim::state_count(request.settings.update.rule);
-  auto const optimizer = precision.states == Dtype::bf16                                       ? 2 * k
-                         : precision.compute == Dtype::fp32 || precision.master == Dtype::bf16 ? 4 * k
-                                                                                               : 4 + 4 * k;
+  std::int64_t optimizer = 0;  // over all ranks
+  for (auto const& flat : layout.flats()) {
+    auto const k = optim::state_count(shard::update_of(flat, request.settings).rule);
+    optimizer += flat.trainable.padded_count * (precision.states == Dtype::bf16 ? 2 * k
+                                                : precision.compute == Dtype::fp32 || precision.master == Dtype::bf16
+                                                    ? 4 * k
+                                                    : 4 + 4 * k);
+  }
   auto const rounded = [](std::int64_t bytes) { return (bytes + 255) / 256 * 256; };
   MemoryBytes bytes;
   bytes.parameters = stage == 3 ? c * (P + F - persistent) / W + c * persistent : c * (P + F);
@@ -114,7 +118,7 @@ MemoryBytes by_the_book(Layout const& layout, int stage, PrecisionSettings const
   if (sums) {
     bytes.gradients = stage < 2 ? g * P + 4 * P : 4 * P;
   }
-  bytes.optimizer = stage == 0 ? optimizer * P : optimizer * P / W;
+  bytes.optimizer = stage == 0 ? optimizer : optimizer / W;
   bytes.slots = c * request.parameter_slots.total_count() + g * request.gradient_slots.total_count();
   bytes.scratch = rounded(4 * blocks) + rounded(sizeof(shard::StepMemory)) + rounded(1000) +
                   rounded(std::min(4 * largest, std::int64_t{1} << 20U));
@@ -212,7 +216,16 @@ TEST_CASE("the plan is what the memory model says, at every stage, dtype and wor
   for (unsigned seed = 0; seed < 30; ++seed) {
     auto const model = random_model(seed);
     for (auto const world : worlds) {
-      Layout const layout{model.description(), world, {seed % 3 == 0 ? 1000 : 0, seed % 2 == 0 ? 5000 : 1'000'000}};
+      Settings of_rules;
+      of_rules.update.rule = rules[seed % rules.size()].rule;
+      if (seed % 4 == 1) {
+        of_rules.matrix_update = optim::Update{.rule = rules[seed / 4 % rules.size()].rule};
+      }
+      Layout const layout{model.description(),
+                          world,
+                          {seed % 3 == 0 ? 1000 : 0, seed % 2 == 0 ? 5000 : 1'000'000},
+                          TiedGradients::together,
+                          shard::matrices_of(of_rules)};
       for (auto const& [name, precision] : precisions) {
         for (int stage = 0; stage <= 3; ++stage) {
           bool const narrow = precision.gradient != Dtype::fp32 && precision.accumulate == Dtype::fp32;
@@ -223,7 +236,8 @@ TEST_CASE("the plan is what the memory model says, at every stage, dtype and wor
             }
             auto request = request_for(layout, stage, precision, when[0] == 'e');
             request.settings.sums_micro_steps = sums;
-            request.settings.update.rule = rules[seed % rules.size()].rule;
+            request.settings.update = of_rules.update;
+            request.settings.matrix_update = of_rules.matrix_update;
             auto const plan = shard::plan_memory(layout, request);
             INFO(fmt::format("model {}, {} ranks, {}, stage {}, reduced {}, {}", seed, world, name, stage, when,
                              rules[seed % rules.size()].name));

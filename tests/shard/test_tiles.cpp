@@ -45,7 +45,8 @@ TEST_CASE("every element that the optimizer holds is in memory or in one tile, i
              {std::int64_t{1}, std::int64_t{2048}, std::int64_t{5000}, std::int64_t{1} << 40U}) {
           auto const placement = seed % 2 == 0 ? Placement::shard : Placement::whole;
           auto const request = request_for(world, placement, ratio, tile);
-          auto const tiles = shard::cut_tiles(layout, placement, request.places, request.offload);
+          auto const tiles = shard::cut_tiles(layout, ById<shard::FlatId, char>(layout.flats().size(), 1), placement,
+                                              request.places, request.offload);
           INFO(fmt::format("model {}, {} ranks, ratio {}, tiles of {}", seed, world, ratio, tile));
           std::int64_t all = 0;
           std::int64_t on_disk = 0;
@@ -83,11 +84,17 @@ TEST_CASE("states on a disk are apart, in whole blocks, and memory has the rest 
   auto const rules = all_rules();
   for (unsigned seed = 0; seed < 20; ++seed) {
     auto const model = random_model(seed);
-    Layout const layout{model.description(), 2};
+    Settings of_rules;
+    of_rules.update.rule = rules[seed % rules.size()].rule;
+    if (seed % 3 == 1) {
+      of_rules.matrix_update = optim::Update{.rule = rules[seed / 3 % rules.size()].rule};
+    }
+    Layout const layout{model.description(), 2, {}, TiedGradients::together, shard::matrices_of(of_rules)};
     for (bool const narrow : {false, true}) {
       for (double const ratio : {0.4, 1.0}) {
         auto request = request_for(2, Placement::shard, ratio, 4096);
-        request.settings.update.rule = rules[seed % rules.size()].rule;
+        request.settings.update = of_rules.update;
+        request.settings.matrix_update = of_rules.matrix_update;
         if (narrow) {
           request.settings.precision = {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::fp32};
         }
@@ -101,8 +108,8 @@ TEST_CASE("states on a disk are apart, in whole blocks, and memory has the rest 
           auto const& at = with.flats[flat];
           auto const count = layout.flats()[flat].trainable.shard_count - at.in_memory_count;
           for (std::size_t k = 0; k < at.on_disk.size(); ++k) {
-            bool const kept =
-                k == 0 ? narrow : k <= static_cast<std::size_t>(optim::state_count(request.settings.update.rule));
+            auto const& rule = shard::update_of(layout.flats()[flat], request.settings).rule;
+            bool const kept = k == 0 ? narrow : k <= static_cast<std::size_t>(optim::state_count(rule));
             REQUIRE((at.on_disk[k] >= 0) == (kept && with.disk.bytes > 0));
             if (at.on_disk[k] >= 0 && count > 0) {
               REQUIRE(at.on_disk[k] % block_bytes == 0);

@@ -14,14 +14,14 @@ void add_norm(ModelBuilder& build, std::string const& name, std::int64_t channel
 /// Tensor ranks divide its columns, those of each of `sections`.
 void add_first(ModelBuilder& build, std::string const& name, std::int64_t inputs, std::int64_t outputs,
                std::vector<std::int64_t> const& sections = {}) {
-  build.matrix(name + ".weight", inputs, outputs, cut_along(1, sections));
+  build.hidden_matrix(name + ".weight", inputs, outputs, cut_along(1, sections));
   build.first_product();
   build.vector(name + ".bias", outputs, cut_along(0, sections));
 }
 
 /// The second of a pair, whose rows they divide.
 void add_second(ModelBuilder& build, std::string const& name, std::int64_t inputs, std::int64_t outputs) {
-  build.matrix(name + ".weight", inputs, outputs, cut_along(0));
+  build.hidden_matrix(name + ".weight", inputs, outputs, cut_along(0));
   build.vector(name + ".bias", outputs);
 }
 

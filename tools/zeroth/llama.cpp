@@ -9,7 +9,7 @@ namespace {
 /// Tensor ranks divide its outputs, unless they share it: `options` says.
 void add_first(ModelBuilder& build, std::string const& name, std::int64_t inputs, std::int64_t outputs, bool bias,
                ParamOptions const& options = cut_along(0)) {
-  build.matrix(name + ".weight", outputs, inputs, options);
+  build.hidden_matrix(name + ".weight", outputs, inputs, options);
   build.first_product();
   if (bias) {
     build.vector(name + ".bias", outputs, options);
@@ -18,7 +18,7 @@ void add_first(ModelBuilder& build, std::string const& name, std::int64_t inputs
 
 /// The second of a pair, whose inputs they divide.
 void add_second(ModelBuilder& build, std::string const& name, std::int64_t inputs, std::int64_t outputs, bool bias) {
-  build.matrix(name + ".weight", outputs, inputs, cut_along(1));
+  build.hidden_matrix(name + ".weight", outputs, inputs, cut_along(1));
   if (bias) {
     build.vector(name + ".bias", outputs);
   }

@@ -37,6 +37,11 @@ class ModelBuilder {
   void unit(std::string const& name, std::int64_t input_channels = 0, int sums = 0);
   /// A token is multiplied with it.
   Param<2> matrix(std::string const& name, std::int64_t rows, std::int64_t columns, ParamOptions const& options = {});
+  /// One of a hidden layer, which Muon updates.
+  Param<2> hidden_matrix(std::string const& name, std::int64_t rows, std::int64_t columns, ParamOptions options) {
+    options.matrix = true;
+    return matrix(name, rows, columns, options);
+  }
   /// A token picks a row.
   Param<2> table(std::string const& name, std::int64_t rows, std::int64_t columns, ParamOptions const& options = {});
   void vector(std::string const& name, std::int64_t count, ParamOptions const& options = {});

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -200,7 +201,9 @@ struct Settings {
   int gradient_slots = 2;                          ///< Units whose full gradients are held at once, at stages 2 and 3.
   bool overlap_comm = false;                       ///< Overlap communication with compute, on streams of its own.
 
-  optim::Update update;    ///< The optimizer.
+  optim::Update update;  ///< The optimizer.
+  /// If set: the optimizer of parameters with ParamOptions::matrix, and `update` is that of the others.
+  std::optional<optim::Update> matrix_update;
   optim::StepRules rules;  ///< Schedule, loss scale, clipping. The engine sets gradient_prescale.
 
   std::chrono::milliseconds timeout{600'000};  ///< Time limit of one collective.
@@ -215,6 +218,11 @@ struct Settings {
   Dtype saved_weights = Dtype::fp32;
   ReportSettings reports;         ///< Logging and monitoring.
   CheckpointSettings checkpoint;  ///< AnyEngine::save() and restore().
+
+  /// The optimizer's type in a stage file, or the name of a custom rule.
+  [[nodiscard]] std::string_view optimizer_name() const noexcept {
+    return optim::name_of((matrix_update ? *matrix_update : update).rule);
+  }
 };
 
 }  // namespace zeroth

@@ -181,6 +181,9 @@ struct ParamOptions {
   /// For a parameter that tensor ranks hold whole: each rank computes a part of its gradient, and the engine sums the
   /// parts. Otherwise all ranks compute the same, full gradient.
   bool partial = false;
+  /// Marks a weight matrix, for optimizers that update matrices by a rule of their own; the others ignore it. It needs
+  /// two extents, must be trainable, and no unit that uses it may have rows_per_sample 0.
+  bool matrix = false;
 };
 
 /// An ordered list of units, in forward order. Every rank builds the same model; the engine checks that.

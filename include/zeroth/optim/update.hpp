@@ -113,6 +113,24 @@ struct Lion {
   [[nodiscard]] std::vector<State> states() const { return {{"exp_avg"}}; }
 };
 
+/// How Muon makes the sizes of steps comparable between shapes; see adjustment().
+enum class AdjustRate : std::uint8_t { original, match_rms_adamw };
+
+/// Muon: Jordan et al. 2024, for matrices. Its step has three parts, of which an update is the last: see direction()
+/// and orthogonalise(). Weight decay is decoupled, as in AdamW. The gradient of an update is the direction of its step.
+struct Muon {
+  static constexpr int state_count = 1;           ///< Number of states.
+  double momentum = 0.95;                         ///< Decay rate of the mean of gradients.
+  float weight_decay = 0;                         ///< Multiplies the weight.
+  bool nesterov = true;                           ///< Nesterov's momentum.
+  int steps = 5;                                  ///< Iterations of Newton and Schulz.
+  AdjustRate adjust_rate = AdjustRate::original;  ///< The factor of the step.
+  /// The type in a stage file.
+  [[nodiscard]] std::string_view name() const { return "Muon"; }
+  /// Its states.
+  [[nodiscard]] std::vector<State> states() const { return {{"momentum_buffer"}}; }
+};
+
 /// The arguments of a custom rule in one call: some elements of one parameter, in fp32.
 struct CustomRuleElements {
   std::span<float> master;                           ///< Updated by the call.
@@ -138,12 +156,13 @@ struct CustomRule {
 };
 
 /// Any rule. Decay rates are fp64, because one minus a rate is computed in fp64, as in PyTorch, and rounded once.
-using Rule = std::variant<Adam, Sgd, Momentum, Adagrad, RmsProp, RmsPropMomentum, Lion, CustomRule>;
+using Rule = std::variant<Adam, Sgd, Momentum, Adagrad, RmsProp, RmsPropMomentum, Lion, Muon, CustomRule>;
 
 /// The optimizer.
 struct Update {
   Rule rule;                       ///< How an element is updated.
   std::int64_t rounding_seed = 0;  ///< Seed of stochastic rounding, if masters are bf16.
+  float learning_rate_factor = 1;  ///< Multiplies the schedule's rate.
 };
 
 /// The type in a stage file, or the name of a custom rule.

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The two parts of Muon's step that come before the update of elements: a direction for each element, and the
+/// orthogonal matrix nearest to it.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "zeroth/core/dtype.hpp"
+#include "zeroth/core/export.hpp"
+#include "zeroth/optim/step_scalars.hpp"
+#include "zeroth/optim/update.hpp"
+
+namespace zeroth::optim {
+
+/// The arguments of one call of direction().
+struct DirectionArgs {
+  void const* gradient = nullptr;        ///< [count]
+  Dtype gradient_dtype = Dtype::fp32;    ///< fp32, bf16 or fp16
+  float* momentum = nullptr;             ///< [count]; updated
+  bf16* direction = nullptr;             ///< [count]; written
+  std::int64_t count = 0;                ///< Elements of each array.
+  Muon const* rule = nullptr;            ///< Momentum and nesterov.
+  StepScalars const* scalars = nullptr;  ///< Read when the kernel runs. If `skip` is set, nothing is written.
+};
+
+/// Moves the momentum towards the gradient, and rounds the direction of the step to bf16: the momentum, or with
+/// nesterov a mean of gradient and momentum. Element-wise, so it does not depend on how a matrix is divided.
+ZEROTH_EXPORT void direction(DirectionArgs const& args);
+
+/// The arguments of one call of orthogonalise().
+struct OrthogonalArgs {
+  bf16* matrix = nullptr;                ///< [rows, columns]; replaced by the result
+  std::int64_t rows = 0;                 ///< 1 or more.
+  std::int64_t columns = 0;              ///< 1 or more.
+  std::byte* workspace = nullptr;        ///< [orthogonal_workspace_bytes()], aligned to 64 bytes
+  Muon const* rule = nullptr;            ///< Number of steps, and the factor of the result.
+  StepScalars const* scalars = nullptr;  ///< Read when the kernel runs. If `skip` is set, nothing is written.
+};
+
+/// Replaces a matrix by an almost orthogonal one with the same singular vectors, times adjustment(): iteration of
+/// Newton and Schulz with a polynomial of degree 5 (Jordan et al. 2024, "Muon: an optimizer for hidden layers in neural
+/// networks"). Its products have bf16 operands and fp32 sums. Each sum is computed in order of its terms, so the bits
+/// are the same with every instruction set. Costs about ns_steps * (4 n^2 m + 2 n^3) operations for n x m, n <= m.
+ZEROTH_EXPORT void orthogonalise(OrthogonalArgs const& args);
+
+/// The bytes of memory that orthogonalise() needs: about 4 bytes per element of the matrix, and of its smaller square.
+[[nodiscard]] ZEROTH_EXPORT std::int64_t orthogonal_workspace_bytes(std::int64_t rows, std::int64_t columns) noexcept;
+
+/// The factor of the result, which makes the sizes of steps comparable between shapes. With AdjustRate::original
+/// sqrt(max(1, rows / columns)), with match_rms_adamw 0.2 sqrt(max(rows, columns)).
+[[nodiscard]] ZEROTH_EXPORT float adjustment(Muon const& rule, std::int64_t rows, std::int64_t columns) noexcept;
+
+}  // namespace zeroth::optim

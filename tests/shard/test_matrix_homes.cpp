@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Homes of matrices: every matrix has one, they are balanced, and the memory for them suffices.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "shard/matrix_homes.hpp"
+#include "shard/random_model.hpp"
+#include "support/catch.hpp"
+#include "zeroth/optim/muon.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+using shard::Layout;
+using shard::Placement;
+
+/// The matrices of a GPT's blocks, beside its embedding and its vectors.
+Model gpt(int layers, std::int64_t channels) {
+  Model model;
+  static_cast<void>(model.param(model.unit("embedding", {.rows_per_sample = 0}), "wte", {5000, channels}, Constant{0}));
+  for (int layer = 0; layer < layers; ++layer) {
+    auto const unit = model.unit(fmt::format("block {}", layer));
+    auto const matrix = [&](char const* name, std::int64_t rows, std::int64_t columns) {
+      static_cast<void>(
+          model.param(unit, fmt::format("{}.{}", layer, name), {rows, columns}, Constant{0}, {.matrix = true}));
+      static_cast<void>(model.param(unit, fmt::format("{}.{}.bias", layer, name), {columns}, Constant{0}));
+    };
+    matrix("qkv", channels, 3 * channels);
+    matrix("out", channels, channels);
+    matrix("up", channels, 4 * channels);
+    matrix("down", 4 * channels, channels);
+  }
+  return model;
+}
+
+Layout layout_of(Model const& model, int world) {
+  return {model.description(), world, {}, TiedGradients::together, shard::Matrices::apart};
+}
+
+double cost(shard::HomedMatrix const& matrix) {
+  auto const n = static_cast<double>(std::min(matrix.rows, matrix.columns));
+  auto const m = static_cast<double>(std::max(matrix.rows, matrix.columns));
+  return 20 * n * n * m + 10 * n * n * n;
+}
+
+}  // namespace
+
+TEST_CASE("homes of a GPT's matrices are balanced") {
+  for (auto const& [layers, channels] : {std::pair{12, 768}, std::pair{24, 1024}, std::pair{48, 1600}}) {
+    auto const model = gpt(layers, channels);
+    for (int const world : {2, 3, 4, 8, 16, 32, 64}) {
+      auto const homes = shard::matrix_homes(layout_of(model, world), Placement::shard, {world, world});
+      std::vector<double> load(static_cast<std::size_t>(world));
+      double largest = 0;
+      for (auto const& matrix : homes.matrices) {
+        load[static_cast<std::size_t>(matrix.home)] += cost(matrix);
+        largest = std::max(largest, cost(matrix));
+      }
+      auto const mean = std::accumulate(load.begin(), load.end(), 0.0) / world;
+      INFO(fmt::format("{} layers, {} ranks", layers, world));
+      CHECK(homes.matrices.size() == static_cast<std::size_t>(4 * layers));
+      CHECK(*std::ranges::max_element(load) <= mean + largest);  // even if there are few matrices
+      CHECK((4 * layers < 2 * world || *std::ranges::max_element(load) <= 1.2 * mean));
+    }
+  }
+}
+
+TEST_CASE("every matrix has one home, in the order of the model, and memory there that is its own") {
+  for (unsigned seed = 0; seed < 60; ++seed) {
+    auto const model = random_model(seed);
+    auto const& d = model.description();
+    for (auto const world : {1, 2, 3, 7, 64}) {
+      auto const layout = layout_of(model, world);
+      for (auto const placement : {Placement::whole, Placement::shard}) {
+        auto const homes = shard::matrix_homes(layout, placement, {world, world});
+        INFO(fmt::format("model {}, {} ranks", seed, world));
+        std::vector<ParamId> marked, found;
+        for (auto const param : d.params.ids()) {
+          if (d.params[param].options.matrix) {
+            marked.push_back(param);
+          }
+        }
+        std::vector<std::int64_t> ends(static_cast<std::size_t>(world));
+        std::int64_t staged = 0;
+        bool good = true;
+        for (auto const flat : layout.flats().ids()) {
+          good = good && homes.staged[flat] == staged;
+          staged += layout.flats()[flat].matrices ? placement == Placement::whole
+                                                        ? layout.flats()[flat].trainable.padded_count
+                                                        : layout.flats()[flat].trainable.shard_count
+                                                  : 0;
+        }
+        for (auto const& matrix : homes.matrices) {
+          auto const& placed = layout.flats()[matrix.flat].trainable.params;
+          auto const at = std::ranges::find(placed, matrix.elements.begin, &shard::Placed::offset);
+          REQUIRE(at != placed.end());
+          found.push_back(at->param);
+          auto const& shape = d.params[at->param].shape;
+          good = good && shape.size() == 2 && matrix.rows == shape[0] && matrix.columns == shape[1] &&
+                 matrix.elements.count() == at->count;
+          auto& end = ends.at(static_cast<std::size_t>(matrix.home));
+          good = good && matrix.in_home >= end && matrix.in_home % shard::alignment_count == 0;
+          end = matrix.in_home + matrix.elements.count();
+          good = good && (homes.whole() || end <= homes.home_count) &&
+                 homes.workspace_bytes >= optim::orthogonal_workspace_bytes(matrix.rows, matrix.columns);
+        }
+        CHECK(good);
+        CHECK(found == marked);
+        CHECK(homes.staged_count == staged);
+        CHECK(homes.whole() == (placement == Placement::whole || world == 1 || marked.empty()));
+      }
+    }
+  }
+}
+
+}  // namespace zeroth::testing
