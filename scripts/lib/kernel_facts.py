@@ -2,6 +2,7 @@
 """What compiled kernels are: their table, what spills, and what their PTX rounds how."""
 
 import concurrent.futures
+import json
 import pathlib
 import re
 import tempfile
@@ -30,7 +31,12 @@ class NotBuilt(Exception):
 
 
 def objects_of(build, part):
-    found = sorted(pathlib.Path(build).glob(OBJECTS[part]))
+    """The part's objects, without those of sources that the build no longer has: their files stay in its folder."""
+    build = pathlib.Path(build)
+    commands = build / "compile_commands.json"
+    entries = json.loads(commands.read_text(encoding="utf-8")) if commands.exists() else []
+    current = {build / re.search(r" -o (\S+)", entry["command"]).group(1) for entry in entries}
+    found = sorted(file for file in build.glob(OBJECTS[part]) if file in current)
     if not found:
         raise NotBuilt(f"no {OBJECTS[part]} in {build}: cmake --preset cuda && cmake --build --preset cuda --target "
                        "zeroth train_gpt")

@@ -52,7 +52,7 @@ template <bool largest, class T>
 [[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline bool is_beyond(T a, T b) noexcept {
   bool const beyond = largest ? b > a : b < a;
   if constexpr (std::is_floating_point_v<T>) {
-    return (beyond || b != b) && a == a;
+    return (beyond || b != b) && a == a;  // NOLINT(misc-redundant-expression): a NaN is not equal to itself
   } else {
     return beyond;
   }

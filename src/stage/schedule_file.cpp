@@ -68,9 +68,9 @@ Actions actions_in(std::string_view line, std::string const& where, PipelineSize
     }
     auto const action = action_of(cell);
     if (!action) {
-      throw ConfigError{fmt::format(
-          "{}, cell {}: \"{}\" is not an action; allowed: a chunk, then F, B, I or W, then a micro-step, as in \"0F3\"",
-          where, number, cell)};
+      throw ConfigError{fmt::format(R"({}, cell {}: "{}" is not an action; allowed: a chunk, then F, B, I or W, then )"
+                                    R"(a micro-step, as in "0F3")",
+                                    where, number, cell)};
     }
     if (action->chunk >= size.all_chunks() || action->chunk % size.stages != stage ||
         action->micro_step >= size.micro_steps) {

@@ -2,6 +2,7 @@
 /// Tensor ranks on GPUs train as those on CPUs do, bit for bit: verbs, sums of partial gradients, norms and checks.
 #include <fmt/format.h>
 
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -102,6 +103,37 @@ TEST_CASE("a mesh on GPUs computes on the stream that the job was given, and oth
   });
   CHECK(messages_of(outcome) == "");
   CHECK(left_on_gpus() == "");
+}
+
+TEST_CASE("if a tensor rank on a GPU throws before a verb, the others end, and report the verb") {
+  begin_on({});
+  auto const config = Config::from_json(file_of(fp32_types, 1, 2, true));
+  auto const outcome = on_gpus({})(2, [&](Job& job) {
+    Mesh mesh{job, config};
+    auto const device = mesh.tensor().make_device();
+    auto const memory = device->allocate_host(64);
+    TensorParallel tp{mesh.tensor()};
+    View<float, 2> const matrix{reinterpret_cast<float*>(memory->data()), {4, 4}};
+    static_cast<void>(tp.leave(matrix).wait());
+    if (tp.index() == 1) {
+      throw std::runtime_error{"no more verbs"};
+    }
+    static_cast<void>(tp.enter_backward(matrix).wait());
+    static_cast<void>(tp.leave(matrix).wait());
+  });
+  CHECK_THAT(messages_of(outcome), Contains("no more verbs") && Contains("all_reduce (enter_backward()"));
+  CHECK(left_on_gpus() == "");
+}
+
+TEST_CASE("zeroth plan accepts tensor ranks on GPUs") {
+  auto const config = Config::from_json(file_of(bf16_types, 3, 2, true));
+  Divided const divided{{0, 2}, true};
+  auto const planned = plan(divided.model, config, 4, {.transport = comm::Transport::nccl, .device = DeviceKind::cuda});
+  CHECK(planned.tensor_ranks == 2);
+  CHECK(planned.bytes.total() > 0);
+  for (auto const& note : planned.notes) {
+    CHECK_THAT(note, !Contains("zeroth.mesh"));
+  }
 }
 
 TEST_CASE("a pipeline on GPUs, and a cross-entropy of host memory there, are refused by name") {

@@ -122,7 +122,7 @@ TEST_CASE("an evaluation that stops between the chunks of a pass ends the job at
                                      evaluate(engine, chain, 2, passes);
                                      evaluate(engine, chain, 1);
                                    })),
-               Catch::Contains("evaluation() after an evaluation was left between the chunks of a pass"));
+               Catch::Contains("evaluation() after an evaluation stopped between the chunks of a pass"));
   }
 }
 

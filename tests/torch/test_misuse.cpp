@@ -202,7 +202,7 @@ TEST_CASE("a torch optimizer is rejected, because it has nothing to work on") {
     });
   };
   auto const* const refusal =
-      "Updates are those of the stage file's optimizer: one of torch::optim has nothing to work on";
+      "The stage file's optimizer makes the updates: one of torch::optim has nothing to work on";
   CHECK_THAT(after_backward([](Net& net) { torch::optim::SGD{net->parameters(), 0.1}.step(); }), contains(refusal));
   CHECK_THAT(after_backward([](Net& net) { torch::optim::AdamW{net->parameters()}.step(); }), contains(refusal));
   CHECK_THAT(after_backward([](Net& net) { static_cast<void>(net->a->linear->weight.grad().sum()); }),

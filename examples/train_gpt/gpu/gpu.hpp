@@ -74,11 +74,11 @@ class Gpu : public TensorRanks<Gpu<T>, T, gpu::Matrix<T>> {
   /// Adds `row` to each of y's.
   template <class View>
   void add_to_rows(View const& row, Matrix<T>& y) const {
-    run(AddRows<T>{row.data(), 1, 0, y.rows(), y.cols(), y.data()});
+    run(AddRows<T>{{y.rows(), y.cols()}, row.data(), 1, 0, y.data()});
   }
   /// y += x
   void add(Matrix<T> const& x, Matrix<T>& y) const {
-    run(AddRows<T>{x.data(), y.rows(), 0, y.rows(), y.cols(), y.data()});
+    run(AddRows<T>{{y.rows(), y.cols()}, x.data(), y.rows(), 0, y.data()});
   }
   /// Adds the sums to a gradient.
   template <class Gradient>
@@ -134,17 +134,17 @@ class Gpu : public TensorRanks<Gpu<T>, T, gpu::Matrix<T>> {
 
   template <class View>
   void embed(Batch const& batch, View const& tokens, View const& positions, Matrix<T>& x) const {
-    run(Embed<T>{batch.inputs, tokens.data(), positions.data(), x.rows(), x.cols(), positions.extent(0), x.data()});
+    run(Embed<T>{{x.rows(), x.cols()}, batch.inputs, tokens.data(), positions.data(), positions.extent(0), x.data()});
   }
   /// Zeros where another rank has the token.
   template <class View>
   void embed_part(Batch const& batch, View const& tokens, zeroth::VocabularyPart const& words, Matrix<T>& x) const {
-    run(EmbedPart<T>{batch.inputs, tokens.data(), words.first, words.count, x.rows(), x.cols(), x.data()});
+    run(EmbedPart<T>{{x.rows(), x.cols()}, batch.inputs, tokens.data(), words.first, words.count, x.data()});
   }
   /// To this rank's rows.
   template <class View>
   void add_positions(View const& positions, Matrix<T>& x) const {
-    run(AddRows<T>{positions.data(), positions.extent(0), this->first_own_row(x), x.rows(), x.cols(), x.data()});
+    run(AddRows<T>{{x.rows(), x.cols()}, positions.data(), positions.extent(0), this->first_own_row(x), x.data()});
   }
   /// `tokens` is of this rank's `words`, and `dx` of all rows.
   template <class Gradient>

@@ -63,8 +63,8 @@ class ZEROTH_EXPORT Job {
   /// AnyEngine::save() calls it when it commits; call it for checkpoints of your own. One rank suffices. Any thread. No
   /// effect if ranks are processes.
   void note_progress(std::int64_t step);
-  /// Engines made after this call compute on `stream`, which must outlive them: see adapters/cuda.hpp. By default each
-  /// engine makes a stream. Only for jobs on GPUs; otherwise the next engine throws ContractError.
+  /// Engines made after this call compute on `stream`, which must outlive them: see adapters/cuda.hpp. By default an
+  /// engine, or its mesh, makes one. Only for jobs on GPUs; otherwise the next engine throws ContractError.
   void compute_on(device::StreamRef stream) noexcept;
 
  private:

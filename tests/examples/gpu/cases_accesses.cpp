@@ -99,10 +99,10 @@ TEST_CASE("embeddings take packs, and leave alone what does not occur") {
   begin[2] = 9;
   OnMachine<std::int32_t> const inputs{tokens}, places{order}, first{begin};
   Zeros const table{vocabulary * columns}, positions{context * columns}, x{rows * columns};
-  check_packs(Embed<bf16>{inputs.data(), table.data(), positions.data(), rows, columns, context, x.data()},
+  check_packs(Embed<bf16>{{rows, columns}, inputs.data(), table.data(), positions.data(), context, x.data()},
               rows * packs * 3);
-  check_packs(EmbedPart<bf16>{inputs.data(), table.data(), 1, 1, rows, columns, x.data()}, (rows + 5) * packs);
-  check_packs(AddRows<bf16>{positions.data(), context, 3, rows, columns, x.data()}, rows * packs * 3);
+  check_packs(EmbedPart<bf16>{{rows, columns}, inputs.data(), table.data(), 1, 1, x.data()}, (rows + 5) * packs);
+  check_packs(AddRows<bf16>{{rows, columns}, positions.data(), context, 3, x.data()}, rows * packs * 3);
   auto const backward = [&](float beta) {
     return EmbedTokensBackward<bf16, bf16>{x.data(), places.data(), first.data(), vocabulary,
                                            columns,  table.data(),  beta};

@@ -220,7 +220,7 @@ void check_embeddings(std::int64_t channels, int occurring, std::int64_t shift) 
   OnMachine<std::int32_t> const their_order{order}, their_first{first};
   OnMachine<T> const their_tokens{tokens, shift}, their_positions{positions, shift}, their_dx{dx, shift};
   OnMachine<T> const their_x{garbage<T>(rows * channels), shift};
-  run(Embed<T>{inputs.data(), their_tokens.data(), their_positions.data(), rows, channels, context, their_x.data()});
+  run(Embed<T>{{rows, channels}, inputs.data(), their_tokens.data(), their_positions.data(), context, their_x.data()});
   CHECK(error_of(their_x.values(), eigen(x)) < tolerance<T>);
 
   for (float const beta : {0.0F, 1.0F}) {
@@ -268,17 +268,17 @@ void check_parts_of_embedding(std::int64_t channels, std::int64_t shift) {
   OnMachine<std::int32_t> const inputs{tokens};
   OnMachine<T> const their_table{table, shift}, their_positions{positions, shift};
   OnMachine<T> const x{garbage<T>(rows * channels), shift};
-  run(EmbedPart<T>{inputs.data(), their_table.data(), first_word, words, rows, channels, x.data()});
+  run(EmbedPart<T>{{rows, channels}, inputs.data(), their_table.data(), first_word, words, x.data()});
   DoubleMatrix expected = DoubleMatrix::Zero(rows, channels);
   expected.middleRows(first_word, words) = matrix(table, channels);
   CHECK(error_of(x.values(), expected) == 0);
-  run(AddRows<T>{their_positions.data(), context, first_row, rows, channels, x.data()});
+  run(AddRows<T>{{rows, channels}, their_positions.data(), context, first_row, x.data()});
   auto const of_positions = matrix(positions, channels);
   for (std::int64_t i = 0; i < rows; ++i) {
     expected.row(i) += of_positions.row((first_row + i) % context);
   }
   CHECK(error_of(x.values(), expected) < tolerance<T>);
-  run(AddRows<T>{their_table.data(), 1, 0, rows, channels, x.data()});
+  run(AddRows<T>{{rows, channels}, their_table.data(), 1, 0, x.data()});
   expected.rowwise() += matrix(table, channels).row(0);
   CHECK(error_of(x.values(), expected) < 2 * tolerance<T>);
 }

@@ -9,7 +9,7 @@ namespace gpt::gpu {
 /// A pass over rows, one per block, whose threads share the columns.
 struct LogitsOfPart {
   static constexpr int threads = 256, warps = threads / warp_threads;
-  static constexpr int resident_blocks = 8;  // bound by memory latency: as many loads in flight as possible
+  static constexpr int resident_blocks = 6;  // with 8, a thread has 32 registers, and the maximum spills
   static constexpr int pack = zeroth::cuda::pack_count<float>;
   struct Shared {
     float of_warps[warps];

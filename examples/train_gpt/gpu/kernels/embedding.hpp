@@ -5,108 +5,115 @@
 
 namespace gpt::gpu {
 
-/// x[i] = tokens[inputs[i]] + positions[i % context]
+/// A pass over rows, one per block, whose threads share the columns.
 template <Element T>
-struct Embed {
+struct RowPass {
   static constexpr int threads = 128;
   static constexpr int pack = pack_count<T>;
   struct Shared {};
 
-  std::int32_t const* inputs;
-  T const *tokens, *positions;
-  std::int64_t rows, channels, context;
-  T* x;
+  std::int64_t rows, channels;
 
   [[nodiscard]] std::int64_t work() const { return rows; }
 
-  template <class Block>
-  ZEROTH_DEVICE void operator()(Block& block, Shared& /*shared*/) const {
-    auto const add = [&](auto const& access) {
+ protected:
+  /// Calls `function(access, row, each_pack)`; each_pack(f) calls f(column) for this thread's packs. `arrays` are those
+  /// whose rows `access` reads and writes.
+  template <class Block, class F>
+  ZEROTH_DEVICE void each_row(Block& block, F const& function, auto const*... arrays) const {
+    auto const pass = [&](auto const& access) {
       block.alone([&](int thread) {
-        for (std::int64_t i = block.index(); i < rows; i += block.count()) {
-          T const* const token = tokens + inputs[i] * channels;
-          T const* const position = positions + i % context * channels;
-          for (std::int64_t c = thread * pack; c < channels; c += threads * pack) {
-            auto const a = access.read(token, c);
-            auto const b = access.read(position, c);
-            Pack<float, pack> sum;
-            for (int k = 0; k < pack; ++k) {
-              sum.at[k] = float_of(a.at[k]) + float_of(b.at[k]);
-            }
-            access.write(x + i * channels, c, from_floats<T>(sum));
+        auto const each_pack = [&](auto const& of_pack) {
+          for (std::int64_t column = thread * pack; column < channels; column += threads * pack) {
+            of_pack(column);
           }
+        };
+        for (std::int64_t row = block.index(); row < rows; row += block.count()) {
+          function(access, row, each_pack);
         }
       });
     };
-    with_row_packs<pack>(channels, add, tokens, positions, x);
+    with_row_packs<pack>(channels, pass, arrays...);
+  }
+
+  /// to = a + b, rounded once.
+  template <class Access>
+  ZEROTH_DEVICE static void add(Access const& access, T const* a, T const* b, T* to, std::int64_t column) {
+    auto const first = access.read(a, column);
+    auto const second = access.read(b, column);
+    Pack<float, pack> sum;
+    for (int k = 0; k < pack; ++k) {
+      sum.at[k] = float_of(first.at[k]) + float_of(second.at[k]);
+    }
+    access.write(to, column, from_floats<T>(sum));
+  }
+};
+
+/// x[i] = tokens[inputs[i]] + positions[i % context]
+template <Element T>
+struct Embed : RowPass<T> {
+  using typename RowPass<T>::Shared;
+  using RowPass<T>::channels;
+
+  std::int32_t const* inputs;
+  T const *tokens, *positions;
+  std::int64_t context;
+  T* x;
+
+  template <class Block>
+  ZEROTH_DEVICE void operator()(Block& block, Shared& /*shared*/) const {
+    auto const embed = [&](auto const& access, std::int64_t row, auto const& each_pack) {
+      T const* const token = tokens + inputs[row] * channels;
+      T const* const position = positions + row % context * channels;
+      each_pack([&](std::int64_t column) { this->add(access, token, position, x + row * channels, column); });
+    };
+    this->each_row(block, embed, tokens, positions, x);
   }
 };
 
 /// x[i] = tokens[inputs[i] - first_word], or 0 if the table has no such row.
 template <Element T>
-struct EmbedPart {
-  static constexpr int threads = 128;
-  static constexpr int pack = pack_count<T>;
-  struct Shared {};
+struct EmbedPart : RowPass<T> {
+  using typename RowPass<T>::Shared;
+  using RowPass<T>::channels, RowPass<T>::pack;
 
   std::int32_t const* inputs;
   T const* tokens;
   std::int64_t first_word, words;
-  std::int64_t rows, channels;
   T* x;
-
-  [[nodiscard]] std::int64_t work() const { return rows; }
 
   template <class Block>
   ZEROTH_DEVICE void operator()(Block& block, Shared& /*shared*/) const {
-    auto const copy = [&](auto const& access) {
-      block.alone([&](int thread) {
-        for (std::int64_t i = block.index(); i < rows; i += block.count()) {
-          std::int64_t const row = inputs[i] - first_word;
-          bool const here = row >= 0 && row < words;
-          for (std::int64_t c = thread * pack; c < channels; c += threads * pack) {
-            access.write(x + i * channels, c, here ? access.read(tokens + row * channels, c) : Pack<T, pack>{});
-          }
-        }
+    auto const embed = [&](auto const& access, std::int64_t row, auto const& each_pack) {
+      std::int64_t const word = inputs[row] - first_word;
+      bool const here = word >= 0 && word < words;
+      each_pack([&](std::int64_t column) {
+        access.write(x + row * channels, column,
+                     here ? access.read(tokens + word * channels, column) : Pack<T, pack>{});
       });
     };
-    with_row_packs<pack>(channels, copy, tokens, x);
+    this->each_row(block, embed, tokens, x);
   }
 };
 
 /// y[i] += rows_to_add[(first + i) % period], rounded once: positions, a bias, or another matrix.
 template <Element T>
-struct AddRows {
-  static constexpr int threads = 128;
-  static constexpr int pack = pack_count<T>;
-  struct Shared {};
+struct AddRows : RowPass<T> {
+  using typename RowPass<T>::Shared;
+  using RowPass<T>::channels;
 
   T const* rows_to_add;
   std::int64_t period, first;
-  std::int64_t rows, channels;
   T* y;
-
-  [[nodiscard]] std::int64_t work() const { return rows; }
 
   template <class Block>
   ZEROTH_DEVICE void operator()(Block& block, Shared& /*shared*/) const {
-    auto const add = [&](auto const& access) {
-      block.alone([&](int thread) {
-        for (std::int64_t i = block.index(); i < rows; i += block.count()) {
-          T const* const addend = rows_to_add + (first + i) % period * channels;
-          for (std::int64_t c = thread * pack; c < channels; c += threads * pack) {
-            auto const a = access.read(y + i * channels, c);
-            auto const b = access.read(addend, c);
-            Pack<float, pack> sum;
-            for (int k = 0; k < pack; ++k) {
-              sum.at[k] = float_of(a.at[k]) + float_of(b.at[k]);
-            }
-            access.write(y + i * channels, c, from_floats<T>(sum));
-          }
-        }
-      });
+    auto const add_row = [&](auto const& access, std::int64_t row, auto const& each_pack) {
+      T const* const addend = rows_to_add + (first + row) % period * channels;
+      T* const to = y + row * channels;
+      each_pack([&](std::int64_t column) { this->add(access, to, addend, to, column); });
     };
-    with_row_packs<pack>(channels, add, rows_to_add, y);
+    this->each_row(block, add_row, rows_to_add, y);
   }
 };
 
