@@ -216,8 +216,8 @@ template <class F>
 [[nodiscard]] cudaError_t with_rule(optim::UpdateArgs const& args, F const& function) {
   return std::visit(
       [&]<class Rule>(Rule const& rule) {
-        if constexpr (std::is_same_v<Rule, optim::CustomRule>) {
-          return cudaErrorNotSupported;  // the rule is a function of the host
+        if constexpr (std::is_same_v<Rule, optim::CustomRule> || std::is_same_v<Rule, optim::Muon>) {
+          return cudaErrorNotSupported;  // a function of the host, and a rule that has no kernels yet
         } else {
           return function(rule);
         }
