@@ -49,14 +49,15 @@ struct CodecBlocks {
   }
 };
 
-template <Codec codec, class T>
-struct EncodeBlocks : CodecBlocks {
+/// Scales blocks by their largest element. `Self` puts each thread's elements of a block where they belong:
+/// `put(block, thread, values, largest)`.
+template <class Self, class T>
+struct ScaledBlocks : CodecBlocks {
   struct Shared {
     std::uint32_t largest[warps];
   };
 
   T const* source;
-  std::byte* destination;
 
   template <class Block>
   ZEROTH_DEVICE void operator()(Block& block, Shared& shared) const {
@@ -81,14 +82,40 @@ struct EncodeBlocks : CodecBlocks {
       });
       block.phase([&](int thread) {
         if (auto const at = block_of(tile, thread); at < blocks) {
-          write(at, thread, values[thread], device::scale_of(codec, shared.largest[thread / warp_threads]));
+          static_cast<Self const*>(this)->put(at, thread, values[thread], shared.largest[thread / warp_threads]);
         }
       });
     }
   }
+};
 
- private:
-  ZEROTH_DEVICE void write(std::int64_t at, int thread, Values const& values, device::BlockScale const& of) const {
+template <class T>
+struct QuantiseBlocks : ScaledBlocks<QuantiseBlocks<T>, T> {
+  using typename CodecBlocks::Values;
+
+  T* destination;  // the source itself
+
+  ZEROTH_DEVICE void put(std::int64_t at, int thread, Values values, std::uint32_t largest) const {
+    auto const of = device::power_of_two_scale(dtype_of<T>, largest);
+    for (float& value : values.at) {
+      value = device::decode_element(device::encode_element(value, of.inverse, of.limit), of.scale);
+    }
+    CodecBlocks::write(destination + at * codec_block_count, thread, values);
+  }
+};
+
+template <Codec codec, class T>
+struct EncodeBlocks : ScaledBlocks<EncodeBlocks<codec, T>, T> {
+  using CodecBlocks::first_of;
+  using CodecBlocks::half_count;
+  using CodecBlocks::per_half;
+  using typename CodecBlocks::Values;
+
+  std::byte* destination;
+  BlockScales scales;
+
+  ZEROTH_DEVICE void put(std::int64_t at, int thread, Values const& values, std::uint32_t largest) const {
+    auto const of = device::scale_of(codec, scales, dtype_of<T>, largest);
     auto* const to = destination + at * encoded_block_bytes(codec);
     std::int32_t codes[2][per_half];
     for (int half = 0; half < 2; ++half) {
@@ -185,7 +212,7 @@ template <class Launch>
   with_element(args.dtype, [&]<class T>(std::type_identity<T>) {
     auto const run = [&]<Codec codec>(std::integral_constant<Codec, codec>) {
       EncodeBlocks<codec, T> const body{
-          {args.count / codec_block_count}, static_cast<T const*>(args.source), args.destination};
+          {{args.count / codec_block_count}, static_cast<T const*>(args.source)}, args.destination, args.scales};
       result = body.blocks == 0 ? cudaSuccess : launch(body, body.tiles());
     };
     if (args.codec == Codec::int8) {
@@ -195,6 +222,16 @@ template <class Launch>
     }
   });
   return result;
+}
+
+template <class Launch>
+[[nodiscard]] cudaError_t launch_quantise(Launch const& launch, device::Quantise const& args) {
+  auto const run = [&]<class T>(std::type_identity<T>) {
+    auto* const values = static_cast<T*>(args.values);
+    QuantiseBlocks<T> const body{{{args.count / codec_block_count}, values}, values};
+    return body.blocks == 0 ? cudaSuccess : launch(body, body.tiles());
+  };
+  return args.dtype == Dtype::bf16 ? run(std::type_identity<bf16>{}) : run(std::type_identity<fp16>{});
 }
 
 template <class Launch>

@@ -312,6 +312,7 @@ Settings assemble(Values const& values, optim::CustomRule const* own) {
                                   ? ReduceGradients::every_micro_step
                                   : ReduceGradients::last_micro_step;
   settings.reduce_codec = codec_named(values.get<"zeroth.reduce_codec">());
+  settings.gather_codec = codec_named(values.get<"zeroth.gather_codec">());
   settings.reduce_gradients_given =
       values.says<"zeroth.reduce_gradients">() || values.get<"zeroth.same_bits_at_any_ranks">();
   settings.sums_micro_steps = settings.reduce_gradients == ReduceGradients::last_micro_step &&

@@ -135,6 +135,10 @@ Value reduce_codec(Values const& values) {
   return Value{values.get<"zero_optimization.zero_quantized_gradients">() ? "int4" : "none"};
 }
 
+Value gather_codec(Values const& values) {
+  return Value{values.get<"zero_optimization.zero_quantized_weights">() ? "int8" : "none"};
+}
+
 Value tied_gradients(Values const& values) { return values.get<"zeroth.mesh.pipeline">() > 1 ? "apart" : "together"; }
 
 Value skip_nonfinite(Values const& values) {

@@ -125,7 +125,6 @@ constexpr ForeignKey table[] = {
     {"zero_optimization.ignore_unused_parameters", Form::boolean, no_effect, "true", "a unit that a micro-step does not use is skipped by name, with skip()"},
     {"zero_optimization.legacy_stage1", Form::boolean, refused, "false", "DeepSpeed refuses it too"},
     {"zero_optimization.round_robin_gradients", Form::boolean, no_effect, "false", "it orders copies to the host; the sums are the same"},
-    {"zero_optimization.zero_quantized_weights", Form::boolean, refused, "false", "parameters travel in the compute dtype"},
     {"zero_optimization.zero_quantized_nontrainable_weights", Form::boolean, refused, "false", "parameters are kept in the compute dtype"},
     {"zero_optimization.zeropp_loco_param", Form::object, removed, "", ""},
     {"zero_optimization.mics_hierarchical_params_gather", Form::boolean, removed, "false", ""},

@@ -89,6 +89,7 @@ Value bf16_where_fp16_decides(Values const& values);
 Value rate_of_the_optimizer(Values const& values);
 Value reduce_gradients(Values const& values);
 Value reduce_codec(Values const& values);
+Value gather_codec(Values const& values);
 Value tied_gradients(Values const& values);
 Value gradient_slots(Values const& values);
 Value group_size(Values const& values);
@@ -127,6 +128,7 @@ inline constexpr Name pipeline_partition_names[] = {
 inline constexpr Name reduce_gradients_names[] = {{"every_micro_step", "every_micro_step"},
                                                   {"last_micro_step", "last_micro_step"}};
 inline constexpr Name reduce_codec_names[] = {{"none", "none"}, {"exact", "exact"}, {"int8", "int8"}, {"int4", "int4"}};
+inline constexpr Name gather_codec_names[] = {{"none", "none"}, {"int8", "int8"}};
 inline constexpr Name tied_gradients_names[] = {{"together", "together"}, {"apart", "apart"}};
 inline constexpr Name offload_names[] = {{"none", "none"}, {"cpu", "cpu"}, {"nvme", "nvme"}};
 inline constexpr Name offload_update_names[] = {{"device", "device"}, {"host", "host"}};
@@ -422,6 +424,11 @@ inline constexpr Key keys[] = {
    .meaning = "How gradients are encoded while ranks reduce them; see docs/codecs.md. `none`: the transport adds them up. `exact`: they travel as they are, and each rank adds up what it receives in rank order, which gives NCCL the bits of other transports. `int8`, `int4`: a scale for each block of 128 elements and an integer for each element. Every stage trains the same bits."},
   {.path = "zero_optimization.zero_quantized_gradients", .kind = Kind::boolean, .value = false,
    .meaning = "DeepSpeed's name of `zeroth.reduce_codec` `int4`, here at every stage and with or without groups."},
+  {.path = "zeroth.gather_codec", .kind = Kind::name, .names = gather_codec_names,
+   .derive = derive::gather_codec, .why = "int8 with zero_optimization.zero_quantized_weights, else none",
+   .meaning = "How parameters that are trained are rounded after an update, at every stage, and encoded while they travel; see docs/codecs.md. `int8`: an integer for each element and a power of two for each block of 128 elements. Needs fp32 masters, which stay exact."},
+  {.path = "zero_optimization.zero_quantized_weights", .kind = Kind::boolean, .value = false,
+   .meaning = "DeepSpeed's name of `zeroth.gather_codec` `int8`."},
   {.path = "zeroth.tied_gradients", .kind = Kind::name, .names = tied_gradients_names,
    .derive = derive::tied_gradients, .why = "apart with zeroth.mesh.pipeline above 1, else together",
    .meaning = "How gradients are summed for a parameter that several units use. `together`: in one buffer, in the order in which they occur. `apart`: each unit's by themselves over micro-steps and ranks, and then these sums in unit order. `apart` gives the same bits in a pipeline of any number of stages, and without one. Chunks of a pipeline have no common buffer."},

@@ -111,6 +111,26 @@ std::string codec_is_said_once(Values const& values) {
              : "";
 }
 
+std::string quantised_parameters_have_masters(Values const& values) {
+  auto const codec = values.get<"zeroth.gather_codec">();
+  if (codec == "none") {
+    return values.get<"zero_optimization.zero_quantized_weights">()
+               ? R"("none", but zero_optimization.zero_quantized_weights is true, which is "int8"; give one of them)"
+               : "";
+  }
+  if (values.get<"bf16.bf16_master_weights_and_grads">()) {
+    return fmt::format(R"("{}", but bf16.bf16_master_weights_and_grads is true, and parameters that are rounded after )"
+                       R"(each update need fp32 masters; set that to false, or this to "none")",
+                       codec);
+  }
+  return compute_dtype(values) == "fp32"
+             ? fmt::format(
+                   R"("{}", but parameters are computed with in fp32, and are their own masters; enable bf16 or )"
+                   R"(fp16, or set this to "none")",
+                   codec)
+             : "";
+}
+
 std::string same_bits_are_kept(Values const& values) {
   if (!values.get<"zeroth.same_bits_at_any_ranks">()) {
     return {};

@@ -20,19 +20,42 @@ namespace zeroth::device {
 
 /// How the elements of a block are encoded.
 struct BlockScale {
-  float scale;    ///< NaN if an element is not finite: the block decodes to NaN. 0 below the normal numbers: to zeros.
+  float scale;    ///< NaN if an element is not finite. 0 below the normal numbers: the block decodes to zeros.
   float inverse;  ///< 1 / scale; 0 if the integers are 0.
   float limit;    ///< The largest integer; 0 if the integers are 0.
 };
 
+/// In a block that decodes to NaN, zeros stay zeros: padding has nothing else, and nobody writes to it.
+inline constexpr float not_finite = std::numeric_limits<float>::quiet_NaN();
+inline constexpr std::uint32_t infinity_bits = 0x7f800000U;
+
 /// `largest` are the largest magnitude_bits() of the block.
 [[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline BlockScale scale_of(Codec codec,
                                                                                 std::uint32_t largest) noexcept {
-  if (largest >= 0x7f800000U) {
-    return {std::numeric_limits<float>::quiet_NaN(), 0, 0};
+  if (largest >= infinity_bits) {
+    return {not_finite, 0x1p127F, 1};
   }
   float const scale = std::bit_cast<float>(largest) / largest_code(codec);
   return scale < 0x1p-126F ? BlockScale{0, 0, 0} : BlockScale{scale, 1 / scale, largest_code(codec)};
+}
+
+/// The scale of BlockScales::powers_of_two for elements of `dtype`: the power of two with which the largest integer has
+/// seven bits. An integer above the limit becomes the limit.
+[[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline BlockScale power_of_two_scale(
+    Dtype dtype, std::uint32_t largest) noexcept {
+  if (largest >= infinity_bits) {
+    return {not_finite, 0x1p127F, 1};
+  }
+  // Biased exponents: that of the scale, and of the smallest scale whose multiples the dtype has.
+  std::uint32_t const smallest = dtype == Dtype::fp16 ? 127 - 24 : 1;
+  std::uint32_t const of_largest = largest >> 23U;
+  std::uint32_t const exponent = of_largest < smallest + 6 ? smallest : of_largest - 6;
+  return {std::bit_cast<float>(exponent << 23U), std::bit_cast<float>((254 - exponent) << 23U), 127};
+}
+[[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline BlockScale scale_of(Codec codec, BlockScales scales,
+                                                                                Dtype dtype,
+                                                                                std::uint32_t largest) noexcept {
+  return scales == BlockScales::tight ? scale_of(codec, largest) : power_of_two_scale(dtype, largest);
 }
 
 /// The nearest integer, ties to even.
@@ -59,7 +82,7 @@ struct BlockScale {
 
 [[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline float decode_element(std::int32_t code,
                                                                                  float scale) noexcept {
-  return static_cast<float>(code) * scale;
+  return code == 0 ? 0.0F : static_cast<float>(code) * scale;
 }
 
 }  // namespace zeroth::device

@@ -12,6 +12,46 @@ namespace {
 
 constexpr std::int64_t block_count = codec_block_count;
 
+/// A block in fp32.
+struct Values {
+  float at[block_count];
+
+  template <class T>
+  ZEROTH_INLINE explicit Values(T const* source) noexcept {
+    for (std::int64_t i = 0; i < block_count; ++i) {
+      at[i] = to_float(source[i]);
+    }
+  }
+  [[nodiscard]] ZEROTH_INLINE std::uint32_t largest() const noexcept {
+    std::uint32_t most = 0;
+    for (std::int64_t i = 0; i < block_count; ++i) {
+      auto const bits = magnitude_bits(at[i]);
+      most = bits > most ? bits : most;
+    }
+    return most;
+  }
+};
+
+template <class T>
+struct QuantiseBlocks {
+  Quantise args;
+
+  ZEROTH_INLINE void operator()() const {
+    auto* const values = static_cast<T*>(args.values);
+    for (std::int64_t first = 0; first < args.count; first += block_count) {
+      quantise_block(values + first);
+    }
+  }
+
+  ZEROTH_INLINE static void quantise_block(T* block) {
+    Values const values{block};
+    auto const [scale, inverse, limit] = power_of_two_scale(dtype_of<T>, values.largest());
+    for (std::int64_t i = 0; i < block_count; ++i) {
+      block[i] = from_float<T>(decode_element(encode_element(values.at[i], inverse, limit), scale));
+    }
+  }
+};
+
 template <Codec codec, class T>
 struct EncodeBlocks {
   Encode args;
@@ -20,27 +60,19 @@ struct EncodeBlocks {
     auto const* source = static_cast<T const*>(args.source);
     auto* destination = args.destination;
     for (std::int64_t block = 0; block < args.count / block_count; ++block) {
-      encode_block(source, destination);
+      encode_block(source, args.scales, destination);
       source += block_count;
       destination += encoded_block_bytes(codec);
     }
   }
 
-  ZEROTH_INLINE static void encode_block(T const* source, std::byte* destination) {
-    float values[block_count];
-    std::uint32_t largest = 0;
-    for (std::int64_t i = 0; i < block_count; ++i) {
-      values[i] = to_float(source[i]);
-    }
-    for (std::int64_t i = 0; i < block_count; ++i) {
-      auto const bits = magnitude_bits(values[i]);
-      largest = bits > largest ? bits : largest;
-    }
-    auto const [scale, inverse, limit] = scale_of(codec, largest);
+  ZEROTH_INLINE static void encode_block(T const* source, BlockScales scales, std::byte* destination) {
+    Values const values{source};
+    auto const [scale, inverse, limit] = scale_of(codec, scales, dtype_of<T>, values.largest());
     std::memcpy(destination, &scale, sizeof scale);
     std::int32_t codes[block_count];
     for (std::int64_t i = 0; i < block_count; ++i) {
-      codes[i] = encode_element(values[i], inverse, limit);
+      codes[i] = encode_element(values.at[i], inverse, limit);
     }
     auto* const bytes = reinterpret_cast<std::uint8_t*>(destination) + sizeof scale;
     if constexpr (codec == Codec::int8) {
@@ -131,6 +163,10 @@ void run(Args const& args) noexcept {
 }  // namespace
 
 void encode(Encode const& args) noexcept { run<EncodeBlocks>(args); }
+
+void quantise(Quantise const& args) noexcept {
+  with_element(args.dtype, [&]<class T>(std::type_identity<T>) { with_best_isa(QuantiseBlocks<T>{args}); });
+}
 
 void fold_received(FoldReceived const& args) noexcept { run<FoldBlocks>(args); }
 

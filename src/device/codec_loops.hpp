@@ -8,6 +8,9 @@ namespace zeroth::device {
 /// Implements Kernels::encode.
 void encode(Encode const& args) noexcept;
 
+/// Implements Kernels::quantise.
+void quantise(Quantise const& args) noexcept;
+
 /// Implements Kernels::fold_received. Reads the ranks' blocks side by side, and writes each sum once.
 void fold_received(FoldReceived const& args) noexcept;
 

@@ -38,6 +38,11 @@ void CpuKernels::encode(Stream& stream, Encode const& args) {
   as_cpu(stream).post([=] { device::encode(args); });
 }
 
+void CpuKernels::quantise(Stream& stream, Quantise const& args) {
+  expect_quantise(args);
+  as_cpu(stream).post([=] { device::quantise(args); });
+}
+
 void CpuKernels::fold_received(Stream& stream, FoldReceived const& args) {
   expect_fold_received(args);
   as_cpu(stream).post([=] { device::fold_received(args); });

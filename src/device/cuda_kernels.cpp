@@ -52,6 +52,11 @@ void CudaKernels::encode(Stream& stream, Encode const& args) {
   enqueue(stream, "encode", [&](cudaStream_t on) { return cuda::encode(on, args); });
 }
 
+void CudaKernels::quantise(Stream& stream, Quantise const& args) {
+  expect_quantise(args);
+  enqueue(stream, "quantise", [&](cudaStream_t on) { return cuda::quantise(on, args); });
+}
+
 void CudaKernels::fold_received(Stream& stream, FoldReceived const& args) {
   expect_fold_received(args);
   enqueue(stream, "fold_received", [&](cudaStream_t on) { return cuda::fold_received(on, args); });

@@ -14,6 +14,7 @@ class CudaKernels final : public Kernels {
   void reduce_epilogue(Stream& stream, ReduceEpilogue const& args) override;
   void encode(Stream& stream, Encode const& args) override;
   void fold_received(Stream& stream, FoldReceived const& args) override;
+  void quantise(Stream& stream, Quantise const& args) override;
   void collect(Stream& stream, std::span<float const> block_sums, optim::ExactSum* sum) override;
   void add_loss(Stream& stream, optim::LossTerm const& term, optim::StepSums* contribution) override;
   void advance(Stream& stream, optim::StepRules const& rules, optim::StepSums const* total,

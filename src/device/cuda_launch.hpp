@@ -28,8 +28,9 @@ cudaError_t convert(cudaStream_t stream, void* destination, Dtype destination_dt
 
 cudaError_t reduce_epilogue(cudaStream_t stream, device::ReduceEpilogue const& args);
 
-/// See Kernels::encode() and fold_received().
+/// See Kernels::encode(), fold_received() and quantise().
 cudaError_t encode(cudaStream_t stream, device::Encode const& args);
+cudaError_t quantise(cudaStream_t stream, device::Quantise const& args);
 cudaError_t fold_received(cudaStream_t stream, device::FoldReceived const& args);
 
 /// Stores the exact sum of `block_sums` in `*sum`.

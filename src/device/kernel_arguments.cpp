@@ -48,6 +48,14 @@ void expect_encode(Encode const& args) {
   expect_blocks("encode", args.count);
   expect_element("encode", args.dtype);
   ZEROTH_EXPECTS(!keeps_elements(args.codec), fmt::format("encode: codec {} encodes nothing", name_of(args.codec)));
+  ZEROTH_EXPECTS(args.codec == Codec::int8 || args.scales == BlockScales::tight,
+                 fmt::format("encode: codec {} has tight scales", name_of(args.codec)));
+}
+
+void expect_quantise(Quantise const& args) {
+  expect_blocks("quantise", args.count);
+  ZEROTH_EXPECTS(args.dtype == Dtype::bf16 || args.dtype == Dtype::fp16,
+                 fmt::format("quantise: the dtype is {}; allowed: bf16, fp16", name_of(args.dtype)));
 }
 
 void expect_fold_received(FoldReceived const& args) {

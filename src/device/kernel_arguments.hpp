@@ -9,6 +9,7 @@ void expect_bytes(char const* call, std::int64_t bytes);
 void expect_convert(Dtype destination_dtype, Dtype source_dtype, std::int64_t count);
 void expect_reduce_epilogue(ReduceEpilogue const& args);
 void expect_encode(Encode const& args);
+void expect_quantise(Quantise const& args);
 void expect_fold_received(FoldReceived const& args);
 void expect_update(optim::UpdateArgs const& args);
 void expect_update(HostUpdate const& update);

@@ -46,6 +46,14 @@ struct Encode {
   Dtype dtype = Dtype::fp32;         ///< A floating type of at most 32 bits.
   std::int64_t count = 0;            ///< A multiple of codec_block_count.
   std::byte* destination = nullptr;  ///< [encoded_bytes()]
+  BlockScales scales = BlockScales::tight;
+};
+
+/// Replaces elements by what `int8` with BlockScales::powers_of_two decodes them to. A second time changes nothing.
+struct Quantise {
+  void* values = nullptr;     ///< [count]
+  Dtype dtype = Dtype::fp32;  ///< bf16 or fp16.
+  std::int64_t count = 0;     ///< A multiple of codec_block_count.
 };
 
 /// Decodes what ranks have sent, and adds it up in their order: `output[i] = (rank 0 + rank 1) + ...` in fp32, rounded
@@ -80,6 +88,7 @@ class Kernels {
   virtual void reduce_epilogue(Stream& stream, ReduceEpilogue const& args) = 0;
   virtual void encode(Stream& stream, Encode const& args) = 0;
   virtual void fold_received(Stream& stream, FoldReceived const& args) = 0;
+  virtual void quantise(Stream& stream, Quantise const& args) = 0;
   /// Stores the exact sum of the block sums, which are not negative, in `*sum`.
   virtual void collect(Stream& stream, std::span<float const> block_sums, optim::ExactSum* sum) = 0;
   /// Adds `term.weight` times the mean loss, read when the stream reaches this point, to `contribution->loss`.

@@ -24,7 +24,12 @@ void Carrier::run(Names const& names, FlatId unit, std::span<Trip const> trips) 
       continue;
     }
     transaction_.clear();
+    auto* free = memory_->codec_scratch(first.lane);
     for (auto const& trip : trips) {
+      if (trip.codec != Codec::none) {
+        transaction_.push_back(encoded(trip, h, free));
+        continue;
+      }
       auto const& hop = trip.route->hops[h];
       bool const sums_apart = trip.sums != nullptr;
       transaction_.push_back({.operation = hop.operation,
@@ -36,7 +41,42 @@ void Carrier::run(Names const& names, FlatId unit, std::span<Trip const> trips) 
                               .accumulate = trip.accumulate});
     }
     submit(first.lane, first.hops[h].axes, names, unit, transaction_);
+    for (std::size_t i = 0; i < trips.size(); ++i) {
+      if (trips[i].codec != Codec::none) {
+        decode(trips[i], h, transaction_[i]);
+      }
+    }
   }
+}
+
+/// The rank's piece is encoded where it belongs among all ranks' pieces.
+comm::Collective Carrier::encoded(Trip const& trip, std::size_t h, std::byte*& free) {
+  auto const& [operation, axes, from, to] = trip.route->hops[h];
+  auto const dtype = trip.from.dtype;
+  auto* const gathered = std::exchange(free, free + encoded_bytes(trip.codec, dtype, to.count()));
+  auto* const piece = gathered + encoded_bytes(trip.codec, dtype, from.begin - to.begin);
+  memory_->kernels().encode(memory_->stream(trip.route->lane), {.codec = trip.codec,
+                                                                .source = (h == 0 ? trip.from : trip.to).at(from),
+                                                                .dtype = dtype,
+                                                                .count = from.count(),
+                                                                .destination = piece,
+                                                                .scales = BlockScales::powers_of_two});
+  return {.operation = operation,
+          .input = piece,
+          .output = gathered,
+          .count = encoded_bytes(trip.codec, dtype, from.count()),
+          .dtype = Dtype::byte};
+}
+
+void Carrier::decode(Trip const& trip, std::size_t h, comm::Collective const& gather) {
+  auto const& to = trip.route->hops[h].to;
+  memory_->kernels().fold_received(memory_->stream(trip.route->lane),
+                                   {.codec = trip.codec,
+                                    .received = static_cast<std::byte const*>(gather.output),
+                                    .ranks = 1,
+                                    .dtype = trip.to.dtype,
+                                    .count = to.count(),
+                                    .output = trip.to.at(to)});
 }
 
 /// The ranks' pieces lie one after another in what is sent, and so they arrive.
@@ -46,7 +86,7 @@ void Carrier::run_encoded(Names const& names, FlatId unit, std::span<Trip const>
   auto& stream = memory_->stream(first.lane);
   auto& kernels = memory_->kernels();
   int const ranks = memory_->ranks(first.lane).over(first.hops[h].axes)->world();
-  auto* free = memory_->codec_scratch();
+  auto* free = memory_->codec_scratch(first.lane);
   transaction_.clear();
   for (auto const& trip : trips) {
     auto const& hop = trip.route->hops[h];

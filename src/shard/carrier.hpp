@@ -29,6 +29,7 @@ struct Trip {
   /// If not null, the first hop adds its sum here instead of writing `to`; see Collective::sums.
   float* sums = nullptr;
   bool accumulate = false;
+  Codec codec = Codec::none;  ///< Of gathers; reductions have Settings::reduce_codec.
 };
 
 /// The only code that moves states of flat units between ranks. Counts the bytes that it moves.
@@ -42,8 +43,7 @@ class Carrier {
   /// Enqueues `trips` as one transaction per hop. All have the same hops. They belong to `unit`, or to several flat
   /// units that begin with it.
   void run(Names const& names, FlatId unit, std::span<Trip const> trips);
-  /// Bytes that a plan reserves for what a transaction of reductions sends and receives encoded
-  /// (Memory::codec_scratch()); 0 without a codec.
+  /// Bytes that a plan reserves for what a transaction of reductions sends and receives encoded; 0 without a codec.
   [[nodiscard]] static std::int64_t scratch_bytes(PlanRequest const& request) noexcept;
   /// Enqueues one transaction over `axes`.
   void submit(Lane lane, Axes axes, Names const& names, FlatId unit, std::span<comm::Collective const> transaction);
@@ -56,6 +56,10 @@ class Carrier {
   void submit(comm::Communicator& communicator, device::Stream& stream, bool across_groups, Names const& names,
               FlatId unit, std::span<comm::Collective const> transaction);
 
+  /// Encodes what hop `h` of `trip`, a gather, sends, into scratch memory from `free` on, which it moves.
+  [[nodiscard]] comm::Collective encoded(Trip const& trip, std::size_t h, std::byte*& free);
+  /// Decodes what `gather` has gathered on hop `h` of `trip`.
+  void decode(Trip const& trip, std::size_t h, comm::Collective const& gather);
   /// Runs hop `h`, a reduction, by a codec: encodes, sends each rank what it reduces, and adds up what comes.
   void run_encoded(Names const& names, FlatId unit, std::span<Trip const> trips, std::size_t h);
 

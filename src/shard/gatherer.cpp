@@ -31,10 +31,11 @@ void Gatherer::gather(FlatId flat, std::string_view purpose, std::byte* whole) {
   struct PartOnRoute {
     Route const* route;
     Elements whole;
+    Codec codec;
     [[nodiscard]] Range held() const noexcept { return route->hops.front().from; }
   };
-  std::array const parts{PartOnRoute{&routes.gather, {whole, 0, dtype}},
-                         PartOnRoute{&routes.gather_frozen, {frozen, 0, dtype}}};
+  std::array const parts{PartOnRoute{&routes.gather, {whole, 0, dtype}, memory_->request().settings.gather_codec},
+                         PartOnRoute{&routes.gather_frozen, {frozen, 0, dtype}, Codec::none}};
   memory_->home_of_parameters(flat).bring(flat, stream, parts[0].whole.at(parts[0].held()),
                                           parts[1].whole.at(parts[1].held()));
   auto* data = memory_->addresses(flat).parameters;
@@ -42,6 +43,7 @@ void Gatherer::gather(FlatId flat, std::string_view purpose, std::byte* whole) {
   for (auto const& part : parts) {
     if (auto const held = part.held(); held.count() > 0) {
       trips_.push_back(trip(*part.route, data == nullptr ? part.whole : Elements{data, held.begin, dtype}, part.whole));
+      trips_.back().codec = part.codec;
       data += data == nullptr ? 0 : held.count() * bytes_of(dtype);
     }
   }
@@ -49,8 +51,6 @@ void Gatherer::gather(FlatId flat, std::string_view purpose, std::byte* whole) {
   carrier_.run({"gather", purpose}, flat, trips_);
   take_over(flat, whole);
 }
-
-std::int64_t Gatherer::scratch_bytes(PlanRequest const& /*request*/) noexcept { return 0; }
 
 std::unique_ptr<Gatherer> make_gatherer(Memory& memory) { return std::make_unique<PlainGatherer>(memory); }
 

@@ -20,9 +20,6 @@ class Gatherer {
   Gatherer& operator=(Gatherer const&) = delete;
   /// Gathers `flat`, which is sharded, into `whole`: [padded_count] of the compute dtype. One transaction per hop.
   void gather(FlatId flat, std::string_view purpose, std::byte* whole);
-  /// Bytes that a plan reserves for data that travels in place of parameters (Memory::gather_scratch()); 0 if the
-  /// parameters themselves travel.
-  [[nodiscard]] static std::int64_t scratch_bytes(PlanRequest const& request) noexcept;
   /// Bytes moved so far, over all ranks.
   [[nodiscard]] MovedBytes const& moved() const noexcept { return carrier_.moved(); }
 
@@ -41,7 +38,7 @@ class Gatherer {
   std::vector<Trip> trips_;
 };
 
-/// The gatherer of the plan: the parameters themselves travel.
+/// The gatherer of the plan: the parameters travel, those that are trained encoded by Settings::gather_codec.
 [[nodiscard]] std::unique_ptr<Gatherer> make_gatherer(Memory& memory);
 
 }  // namespace zeroth::shard

@@ -57,6 +57,17 @@ HeldState held_of_updated(Memory const& memory, FlatId flat, std::size_t state) 
           .rest = {memory.offloaded_states(), flat, state, 0}};
 }
 
+void round_parameters(Memory const& memory, bool trainable, std::byte* to, void const* source, Dtype source_dtype,
+                      std::int64_t count) {
+  auto const& settings = memory.request().settings;
+  auto const dtype = settings.precision.compute;
+  memory.kernels().convert(memory.compute(), to, dtype, source, source_dtype, count);
+  if (trainable && settings.gather_codec != Codec::none) {
+    auto const blocks = (count + codec_block_count - 1) / codec_block_count;
+    memory.kernels().quantise(memory.compute(), {to, dtype, blocks * codec_block_count});
+  }
+}
+
 HeldState held_of_parameters(Memory const& memory, FlatId flat, bool trainable) {
   auto const& unit = memory.flat(flat);
   auto const placement = memory.parameters_of(flat);

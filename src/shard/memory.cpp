@@ -201,17 +201,17 @@ std::vector<optim::Segment> Memory::segments_of(FlatId flat, Range elements) con
 
 std::byte* Memory::tied() const noexcept { return plan_.tied < 0 ? nullptr : scratch_->data() + plan_.tied; }
 
-std::byte* Memory::codec_scratch() const noexcept { return plan_.codec < 0 ? nullptr : scratch_->data() + plan_.codec; }
+std::byte* Memory::codec_scratch(Lane lane) const noexcept {
+  auto const at = lane == Lane::gather ? plan_.encoded_gather : plan_.encoded_reduce;
+  return at < 0 ? nullptr : scratch_->data() + at;
+}
+
 std::byte* Memory::directions() const noexcept {
   return plan_.directions < 0 ? nullptr : scratch_->data() + plan_.directions;
 }
 
 std::byte* Memory::conversion() const noexcept {
   return plan_.conversion < 0 ? nullptr : scratch_->data() + plan_.conversion;
-}
-
-std::byte* Memory::gather_scratch() const noexcept {
-  return plan_.gather < 0 ? nullptr : scratch_->data() + plan_.gather;
 }
 
 std::span<float const> Memory::block_sums() const noexcept {

@@ -54,13 +54,11 @@ struct ManagerContext {
 /// that this rank updates; Placement says which a state is. Streams are compute, gather and reduce.
 ///
 /// - Parameters. Whole at stages 0 to 2, else a slice. The update writes them on compute, rounding masters. Gathers
-/// read
-///   them on gather. They are also the masters if both have one dtype.
+///   read them on gather. They are also the masters if both have one dtype.
 /// - A parameter slot. Whole, shared by all flat units, at stage 3 only. A gather fills it on gather; guards read it on
 ///   compute; it is free again when the last guard has ended.
 /// - The gradient. Whole; at stages 0 and 1 memory of its own, else a slot as above. Backward adds to it on compute,
-/// and
-///   the reduction reads it on reduce.
+///   and the reduction reads it on reduce.
 /// - `sums`. Whole, fp32. Only if micro-steps are accumulated in another dtype than backward writes. Reduce adds to it.
 /// - The conversion. Whole, one for a bucket. The gradient in the dtype that travels, if it is another one.
 /// - `reduced`. The optimizer's slice of the gradient, which the reduction writes on reduce and the update reads on
@@ -99,11 +97,8 @@ class Memory {
   [[nodiscard]] std::byte* tied() const noexcept;
   /// Bucket buffer in the reduction dtype; null if nothing is converted.
   [[nodiscard]] std::byte* conversion() const noexcept;
-  /// Memory for a transaction of reductions by a codec: what this rank sends, unless that is the gradients themselves,
-  /// and what it receives. Null without a codec.
-  [[nodiscard]] std::byte* codec_scratch() const noexcept;
-  /// Scratch for data that travels in place of parameters; null if the parameters themselves travel.
-  [[nodiscard]] std::byte* gather_scratch() const noexcept;
+  /// Memory for what a transaction of `lane` sends and receives encoded. Null if it encodes nothing.
+  [[nodiscard]] std::byte* codec_scratch(Lane lane) const noexcept;
   /// Scratch for MatrixDirections; null if there are no matrices with a rule of their own.
   [[nodiscard]] std::byte* directions() const noexcept;
   /// Sums of squares of this rank's slices, for all flat units that count on this rank.

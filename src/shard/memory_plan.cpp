@@ -8,8 +8,8 @@
 
 #include "core/block_file.hpp"
 #include "device/kernels.hpp"
-#include "shard/gatherer.hpp"
 #include "shard/matrix_homes.hpp"
+#include "shard/parameters.hpp"
 #include "shard/reducer.hpp"
 #include "shard/step_memory.hpp"
 #include "shard/tied_sums.hpp"
@@ -274,11 +274,12 @@ void plan_scratch(Layout const& layout, PlanRequest const& request, MemoryPlan& 
   if (auto const bytes = Reducer::scratch_bytes(request); bytes > 0) {
     plan.conversion = scratch.take(bytes);
   }
-  if (auto const bytes = Carrier::scratch_bytes(request); bytes > 0) {
-    plan.codec = scratch.take(bytes);
+  auto const encoded = Parameters::encoded_bytes(layout, request);
+  if (auto const bytes = std::max(Carrier::scratch_bytes(request), encoded.reduce); bytes > 0) {
+    plan.encoded_reduce = scratch.take(bytes);
   }
-  if (auto const bytes = Gatherer::scratch_bytes(request); bytes > 0) {
-    plan.gather = scratch.take(bytes);
+  if (encoded.gather > 0) {
+    plan.encoded_gather = scratch.take(encoded.gather);
   }
   if (auto const bytes = TiedSums::scratch_bytes(layout, request); bytes > 0) {
     plan.tied = scratch.take(bytes);

@@ -102,8 +102,8 @@ struct MemoryPlan {
   std::int64_t counted_block_sums = 0;               ///< The first ones of these: those that count on this rank.
   std::int64_t scalars = 0;                          ///< See StepMemory.
   std::int64_t conversion = -1;                      ///< A bucket in the reduction dtype; -1: not needed.
-  std::int64_t codec = -1;                           ///< See Carrier::scratch_bytes(); -1: not needed.
-  std::int64_t gather = -1;                          ///< See Gatherer::scratch_bytes(); -1: not needed.
+  std::int64_t encoded_reduce = -1;                  ///< What the reduce lane sends and receives encoded; -1: nothing.
+  std::int64_t encoded_gather = -1;                  ///< The same of the gather lane.
   std::int64_t tied = -1;                            ///< See TiedSums::scratch_bytes(); -1: not needed.
   /// See MatrixDirections: directions of this rank's elements, matrices of its home, workspace. -1: not needed.
   std::int64_t directions = -1;

@@ -145,6 +145,9 @@ void OffloadedParameters::round(optim::UpdateArgs const& args) {
     auto& of_device = SwappedStates::device();
     of_device.kernels().convert(of_device.compute(), rounded_, request_->settings.precision.compute, args.master,
                                 args.master_dtype, args.count);
+    if (request_->settings.gather_codec != Codec::none) {
+      of_device.kernels().quantise(of_device.compute(), {rounded_, request_->settings.precision.compute, args.count});
+    }
   }
 }
 

@@ -206,9 +206,20 @@ void Optimizer::update(FlatId flat) {
     }
     states->release();
   }
+  quantise(flat);
   parameters.note_updated(flat);
   memory_->compute().record(memory_->updated(flat));
   memory_->context().gather.all()->recorder().note("update", "step", memory_->flat(flat).name);
+}
+
+/// Once the parameters of all pieces are in memory. Those on a disk were rounded piece by piece.
+void Optimizer::quantise(FlatId flat) {
+  auto* const updated = memory_->addresses(flat).updated_parameters;
+  if (memory_->request().settings.gather_codec != Codec::none && updated != nullptr) {
+    memory_->kernels().quantise(memory_->compute(), {.values = updated,
+                                                     .dtype = memory_->request().settings.precision.compute,
+                                                     .count = memory_->optimized(flat).count()});
+  }
 }
 
 optim::StepSums Optimizer::sum_evaluation(optim::StepSums const& mine) { return sum("evaluation", {}, mine, {}); }

@@ -71,6 +71,7 @@ class Optimizer {
   void begin_states();
   void expect_runs(optim::Rule const& rule) const;
   void cut_stretches();
+  void quantise(FlatId flat);
   void sum_over_stages(std::string_view purpose, optim::StepSums& mine, optim::StepSums& total);
   [[nodiscard]] optim::StepSums sum(std::string_view purpose, std::span<float const> block_sums,
                                     optim::StepSums const& mine, std::span<optim::LossTerm const> losses);

@@ -106,6 +106,40 @@ std::byte const* Parameters::address(ParamId param) noexcept {
   return data + location.offset * bytes_of(dtype_);
 }
 
+Parameters::EncodedBytes Parameters::encoded_bytes(Layout const& layout, PlanRequest const& request) {
+  auto const codec = request.settings.gather_codec;
+  if (codec == Codec::none) {
+    return {};
+  }
+  auto const of = [&](Route const& route) {
+    std::int64_t most = 0;
+    for (auto const& hop : route.hops) {
+      most = std::max(most, zeroth::encoded_bytes(codec, request.settings.precision.compute, hop.to.count()));
+    }
+    return most;
+  };
+  EncodedBytes bytes;
+  std::int64_t persistent = 0, all = 0, largest = 0;  // of publishes; those among replicas run in batches
+  for (auto const& flat : layout.flats()) {
+    auto const routes = routes_of(flat, request, 0);
+    auto const of_publish = of(routes.publish);
+    bytes.gather = std::max(bytes.gather, of(routes.gather));
+    if (routes.publish.lane == Lane::reduce) {
+      all += of_publish;
+      largest = std::max(largest, of_publish);
+    } else if (flat.persistent) {
+      persistent += of_publish;
+    } else {
+      bytes.gather = std::max(bytes.gather, of_publish);
+    }
+  }
+  auto const bucket = zeroth::encoded_bytes(codec, request.settings.precision.compute,
+                                            tile_count(request.settings.reduce_bucket_count));
+  bytes.gather = std::max(bytes.gather, persistent);
+  bytes.reduce = std::min(all, std::max(bucket, largest));
+  return bytes;
+}
+
 bool Parameters::publishes_to_replicas() const noexcept {
   auto const& [parameters, gradients, optimizer] = memory_->request().placements;
   return parameters == Placement::group && optimizer == Placement::shard;
@@ -124,7 +158,7 @@ void Parameters::publish(std::span<FlatId const> flats) {
       auto const& route = memory_->routes(flat).publish;
       Elements const held{memory_->addresses(flat).parameters, route.hops.back().to.begin, dtype_};
       stream.wait(memory_->updated(flat));
-      trips_.push_back({&route, held, held});
+      trips_.push_back({.route = &route, .from = held, .to = held, .codec = memory_->request().settings.gather_codec});
     }
   }
   if (trips_.empty()) {

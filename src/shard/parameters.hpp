@@ -20,6 +20,11 @@ class Parameters {
  public:
   explicit Parameters(Memory& memory);
 
+  /// Bytes that a plan reserves for what gathers and publishes send and receive encoded, by lanes.
+  struct EncodedBytes {
+    std::int64_t gather = 0, reduce = 0;
+  };
+  [[nodiscard]] static EncodedBytes encoded_bytes(Layout const& layout, PlanRequest const& request);
   /// Whether `flat` is gathered or in flight. Always true if parameters are whole.
   [[nodiscard]] bool gathered(FlatId flat) noexcept;
   /// Starts to gather `flat`. False if every slot of its class is taken: evict a unit first. Only if !gathered(flat).

@@ -43,8 +43,7 @@ void Slices::round_master(FlatId flat, HeldState const& master) {
   auto const copy = held_of_parameters(*memory_, flat, true).part(before_own_slice(flat, part), part.shard_count);
   master.look({0, part.shard_count}, [&](std::byte const* from, std::int64_t first, std::int64_t count) {
     copy.edit({first, first + count}, [&](std::byte* to, std::int64_t at, std::int64_t some) {
-      memory_->kernels().convert(memory_->compute(), to, copy.dtype, from + at * bytes_of(master.dtype), master.dtype,
-                                 some);
+      round_parameters(*memory_, true, to, from + at * bytes_of(master.dtype), master.dtype, some);
     });
   });
 }

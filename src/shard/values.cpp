@@ -55,25 +55,29 @@ Values::Copy Values::masters(FlatId flat) const {
   return {held_of_updated(*memory_, flat, 0), memory_->optimized(flat)};
 }
 
-/// Writes `values` to elements of the part from `first` on, as far as they are held.
-void Values::write(Copy const& copy, std::int64_t first, std::span<float const> values) {
+/// Writes `values` to elements of the part from `first` on, as far as they are held: `put(to, source, count)`.
+template <class F>
+void Values::write(Copy const& copy, std::int64_t first, std::span<float const> values, F const& put) {
   auto const begin = std::max(first, copy.elements.begin);
   auto const end = std::min(first + std::ssize(values), copy.elements.end);
-  if (begin >= end) {
-    return;
+  if (begin < end) {
+    copy.state.edit({begin - copy.elements.begin, end - copy.elements.begin},
+                    [&](std::byte* to, std::int64_t at, std::int64_t count) {
+                      put(to, values.data() + (begin - first) + at, count);
+                    });
   }
-  copy.state.edit({begin - copy.elements.begin, end - copy.elements.begin},
-                  [&](std::byte* to, std::int64_t at, std::int64_t count) {
-                    memory_->kernels().convert(memory_->compute(), to, copy.state.dtype,
-                                               values.data() + (begin - first) + at, Dtype::fp32, count);
-                  });
 }
 
 void Values::store(ParamId param, std::int64_t first, std::span<float const> values) {
   auto const& [flat, trainable, in_part, offset] = memory_->layout().location(param);
-  write(compute_copy(flat, trainable), in_part + first, values);
-  if (trainable && memory_->request().settings.precision.has_master()) {
-    write(masters(flat), in_part + first, values);
+  write(compute_copy(flat, trainable), in_part + first, values,
+        [&](std::byte* to, float const* source, std::int64_t count) {
+          round_parameters(*memory_, trainable, to, source, Dtype::fp32, count);
+        });
+  if (auto const& precision = memory_->request().settings.precision; trainable && precision.has_master()) {
+    write(masters(flat), in_part + first, values, [&](std::byte* to, float const* source, std::int64_t count) {
+      memory_->kernels().convert(memory_->compute(), to, precision.master, source, Dtype::fp32, count);
+    });
   }
   memory_->compute().synchronize();
 }

@@ -25,7 +25,8 @@ class Values {
   /// Elements of `param` in the slice of `place`; begin == end if there are none.
   [[nodiscard]] Range slice_of(ParamId param, int place) const noexcept;
   /// Sets elements [first, first + values.size()) of `param`: master and compute copy, as far as they are held. Waits.
-  /// `values` are in memory of Device::allocate_host().
+  /// `values` are in memory of Device::allocate_host(). They begin at a multiple of codec_block_count, and end at one
+  /// or at the parameter's end.
   void store(ParamId param, std::int64_t first, std::span<float const> values);
   /// Reads elements of this rank's slice: the master, or a frozen parameter's compute copy. Waits. `values` are in
   /// transfer(), or in memory of Device::allocate_host().
@@ -55,7 +56,8 @@ class Values {
   };
   [[nodiscard]] Copy masters(FlatId flat) const;
   [[nodiscard]] Copy compute_copy(FlatId flat, bool trainable) const;
-  void write(Copy const& copy, std::int64_t first, std::span<float const> values);
+  template <class F>
+  void write(Copy const& copy, std::int64_t first, std::span<float const> values, F const& put);
   void read(Copy const& copy, std::int64_t first, std::span<float> values);
 
   void add_to(LaneHash& hash, HeldState const& held, std::int64_t elements, std::span<std::byte> piece);

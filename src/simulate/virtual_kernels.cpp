@@ -55,6 +55,10 @@ void VirtualKernels::encode(device::Stream& stream, device::Encode const& args) 
   move(stream, args.count * bytes_of(args.dtype) + encoded_bytes(args.codec, args.dtype, args.count));
 }
 
+void VirtualKernels::quantise(device::Stream& stream, device::Quantise const& args) {
+  move(stream, 2 * args.count * bytes_of(args.dtype));
+}
+
 void VirtualKernels::fold_received(device::Stream& stream, device::FoldReceived const& args) {
   auto const sent = args.ranks * encoded_bytes(args.codec, args.dtype, args.count);
   auto const sum = args.count * (args.sums != nullptr ? bytes_of(Dtype::fp32) : bytes_of(args.dtype));

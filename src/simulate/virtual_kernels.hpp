@@ -15,6 +15,7 @@ class VirtualKernels final : public device::Kernels {
                Dtype source_dtype, std::int64_t count) override;
   void reduce_epilogue(device::Stream& stream, device::ReduceEpilogue const& args) override;
   void encode(device::Stream& stream, device::Encode const& args) override;
+  void quantise(device::Stream& stream, device::Quantise const& args) override;
   void fold_received(device::Stream& stream, device::FoldReceived const& args) override;
   void collect(device::Stream& stream, std::span<float const> block_sums, optim::ExactSum* sum) override;
   void add_loss(device::Stream& stream, optim::LossTerm const& term, optim::StepSums* contribution) override;

@@ -64,7 +64,7 @@ char const* const deepspeed = R"({
   "comms_logger.enabled": false, "comms_logger.verbose": false,
   "flops_profiler.enabled": false, "flops_profiler.profile_step": 1, "flops_profiler.recompute_fwd_factor": 0.0,
   "flops_profiler.detailed": true, "flops_profiler.output_file": null,
-  "zero_optimization.zero_quantized_gradients": false,
+  "zero_optimization.zero_quantized_gradients": false, "zero_optimization.zero_quantized_weights": false,
   "tensor_parallel.autotp_size": 0, "tensor_parallel.tensor_parallel.tp_size": 1,
   "activation_checkpointing.number_checkpoints": null, "activation_checkpointing.cpu_checkpointing": false
 })";

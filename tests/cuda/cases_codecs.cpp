@@ -43,6 +43,34 @@ TEMPLATE_TEST_CASE("blocks are encoded with the CPU's bits", "", float, bf16, fp
   }
 }
 
+TEMPLATE_TEST_CASE("parameters are rounded with the CPU's bits", "", bf16, fp16) {
+  testing::every_way();
+  for (std::int64_t const blocks : {0, 1, 9, 70}) {
+    for (auto const numbers : {Numbers::ordinary, Numbers::any}) {
+      INFO(blocks << " blocks");
+      auto values = testing::random_values<TestType>(blocks * codec_block_count, 5, numbers);
+      OnMachine<TestType> const theirs{values};
+      auto const count = std::ssize(values);
+      CHECK(quantise(machine().stream(), {theirs.data(), dtype_of<TestType>, count}) == cudaSuccess);
+      device::quantise({values.data(), dtype_of<TestType>, count});
+      CHECK(testing::first_difference(theirs.values(), values) == -1);
+      auto bytes = garbage_of(encoded_bytes(Codec::int8, dtype_of<TestType>, count));
+      OnMachine<std::byte> const destination{bytes};
+      device::Encode args{.codec = Codec::int8,
+                          .source = theirs.data(),
+                          .dtype = dtype_of<TestType>,
+                          .count = count,
+                          .destination = destination.data(),
+                          .scales = BlockScales::powers_of_two};
+      CHECK(encode(machine().stream(), args) == cudaSuccess);
+      args.source = values.data();
+      args.destination = bytes.data();
+      device::encode(args);
+      CHECK(destination.values() == bytes);
+    }
+  }
+}
+
 TEMPLATE_TEST_CASE("what ranks have sent is added up with the CPU's bits", "", float, bf16, fp16) {
   testing::every_way();
   auto const codec = GENERATE(Codec::exact, Codec::int8, Codec::int4);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Codecs against their definition, element by element: encoded blocks, what they decode to, and sums over ranks.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -148,9 +149,90 @@ TEST_CASE("a block of zeros is zeros, one below the normal numbers too, and what
   std::fill_n(values.begin() + static_cast<std::ptrdiff_t>(block_count), block_count, 1e-40F);
   values[2 * block_count + 17] = std::numeric_limits<float>::infinity();
   values[3 * block_count + 100] = std::numeric_limits<float>::quiet_NaN();
+  std::fill_n(values.end() - 20, 10, 5.0F);
   auto const sum = folded<float>(codec, {values});
   for (std::size_t i = 0; i < values.size(); ++i) {
-    REQUIRE((i < 2 * block_count ? sum[i] == 0 : std::isnan(sum[i])));
+    bool const is_zero = i < 2 * block_count || values[i] == 0;  // padding of a block that has a NaN too
+    REQUIRE((is_zero ? sum[i] == 0 : std::isnan(sum[i])));
+  }
+}
+
+namespace {
+
+template <class T>
+std::vector<T> quantised(std::vector<T> values) {
+  CodecMachine machine;
+  machine.kernels.quantise(*machine.stream, {values.data(), dtype_of<T>, std::ssize(values)});
+  return values;
+}
+
+/// All values of T, in blocks with values of about the same size, and of very different ones.
+template <class T>
+std::vector<T> all_values(std::uint32_t stride) {
+  std::vector<T> values;
+  for (std::uint32_t i = 0; i < 0x10000; ++i) {
+    values.push_back(std::bit_cast<T>(static_cast<std::uint16_t>(i * stride)));  // odd strides reach all
+  }
+  return values;
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("parameters are rounded to integers times a power of two, and a second time changes nothing", "",
+                   bf16, fp16) {
+  for (std::uint32_t const stride : {1U, 3U, 129U, 0x0801U}) {
+    auto const values = all_values<TestType>(stride);
+    for (auto const isa : testing::all_isas()) {
+      testing::WithIsa const choice{isa};
+      auto const once = quantised(values);
+      REQUIRE(same_bits(quantised(once), once));
+      for (std::size_t block = 0; block < values.size(); block += block_count) {
+        float largest = 0;
+        bool finite = true;
+        for (std::size_t i = block; i < block + block_count; ++i) {
+          largest = std::max(largest, std::fabs(to_float(values[i])));
+          finite = finite && std::isfinite(to_float(values[i]));
+        }
+        int const least = dtype_of<TestType> == Dtype::fp16 ? -24 : -126;
+        float const scale = std::ldexp(1.0F, largest == 0 ? least : std::max(std::ilogb(largest) - 6, least));
+        for (std::size_t i = block; i < block + block_count; ++i) {
+          float const before = to_float(values[i]), after = to_float(once[i]);
+          if (!finite) {
+            REQUIRE((before == 0 ? after == 0 : std::isnan(after) || std::fabs(before) < 0x1p-126F));
+            continue;
+          }
+          float const code = std::min(127.0F, std::nearbyint(std::fabs(before) / scale));
+          REQUIRE(std::fabs(after) == code * scale);
+          REQUIRE((after == 0 || std::signbit(after) == std::signbit(before)));
+        }
+      }
+    }
+  }
+}
+
+TEMPLATE_TEST_CASE("rounded parameters travel in eight bits without loss", "", bf16, fp16) {
+  for (std::uint32_t const stride : {1U, 3U, 129U}) {
+    auto const values = quantised(all_values<TestType>(stride));
+    CodecMachine machine;
+    auto const count = std::ssize(values);
+    std::vector<std::byte> bytes(static_cast<std::size_t>(encoded_bytes(Codec::int8, dtype_of<TestType>, count)));
+    machine.kernels.encode(*machine.stream, {.codec = Codec::int8,
+                                             .source = values.data(),
+                                             .dtype = dtype_of<TestType>,
+                                             .count = count,
+                                             .destination = bytes.data(),
+                                             .scales = BlockScales::powers_of_two});
+    std::vector<TestType> arrived(values.size());
+    machine.kernels.fold_received(*machine.stream, {.codec = Codec::int8,
+                                                    .received = bytes.data(),
+                                                    .ranks = 1,
+                                                    .dtype = dtype_of<TestType>,
+                                                    .count = count,
+                                                    .output = arrived.data()});
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      bool const is_nan = std::isnan(to_float(values[i]));
+      REQUIRE((is_nan ? std::isnan(to_float(arrived[i])) : to_float(arrived[i]) == to_float(values[i])));
+    }
   }
 }
 
@@ -210,6 +292,11 @@ TEST_CASE("kernels of codecs refuse what they cannot take") {
   CHECK_THROWS_WITH(
       machine.kernels.encode(*machine.stream, {Codec::exact, values.data(), Dtype::fp32, 128, bytes.data()}),
       Contains("encode: codec exact encodes nothing"));
+  CHECK_THROWS_WITH(machine.kernels.encode(*machine.stream, {Codec::int4, values.data(), Dtype::fp32, 128, bytes.data(),
+                                                             BlockScales::powers_of_two}),
+                    Contains("encode: codec int4 has tight scales"));
+  CHECK_THROWS_WITH(machine.kernels.quantise(*machine.stream, {values.data(), Dtype::fp32, 128}),
+                    Contains("quantise: the dtype is fp32; allowed: bf16, fp16"));
   CHECK_THROWS_WITH(machine.kernels.fold_received(*machine.stream, {.codec = Codec::none, .ranks = 1}),
                     Contains("fold_received: codec none of 1 ranks"));
 }

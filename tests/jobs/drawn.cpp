@@ -291,6 +291,7 @@ Choice draw_choice(std::uint64_t seed, Given const& given) {
   for (auto const& [option, value] : given.options) {
     choice.set(option, value);
   }
+  choice.settle();  // first: what it takes away from the mesh are ranks of data
   given.ranks ? fit(choice, *given.ranks) : fit_on_a_machine(choice);
   choice.settle();
   return choice;

@@ -58,9 +58,9 @@ void run_rank(Job& job, Drawn const& drawn, Place const& place, Record& record) 
       segment.steps(drawn.saved_at + 1, drawn.steps);
       segment.end();
     });
-    std::array<double, 1> ended{};
-    job.sum(ended);  // so that who had no part in the end finds its files
   }
+  std::array<double, 1> ended{};
+  job.sum(ended);  // so that ranks without a part in the end find its files
 }
 
 void add_states(Drawn const& drawn, Place const& place, Record& record) {

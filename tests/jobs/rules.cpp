@@ -78,8 +78,20 @@ std::vector<std::string_view> types_without_reduction() {
   return all;
 }
 
+/// Types whose masters are apart from the parameters.
+std::vector<std::string_view> types_with_masters() {
+  std::vector<std::string_view> all;
+  for (auto const& value : options()[option_named("types")].values) {
+    if (!value.name.starts_with("fp32") && !value.name.starts_with("bf16 masters")) {
+      all.push_back(value.name);
+    }
+  }
+  return all;
+}
+
 std::vector<Rule> all_rules() {
   std::vector<Rule> rules{
+      {"zeroth.gather_codec", {R"("int8")"}, "types", types_with_masters()},
       {"zeroth.reduce_codec", {R"("int8")", R"("int4")"}, "types", types_without_reduction()},
       {"groups", {"zero_hpz_partition_size"}, "zero_optimization.stage", {"3"}},
       {"groups", {"mics_shard_size"}, "zero_optimization.stage", {"1", "2", "3"}},

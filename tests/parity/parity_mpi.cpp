@@ -59,7 +59,7 @@ TEST_CASE("processes train like threads with every codec") {
     INFO(codec << " at stage " << stage);
     auto const text = [&](char const* with) {
       return file(bf16_types, stage, 2, "every_micro_step", movements[stage],
-                  fmt::format(R"(, "reduce_codec": "{}")", with));
+                  fmt::format(R"(, "reduce_codec": "{}", "gather_codec": "int8")", with));
     };
     auto const [rank, world, trained] = train_as_processes(Config::from_json(text(codec)));
     REQUIRE(bits_of(trained) == bits_of(train_on_threads(world, rank, text(codec))));

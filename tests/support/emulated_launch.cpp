@@ -84,6 +84,11 @@ cudaError_t encode(cudaStream_t stream, device::Encode const& args) {
                    [&](auto const& on) { return launch_encode(on, args); });
 }
 
+cudaError_t quantise(cudaStream_t stream, device::Quantise const& args) {
+  return launch_on(stream, {{args.values, args.count * bytes_of(args.dtype)}},
+                   [&](auto const& on) { return launch_quantise(on, args); });
+}
+
 cudaError_t fold_received(cudaStream_t stream, device::FoldReceived const& args) {
   return launch_on(stream,
                    {{args.received, args.ranks * encoded_bytes(args.codec, args.dtype, args.count)},

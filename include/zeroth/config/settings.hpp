@@ -187,6 +187,7 @@ struct Settings {
   /// Otherwise backward adds to what it wrote before.
   bool sums_micro_steps = false;
   Codec reduce_codec = Codec::none;     ///< How gradients are encoded while they travel.
+  Codec gather_codec = Codec::none;     ///< How parameters are rounded after an update, and encoded while they travel.
   std::int64_t replay_every = 0;        ///< Steps; 0: no micro-step runs twice.
   bool same_bits_at_any_ranks = false;  ///< Requested: an engine throws if it cannot keep it.
 

@@ -8,8 +8,8 @@
 
 namespace zeroth {
 
-/// The encoding of what ranks send. With any other than `none` each rank receives the elements that it reduces from
-/// all ranks, decodes them, and adds them up in rank order in fp32.
+/// The encoding of what ranks send. With any other than `none` each rank receives the gradients that it reduces from
+/// all ranks, decodes them, and adds them up in rank order in fp32. Parameters are gathered with `none` or `int8`.
 enum class Codec : std::uint8_t {
   none,   ///< Elements travel as they are, and the transport adds them up.
   exact,  ///< Elements travel as they are.
@@ -30,6 +30,12 @@ inline constexpr std::int64_t codec_block_count = 128;
   }
   return "?";
 }
+
+/// The scales of encoded blocks.
+enum class BlockScales : bool {
+  tight,         ///< The largest magnitude divided by the largest integer: the smallest errors.
+  powers_of_two  ///< Of `int8`: decoded elements are exact in bf16 and fp16, and encode to the same block again.
+};
 
 /// Whether elements travel as they are.
 [[nodiscard]] constexpr bool keeps_elements(Codec codec) noexcept {

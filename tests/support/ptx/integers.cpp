@@ -157,6 +157,13 @@ std::uint32_t extract(std::uint32_t a, std::uint32_t position, std::uint32_t len
   return position >= 32 ? 0 : a >> position & mask;
 }
 
+std::uint32_t insert(std::uint32_t a, std::uint32_t b, std::uint32_t position, std::uint32_t length) {
+  position &= 0xffU;
+  length &= 0xffU;
+  std::uint32_t const mask = length >= 32 ? ~0U : (1U << length) - 1;
+  return position >= 32 ? b : (b & ~(mask << position)) | (a & mask) << position;
+}
+
 /// For signed and unsigned numbers.
 template <class T>
 void add_number(Forms& forms, std::string const& type) {
@@ -216,6 +223,7 @@ void add_integer_forms(Forms& forms) {
   add_form<copy_predicate>(forms, "mov.pred");
   add_form<permute>(forms, "prmt.b32");
   add_form<extract>(forms, "bfe.u32");
+  add_form<insert>(forms, "bfi.b32");
   add_form<copy<std::uint64_t>>(forms, "cvta.to.global.u64");
 }
 
