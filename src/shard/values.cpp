@@ -69,13 +69,14 @@ void Values::write(Copy const& copy, std::int64_t first, std::span<float const> 
 }
 
 void Values::store(ParamId param, std::int64_t first, std::span<float const> values) {
-  auto const& [flat, trainable, in_part, offset] = memory_->layout().location(param);
-  write(compute_copy(flat, trainable), in_part + first, values,
+  auto const& at = memory_->layout().location(param);
+  first += at.in_part;
+  write(compute_copy(at.flat, at.trainable), first, values,
         [&](std::byte* to, float const* source, std::int64_t count) {
-          round_parameters(*memory_, trainable, to, source, Dtype::fp32, count);
+          round_parameters(*memory_, at.trainable, to, source, Dtype::fp32, count);
         });
-  if (auto const& precision = memory_->request().settings.precision; trainable && precision.has_master()) {
-    write(masters(flat), in_part + first, values, [&](std::byte* to, float const* source, std::int64_t count) {
+  if (auto const& precision = memory_->request().settings.precision; at.trainable && precision.has_master()) {
+    write(masters(at.flat), first, values, [&](std::byte* to, float const* source, std::int64_t count) {
       memory_->kernels().convert(memory_->compute(), to, precision.master, source, Dtype::fp32, count);
     });
   }
