@@ -24,8 +24,8 @@ struct Values {
   }
   [[nodiscard]] ZEROTH_INLINE std::uint32_t largest() const noexcept {
     std::uint32_t most = 0;
-    for (std::int64_t i = 0; i < block_count; ++i) {
-      auto const bits = magnitude_bits(at[i]);
+    for (float const value : at) {
+      auto const bits = magnitude_bits(value);
       most = bits > most ? bits : most;
     }
     return most;
