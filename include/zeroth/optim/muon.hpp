@@ -40,7 +40,7 @@ struct OrthogonalArgs {
 /// Replaces a matrix by an almost orthogonal one with the same singular vectors, times adjustment(): iteration of
 /// Newton and Schulz with a polynomial of degree 5 (Jordan et al. 2024, "Muon: an optimizer for hidden layers in neural
 /// networks"). Its products have bf16 operands and fp32 sums. Each sum is computed in order of its terms, so the bits
-/// are the same with every instruction set. Costs about ns_steps * (4 n^2 m + 2 n^3) operations for n x m, n <= m.
+/// are the same with every instruction set. Costs about ns_steps * (3 n^2 m + n^3) operations for n x m, n <= m.
 ZEROTH_EXPORT void orthogonalise(OrthogonalArgs const& args);
 
 /// The bytes of memory that orthogonalise() needs: about 4 bytes per element of the matrix, and of its smaller square.
