@@ -25,15 +25,19 @@ struct BlockScale {
   float limit;    ///< The largest integer; 0 if the integers are 0.
 };
 
-/// In a block that decodes to NaN, zeros stay zeros: padding has nothing else, and nobody writes to it.
-inline constexpr float not_finite = std::numeric_limits<float>::quiet_NaN();
 inline constexpr std::uint32_t infinity_bits = 0x7f800000U;
+
+/// For a block with an infinity or a NaN: it decodes to NaN. Its zeros stay zeros, since padding is zeros and no later
+/// step would write over a NaN there.
+[[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline BlockScale scale_of_nonfinite() noexcept {
+  return {std::numeric_limits<float>::quiet_NaN(), 0x1p127F, 1};
+}
 
 /// `largest` are the largest magnitude_bits() of the block.
 [[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline BlockScale scale_of(Codec codec,
                                                                                 std::uint32_t largest) noexcept {
   if (largest >= infinity_bits) {
-    return {not_finite, 0x1p127F, 1};
+    return scale_of_nonfinite();
   }
   float const scale = std::bit_cast<float>(largest) / largest_code(codec);
   return scale < 0x1p-126F ? BlockScale{0, 0, 0} : BlockScale{scale, 1 / scale, largest_code(codec)};
@@ -44,7 +48,7 @@ inline constexpr std::uint32_t infinity_bits = 0x7f800000U;
 [[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline BlockScale power_of_two_scale(
     Dtype dtype, std::uint32_t largest) noexcept {
   if (largest >= infinity_bits) {
-    return {not_finite, 0x1p127F, 1};
+    return scale_of_nonfinite();
   }
   // Biased exponents: that of the scale, and of the smallest scale whose multiples the dtype has.
   std::uint32_t const smallest = dtype == Dtype::fp16 ? 127 - 24 : 1;

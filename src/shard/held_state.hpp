@@ -29,8 +29,8 @@ struct HeldState {
 [[nodiscard]] HeldState held_of_updated(Memory const& memory, FlatId flat, std::size_t state);
 /// This rank's elements of the compute copy of a part.
 [[nodiscard]] HeldState held_of_parameters(Memory const& memory, FlatId flat, bool trainable);
-/// Rounds `source` to `count` elements of a compute copy at `to`, as an update does. Blocks of codecs that the elements
-/// begin are theirs alone; the rest of the last one is padding.
+/// Rounds `source` to `count` elements of a compute copy at `to`, as an update does. With Settings::gather_codec `to`
+/// must begin a block, and what follows the last element in its block must be padding: it is rounded too.
 void round_parameters(Memory const& memory, bool trainable, std::byte* to, void const* source, Dtype source_dtype,
                       std::int64_t count);
 

@@ -82,7 +82,7 @@ void MatrixDirections::plan_exchange() {
   }
 }
 
-/// A rank that has no message also sends itself nothing, so that transactions of all ranks are of one kind.
+/// Adds an empty message of this rank to itself, so that ranks without other messages also submit a transaction.
 void MatrixDirections::add_own(std::vector<comm::Collective>& messages) const {
   messages.push_back({Operation::send, nullptr, nullptr, 0, Dtype::bf16, memory_->place()});
   messages.push_back({Operation::receive, nullptr, nullptr, 0, Dtype::bf16, memory_->place()});
