@@ -58,13 +58,18 @@ class Killer {
   Killer(Place const& place, Child& agent, int processes, unsigned seed, int most_steps = 20)
       : place_{place}, agent_{agent}, processes_{processes}, most_steps_{most_steps}, random_{seed} {}
 
-  /// The next attempt: one of its processes, after some steps or while it saves.
+  /// The next attempt: one of its processes, after some steps or while it saves. One attempt in four has completed a
+  /// save by then: the agent gives up after too many in a row that have not.
   void kill() {
     auto const before = partial_saves(place_);
+    auto const latest = latest_save();
     REQUIRE(agent_.wait_for(" here.\n", ++attempt_ * processes_));
     if (attempt_ % 2 == 0) {
       await_save(before, up_to(3));
     } else {
+      while (attempt_ % 4 == 3 && latest_save() == latest) {
+        REQUIRE(agent_.wait_for("\nstep ", count_of(agent_.output(), "\nstep ") + 1));
+      }
       REQUIRE(agent_.wait_for("\nstep ", count_of(agent_.output(), "\nstep ") + up_to(most_steps_)));
       std::this_thread::sleep_for(std::chrono::microseconds{up_to(5000)});
     }
@@ -83,6 +88,10 @@ class Killer {
   [[nodiscard]] int in_saves() const noexcept { return in_saves_; }  ///< That were killed.
 
  private:
+  /// The name of the last complete save, or nothing before the first.
+  [[nodiscard]] std::string latest_save() const {
+    return fs::exists(place_ / "saved/latest") ? read_all(place_ / "saved/latest") : "";
+  }
   [[nodiscard]] int up_to(int most) { return std::uniform_int_distribution{1, most}(random_); }
   /// Until the attempt's `number`th save has begun.
   void await_save(std::set<std::string> seen, int number) {
