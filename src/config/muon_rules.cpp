@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "config/muon_rules.hpp"
+#include "config/named_rules.hpp"
 
 #include <fmt/format.h>
 

@@ -9,8 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "config/muon_rules.hpp"
-#include "config/sum_rules.hpp"
+#include "config/named_rules.hpp"
 
 namespace zeroth::config {
 namespace {
@@ -100,158 +99,6 @@ std::string batch_fits(Values const& values) {
                     micro, steps, world, int_limit);
 }
 
-/// For the keys that put ranks into groups. Nothing to report if groups are off.
-std::string groups_divide_the_world(std::int64_t size, Values const& values) {
-  std::int64_t const world = values.job().world;
-  if (world % size == 0) {
-    return {};
-  }
-  auto below = std::min(size, world);
-  while (world % below != 0) {
-    --below;
-  }
-  auto above = std::min(size, world);
-  while (world % above != 0) {
-    ++above;
-  }
-  auto const nearest = below == above ? fmt::format("{}", below) : fmt::format("{} or {}", below, above);
-  return fmt::format("{} does not divide {} ranks into groups; nearest: {}", size, world, nearest);
-}
-
-std::string parameters_are_cut_for_groups(Values const& values) {
-  auto const size = values.get<"zero_optimization.zero_hpz_partition_size">();
-  if (size == 1) {
-    return {};
-  }
-  if (auto const stage = values.get<"zero_optimization.stage">(); stage != 3) {
-    return fmt::format("{}, but zero_optimization.stage is {}, and only stage 3 shards parameters; allowed: 1", size,
-                       stage);
-  }
-  return groups_divide_the_world(size, values);
-}
-
-std::string states_are_cut_for_groups(Values const& values) {
-  auto const size = values.get<"zero_optimization.mics_shard_size">();
-  if (size == -1) {
-    return {};
-  }
-  if (size == 0) {
-    return "0; allowed: -1 (off), or an integer of at least 1";
-  }
-  if (values.get<"zero_optimization.stage">() == 0) {
-    return fmt::format("{}, but zero_optimization.stage is 0, which shards nothing; allowed: -1, or stages 1 to 3",
-                       size);
-  }
-  if (auto const parameters = values.get<"zero_optimization.zero_hpz_partition_size">(); parameters > 1) {
-    return fmt::format("{}, and zero_hpz_partition_size is {}; give one of them", size, parameters);
-  }
-  return groups_divide_the_world(size, values);
-}
-
-std::string sums_of_groups_have_groups(Values const& values) {
-  if (!values.get<"zeroth.two_level_sums">()) {
-    return {};
-  }
-  auto const& size = values.entries[index_of<"zeroth.group_size">].value;
-  bool const none = size && std::holds_alternative<std::monostate>(*size);
-  return none ? "true, but there are no groups; give zeroth.group_size, or zero_optimization.zero_hpz_partition_size "
-                "or mics_shard_size"
-              : "";
-}
-
-std::string chunks_take_turns(Values const& values) {
-  auto const schedule = values.get<"zeroth.pipeline.schedule">();
-  auto const chunks = values.get<"zeroth.pipeline.chunks">();
-  if (schedule == "interleaved_1f1b" && chunks == 1) {
-    return R"(1, but zeroth.pipeline.schedule "interleaved_1f1b" alternates between chunks; give 2 or more, or use "1f1b")";
-  }
-  bool const has_one = schedule != "interleaved_1f1b" && schedule != "file";
-  return has_one && chunks > 1 ? fmt::format(
-                                     "{}, but zeroth.pipeline.schedule \"{}\" has one chunk per stage; allowed: 1, or "
-                                     "the schedules \"interleaved_1f1b\" and \"file\"",
-                                     chunks, schedule)
-                               : "";
-}
-
-std::string micro_steps_are_rounds(Values const& values) {
-  auto const stages = values.get<"zeroth.mesh.pipeline">();
-  if (values.get<"zeroth.pipeline.schedule">() != "interleaved_1f1b" || stages == 1) {
-    return {};
-  }
-  auto const micro_steps = values.get<"gradient_accumulation_steps">();
-  return micro_steps % stages == 0
-             ? ""
-             : fmt::format(
-                   "\"interleaved_1f1b\", whose chunks alternate every {} micro-steps (zeroth.mesh.pipeline), but "
-                   "gradient_accumulation_steps is {}; allowed: multiples of {}",
-                   stages, micro_steps, stages);
-}
-
-std::string chunks_begin_in_order(Values const& values) {
-  if (!values.says<"zeroth.pipeline.first_units">()) {
-    return {};
-  }
-  if (values.says<"zeroth.pipeline.partition">()) {
-    return "is set, but so is zeroth.pipeline.partition; set one of them";
-  }
-  auto const first = values.get<"zeroth.pipeline.first_units">().copy();
-  auto const stages = values.get<"zeroth.mesh.pipeline">();
-  auto const chunks = values.get<"zeroth.pipeline.chunks">();
-  if (auto const wanted = stages == 1 ? 1 : stages * chunks; std::ssize(first) != wanted) {
-    return fmt::format("has length {}, but zeroth.mesh.pipeline is {} and zeroth.pipeline.chunks is {}; allowed: {}",
-                       first.size(), stages, chunks,
-                       wanted == 1 ? "1 unit" : fmt::format("{} units, one for each chunk", wanted));
-  }
-  auto const later = std::ranges::adjacent_find(first, std::ranges::greater_equal{});
-  if (first.front() != 0) {
-    return fmt::format("begins with {}; allowed: 0, the model's first unit", first.front());
-  }
-  return later == first.end() ? "" : fmt::format("has {} after {}; allowed: increasing numbers", later[1], later[0]);
-}
-
-std::string schedule_has_a_file(Values const& values) {
-  bool const is_file = values.get<"zeroth.pipeline.schedule">() == "file";
-  if (is_file == values.says<"zeroth.pipeline.schedule_file">()) {
-    return {};
-  }
-  return is_file ? R"(is missing, but zeroth.pipeline.schedule is "file"; name the file)"
-                 : fmt::format(R"(is set, but zeroth.pipeline.schedule is "{}"; with this key it must be "file")",
-                               values.get<"zeroth.pipeline.schedule">());
-}
-
-/// `said` is the value of DeepSpeed's key; values up to `nothing` mean that it says nothing.
-std::string tensor_ranks_are_said_alike(Values const& values, std::int64_t said, std::int64_t nothing) {
-  auto const ranks = values.get<"zeroth.mesh.tensor">();
-  return said <= nothing || said == ranks
-             ? std::string{}
-             : fmt::format("{}, but zeroth.mesh.tensor, Zeroth's key for it, is {}; set both to the same number", said,
-                           ranks);
-}
-
-std::string autotp_size_is_alike(Values const& values) {
-  return tensor_ranks_are_said_alike(values, values.get<"tensor_parallel.autotp_size">(), 0);
-}
-
-std::string tp_size_is_alike(Values const& values) {
-  return tensor_ranks_are_said_alike(values, values.get<"tensor_parallel.tensor_parallel.tp_size">(), 1);
-}
-
-std::string group_size_is_used(Values const& values) {
-  if (!values.says<"zeroth.group_size">()) {
-    return {};
-  }
-  auto const size = values.get<"zeroth.group_size">();
-  auto const of_states = derive::group_size(values);
-  if (auto const* const other = std::get_if<std::int64_t>(&of_states); other != nullptr) {
-    return *other == size
-               ? ""
-               : fmt::format("{}, but zero_optimization puts {} ranks into a group; leave this key out", size, *other);
-  }
-  return values.get<"zeroth.two_level_sums">()
-             ? groups_divide_the_world(size, values)
-             : fmt::format("{}, but no setting uses groups; set zeroth.two_level_sums, or leave this key out", size);
-}
-
 /// For values that matter only with fp16's dynamic scale. Otherwise any value is allowed, as in DeepSpeed.
 template <Path P>
 std::string dynamic_scale_has(Values const& values) {
@@ -300,36 +147,15 @@ std::string nesterov_has_momentum(Values const& values) {
                            momentum, dampening);
 }
 
-bool any_in_file(Values const& values, std::string_view section) {
-  for (std::size_t i = 0; i < key_count; ++i) {
-    auto const source = values.entries[i].source;
-    if (keys[i].path.starts_with(section) && (source == Source::value || source == Source::mistake)) {
-      return true;
-    }
-  }
-  return false;
-}
-
 std::string optimizer_has_type(Values const& values) {
-  bool const holds = values.says<"optimizer.type">() || !any_in_file(values, "optimizer.params.");
+  bool const holds = values.says<"optimizer.type">() || !values.file_has("optimizer.params.");
   return holds ? ""
                : fmt::format("missing, but optimizer.params is set; allowed: {}",
                              allowed(keys[index_of<"optimizer.type">]));
 }
 
-/// DeepSpeed's older boolean for the device of a section must not stand beside that section.
-template <Path older>
-std::string offload_is_said_once(Values const& values) {
-  std::string_view const section = older.view() == "zero_optimization.cpu_offload"
-                                       ? "zero_optimization.offload_optimizer"
-                                       : "zero_optimization.offload_param";
-  return values.says<older>() && any_in_file(values, fmt::format("{}.", section))
-             ? fmt::format("is DeepSpeed's former key for {}, which is set too; keep one", section)
-             : std::string{};
-}
-
 std::string scheduler_has_type(Values const& values) {
-  bool const holds = values.says<"scheduler.type">() || !any_in_file(values, "scheduler.params.");
+  bool const holds = values.says<"scheduler.type">() || !values.file_has("scheduler.params.");
   return holds ? ""
                : fmt::format("missing, but scheduler.params is set; allowed: {}",
                              allowed(keys[index_of<"scheduler.type">]));
@@ -389,71 +215,6 @@ std::string buffer_holds_pieces(Values const& values) {
              : fmt::format("{}; allowed: 0 (no copies), or an integer of at least {}", bytes, least);
 }
 
-/// A device of "nvme" needs a folder.
-template <Path device, Path folder>
-std::string disk_has_a_folder(Values const& values) {
-  if (values.get<device>() != "nvme") {
-    return {};
-  }
-  auto const& path = values.entries[index_of<folder>].value;
-  auto const* const text = path ? std::get_if<std::string_view>(&*path) : nullptr;
-  auto const key = keys[index_of<device>].path;
-  return text != nullptr && !text->empty()
-             ? std::string{}
-             : fmt::format("missing; {} \"nvme\" needs a folder on a disk", key.substr(key.find('.') + 1));
-}
-
-std::string parameters_on_disk_are_cut(Values const& values) {
-  if (values.get<"zero_optimization.offload_param.device">() != "nvme") {
-    return {};
-  }
-  if (auto const stage = values.get<"zero_optimization.stage">(); stage != 3) {
-    return fmt::format(
-        "\"nvme\", but zero_optimization.stage is {}, and only stage 3 shards parameters; allowed: \"none\" or "
-        "\"cpu\", or stage 3",
-        stage);
-  }
-  return {};
-}
-
-std::string host_updates_what_it_has(Values const& values) {
-  bool const older_word =
-      values.says<"zero_optimization.cpu_offload">() && values.get<"zero_optimization.cpu_offload">();
-  auto const device = values.get<"zero_optimization.offload_optimizer.device">();
-  return values.get<"zeroth.offload_update">() == "device" || device == "cpu" || (device == "none" && older_word)
-             ? std::string{}
-             : fmt::format(
-                   "\"host\", but zero_optimization.offload_optimizer.device is \"{}\", and the host updates only "
-                   "states in its memory; allowed: \"device\", or offload_optimizer.device \"cpu\"",
-                   device);
-}
-
-std::string threads_update_on_the_host(Values const& values) {
-  auto const threads = values.get<"zeroth.offload_update_threads">();
-  return threads == 1 || values.get<"zeroth.offload_update">() == "host"
-             ? std::string{}
-             : fmt::format(R"({}, but zeroth.offload_update is "device"; allowed: 1, or offload_update "host")",
-                           threads);
-}
-
-std::string requests_are_whole_blocks(Values const& values) {
-  constexpr std::int64_t block = 4096;
-  auto const bytes = values.get<"aio.block_size">();
-  auto const below = bytes / block * block;
-  return bytes == below
-             ? std::string{}
-             : fmt::format("{} is not a multiple of {}; nearest: {} or {}", bytes, block, below, below + block);
-}
-
-std::string disk_threads_are_said_once(Values const& values) {
-  bool const both = values.says<"aio.intra_op_parallelism">() && values.says<"aio.thread_count">();
-  auto const count = values.get<"aio.thread_count">();
-  auto const parallelism = values.get<"aio.intra_op_parallelism">();
-  return both && count != parallelism
-             ? fmt::format("{}, but aio.intra_op_parallelism, its newer name, is {}; keep one", count, parallelism)
-             : std::string{};
-}
-
 std::string copy_engines_read_windows(Values const& values) {
   return values.get<"zeroth.copy_engine_gather">() && !values.get<"zeroth.register_memory">()
              ? "true, but zeroth.register_memory is false, and copy engines gather only registered memory; set one of "
@@ -478,13 +239,11 @@ constexpr Rule rules[] = {
     {index_of<"data_types.grad_accum_dtype">, accumulate_dtype_is_used},
     {index_of<"zero_optimization.zero_hpz_partition_size">, parameters_are_cut_for_groups},
     {index_of<"zero_optimization.mics_shard_size">, states_are_cut_for_groups},
-    {index_of<"zero_optimization.cpu_offload">, offload_is_said_once<"zero_optimization.cpu_offload">},
-    {index_of<"zero_optimization.cpu_offload_param">, offload_is_said_once<"zero_optimization.cpu_offload_param">},
-    {index_of<"zero_optimization.offload_optimizer.nvme_path">,
-     disk_has_a_folder<"zero_optimization.offload_optimizer.device", "zero_optimization.offload_optimizer.nvme_path">},
+    {index_of<"zero_optimization.cpu_offload">, state_offload_is_said_once},
+    {index_of<"zero_optimization.cpu_offload_param">, param_offload_is_said_once},
+    {index_of<"zero_optimization.offload_optimizer.nvme_path">, states_on_disk_have_a_folder},
     {index_of<"zero_optimization.offload_param.device">, parameters_on_disk_are_cut},
-    {index_of<"zero_optimization.offload_param.nvme_path">,
-     disk_has_a_folder<"zero_optimization.offload_param.device", "zero_optimization.offload_param.nvme_path">},
+    {index_of<"zero_optimization.offload_param.nvme_path">, params_on_disk_have_a_folder},
     {index_of<"aio.block_size">, requests_are_whole_blocks},
     {index_of<"aio.thread_count">, disk_threads_are_said_once},
     {index_of<"zeroth.two_level_sums">, sums_of_groups_have_groups},

@@ -69,6 +69,16 @@ class Values {
     auto const source = entries[key].source;
     return source == Source::value || source == Source::given || source == Source::mistake;
   }
+  /// Whether the file itself has a key that begins with `section`, right or wrong.
+  [[nodiscard]] bool file_has(std::string_view section) const {
+    for (std::size_t i = 0; i < key_count; ++i) {
+      if (keys[i].path.starts_with(section) &&
+          (entries[i].source == Source::value || entries[i].source == Source::mistake)) {
+        return true;
+      }
+    }
+    return false;
+  }
   [[nodiscard]] Given job() const { return given ? *given : throw Unknown{}; }
 };
 

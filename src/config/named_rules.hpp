@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The rules that rules.cpp does not define itself, by subject. As there, each returns the mistake in a key and its
+/// remedy; empty if nothing is wrong.
+#pragma once
+#include <string>
+
+#include "config/values.hpp"
+
+namespace zeroth::config {
+
+// sum_rules.cpp: the dtypes and codecs in which gradients are held, reduced and accumulated.
+[[nodiscard]] std::string one_16_bit_dtype(Values const& values);
+[[nodiscard]] std::string bf16_masters_are_parameters(Values const& values);
+[[nodiscard]] std::string bf16_moments_have_bf16_masters(Values const& values);
+[[nodiscard]] std::string param_dtype_is_computed(Values const& values);
+[[nodiscard]] std::string gradient_dtype_is_wide_or_computed(Values const& values);
+[[nodiscard]] std::string reduce_dtype_is_wide_or_gradient(Values const& values);
+[[nodiscard]] std::string accumulate_dtype_is_used(Values const& values);
+[[nodiscard]] std::string codec_is_said_once(Values const& values);
+[[nodiscard]] std::string quantised_parameters_have_masters(Values const& values);
+[[nodiscard]] std::string same_bits_are_kept(Values const& values);
+
+// mesh_rules.cpp: groups, stages of a pipeline, tensor ranks.
+[[nodiscard]] std::string parameters_are_cut_for_groups(Values const& values);
+[[nodiscard]] std::string states_are_cut_for_groups(Values const& values);
+[[nodiscard]] std::string sums_of_groups_have_groups(Values const& values);
+[[nodiscard]] std::string group_size_is_used(Values const& values);
+[[nodiscard]] std::string autotp_size_is_alike(Values const& values);
+[[nodiscard]] std::string tp_size_is_alike(Values const& values);
+[[nodiscard]] std::string chunks_take_turns(Values const& values);
+[[nodiscard]] std::string micro_steps_are_rounds(Values const& values);
+[[nodiscard]] std::string chunks_begin_in_order(Values const& values);
+[[nodiscard]] std::string schedule_has_a_file(Values const& values);
+
+// offload_rules.cpp: states and parameters on the host and on disks.
+[[nodiscard]] std::string state_offload_is_said_once(Values const& values);
+[[nodiscard]] std::string param_offload_is_said_once(Values const& values);
+[[nodiscard]] std::string states_on_disk_have_a_folder(Values const& values);
+[[nodiscard]] std::string params_on_disk_have_a_folder(Values const& values);
+[[nodiscard]] std::string parameters_on_disk_are_cut(Values const& values);
+[[nodiscard]] std::string host_updates_what_it_has(Values const& values);
+[[nodiscard]] std::string threads_update_on_the_host(Values const& values);
+[[nodiscard]] std::string requests_are_whole_blocks(Values const& values);
+[[nodiscard]] std::string disk_threads_are_said_once(Values const& values);
+
+// muon_rules.cpp: the optimizer Muon and what it does not support.
+[[nodiscard]] std::string muon_is_a_mean(Values const& values);
+[[nodiscard]] std::string muon_rates_have_a_base(Values const& values);
+[[nodiscard]] std::string muon_has_states_in_memory(Values const& values);
+[[nodiscard]] std::string muon_has_no_older_offload(Values const& values);
+[[nodiscard]] std::string muon_has_wide_momentum(Values const& values);
+[[nodiscard]] std::string muon_has_no_hpz(Values const& values);
+[[nodiscard]] std::string muon_has_no_mics(Values const& values);
+[[nodiscard]] std::string muon_has_one_level(Values const& values);
+[[nodiscard]] std::string muon_has_one_stage(Values const& values);
+[[nodiscard]] std::string muon_has_one_tensor_rank(Values const& values);
+
+}  // namespace zeroth::config
