@@ -227,6 +227,11 @@ std::int64_t orthogonal_workspace_bytes(std::int64_t rows, std::int64_t columns)
   return 2 * wide_bytes(n, m) + 2 * wide_bytes(n, n) + panel_count(m) * bytes_of(Dtype::fp32);
 }
 
+double orthogonal_operations(Muon const& rule, std::int64_t rows, std::int64_t columns) noexcept {
+  auto const n = static_cast<double>(std::min(rows, columns)), m = static_cast<double>(std::max(rows, columns));
+  return rule.steps * (3 * n * n * m + n * n * n);
+}
+
 void orthogonalise(OrthogonalArgs const& args) {
   if (args.scalars->skip) {
     return;

@@ -56,6 +56,7 @@ inline constexpr std::uint32_t infinity_bits = 0x7f800000U;
   std::uint32_t const exponent = of_largest < smallest + 6 ? smallest : of_largest - 6;
   return {std::bit_cast<float>(exponent << 23U), std::bit_cast<float>((254 - exponent) << 23U), 127};
 }
+
 [[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline BlockScale scale_of(Codec codec, BlockScales scales,
                                                                                 Dtype dtype,
                                                                                 std::uint32_t largest) noexcept {

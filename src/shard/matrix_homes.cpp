@@ -10,11 +10,9 @@
 namespace zeroth::shard {
 namespace {
 
-/// Operations of five steps on n x m, n <= m.
+/// The number of steps does not matter: it is the same for all.
 double cost_of(HomedMatrix const& matrix) noexcept {
-  auto const n = static_cast<double>(std::min(matrix.rows, matrix.columns));
-  auto const m = static_cast<double>(std::max(matrix.rows, matrix.columns));
-  return 20 * n * n * m + 10 * n * n * n;
+  return optim::orthogonal_operations({}, matrix.rows, matrix.columns);
 }
 
 void choose_homes(std::vector<HomedMatrix>& matrices, int places) {

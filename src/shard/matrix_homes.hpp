@@ -37,7 +37,7 @@ struct MatrixHomes {
   return settings.matrix_update && std::holds_alternative<optim::Muon>(settings.matrix_update->rule);
 }
 
-/// Homes are balanced by the operations of orthogonalise() with 5 steps: the most costly matrix first, each to the home
+/// Homes are balanced by optim::orthogonal_operations(): the most costly matrix first, each to the home
 /// that has the least to do so far. Empty if the layout has no flat units of matrices.
 [[nodiscard]] MatrixHomes matrix_homes(Layout const& layout, Placement optimizer, Places const& places);
 

@@ -8,6 +8,7 @@
 
 #include "simulate/virtual_device.hpp"
 #include "zeroth/core/error.hpp"
+#include "zeroth/optim/muon.hpp"
 
 namespace zeroth::simulate {
 namespace {
@@ -88,9 +89,7 @@ void VirtualKernels::direction(device::Stream& stream, optim::DirectionArgs cons
 }
 
 void VirtualKernels::orthogonalise(device::Stream& stream, optim::OrthogonalArgs const& args) {
-  auto const n = static_cast<double>(std::min(args.rows, args.columns));
-  auto const m = static_cast<double>(std::max(args.rows, args.columns));
-  auto const operations = args.rule->steps * (4 * n * n * m + 2 * n * n * n);
+  auto const operations = optim::orthogonal_operations(*args.rule, args.rows, args.columns);
   as_virtual(stream).compute(
       std::max(machine_.kernel_us, 1e6 * operations / (machine_.peak(Dtype::bf16) * machine_.rates.math_efficiency)));
 }

@@ -44,7 +44,7 @@ Layout layout_of(Model const& model, int world) {
 double cost(shard::HomedMatrix const& matrix) {
   auto const n = static_cast<double>(std::min(matrix.rows, matrix.columns));
   auto const m = static_cast<double>(std::max(matrix.rows, matrix.columns));
-  return 20 * n * n * m + 10 * n * n * n;
+  return 15 * n * n * m + 5 * n * n * n;
 }
 
 }  // namespace

@@ -40,11 +40,16 @@ struct OrthogonalArgs {
 /// Replaces a matrix by an almost orthogonal one with the same singular vectors, times adjustment(): iteration of
 /// Newton and Schulz with a polynomial of degree 5 (Jordan et al. 2024, "Muon: an optimizer for hidden layers in neural
 /// networks"). Its products have bf16 operands and fp32 sums. Each sum is computed in order of its terms, so the bits
-/// are the same with every instruction set. Costs about ns_steps * (3 n^2 m + n^3) operations for n x m, n <= m.
+/// are the same with every instruction set. Costs orthogonal_operations().
 ZEROTH_EXPORT void orthogonalise(OrthogonalArgs const& args);
 
 /// The bytes of memory that orthogonalise() needs: about 4 bytes per element of the matrix, and of its smaller square.
 [[nodiscard]] ZEROTH_EXPORT std::int64_t orthogonal_workspace_bytes(std::int64_t rows, std::int64_t columns) noexcept;
+
+/// The number of additions and multiplications of orthogonalise(): steps * (3 n^2 m + n^3) for n x m, n <= m, since the
+/// lower halves of two of the three products are computed.
+[[nodiscard]] ZEROTH_EXPORT double orthogonal_operations(Muon const& rule, std::int64_t rows,
+                                                         std::int64_t columns) noexcept;
 
 /// The factor of the result, which makes the sizes of steps comparable between shapes. With AdjustRate::original
 /// sqrt(max(1, rows / columns)), with match_rms_adamw 0.2 sqrt(max(rows, columns)).
