@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Compares updates with a loop over the same streams: the same reads and writes, with one addition per element. AdamW
-/// in all dtypes, or every rule in fp32.
+/// in all dtypes, or every rule in fp32. LAMB is compared with AdamW.
 /// bench_adamw [MILLIONS of elements, 64 [ROUNDS [all|fp32|rules]]]
 #include "zeroth/optim/update.hpp"
 
@@ -9,11 +9,14 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <vector>
 
 #include "adamw_variants.hpp"
 #include "command_line.hpp"
 #include "core/dispatch.hpp"
 #include "core/isa.hpp"
+#include "device/kernels.hpp"
+#include "device/moment_loops.hpp"
 #include "paired.hpp"
 #include "zeroth/device/cpu.hpp"
 
@@ -96,6 +99,28 @@ nlohmann::json measure(bench::AdamwVariant const& variant, optim::UpdateArgs con
           {"ratio_quartiles", {paired.ratio_low, paired.ratio_high}}};
 }
 
+/// LAMB's two passes over AdamW's one, without the sums over ranks.
+nlohmann::json measure_lamb(optim::UpdateArgs const& adamw, int rounds) {
+  optim::Update const lamb{optim::Lamb{.weight_decay = 0.01F}};
+  auto args = adamw;
+  args.update = &lamb;
+  std::vector<float> squares(static_cast<std::size_t>(2 * device::sum_blocks(args.count)));
+  device::MoveMoments const first{args, squares.data(), squares.data() + squares.size() / 2};
+  auto const paired = bench::compare(
+      rounds,
+      [&] {
+        device::move_moments(first);
+        optim::update(args);
+      },
+      [&] { optim::update(adamw); });
+  return {{"benchmark", "lamb"},
+          {"elements", args.count},
+          {"ms", 1e3 * paired.subject_seconds},
+          {"adamw_ms", 1e3 * paired.yardstick_seconds},
+          {"over_adamw", 1 / paired.ratio},
+          {"over_adamw_quartiles", {1 / paired.ratio_high, 1 / paired.ratio_low}}};
+}
+
 int run(std::int64_t count, int rounds, std::string const& which) {
   auto const device = device::make_cpu_device();
   std::array<std::unique_ptr<device::Memory>, 5> memory;
@@ -118,6 +143,9 @@ int run(std::int64_t count, int rounds, std::string const& which) {
       of_rule.update = &update;
       std::cout << measure(variants.front(), of_rule, rounds).dump() << std::endl;
     }
+  }
+  if (which == "rules") {
+    std::cout << measure_lamb(args, rounds).dump() << std::endl;
   }
   for (auto const& variant : variants.first(which == "all" ? variants.size() : which == "fp32" ? 1 : 0)) {
     std::cout << measure(variant, args, rounds).dump() << std::endl;

@@ -13,6 +13,7 @@ cudaError_t update_by(optim::Momentum const& rule, cudaStream_t stream, optim::U
 cudaError_t update_by(optim::Adagrad const& rule, cudaStream_t stream, optim::UpdateArgs const& args);
 cudaError_t update_by(optim::RmsProp const& rule, cudaStream_t stream, optim::UpdateArgs const& args);
 cudaError_t update_by(optim::RmsPropMomentum const& rule, cudaStream_t stream, optim::UpdateArgs const& args);
+cudaError_t update_by(optim::Lamb const& rule, cudaStream_t stream, optim::UpdateArgs const& args);
 cudaError_t update_by(optim::Lion const& rule, cudaStream_t stream, optim::UpdateArgs const& args);
 
 }  // namespace zeroth::cuda

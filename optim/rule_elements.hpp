@@ -7,7 +7,20 @@
 #pragma once
 #include "adagrad_element.hpp"
 #include "adam_element.hpp"
+#include "lamb_element.hpp"
 #include "lion_element.hpp"
 #include "muon_element.hpp"
 #include "rmsprop_element.hpp"
 #include "sgd_element.hpp"
+
+namespace zeroth::optim {
+
+/// Whether update_element() of this rule changes states. Those of LAMB and Muon have changed before.
+template <class Rule>
+inline constexpr bool updates_states = true;
+template <>
+inline constexpr bool updates_states<Lamb> = false;
+template <>
+inline constexpr bool updates_states<Muon> = false;
+
+}  // namespace zeroth::optim

@@ -255,8 +255,15 @@ int state_count(Rule const& rule) noexcept {
 }
 
 std::array<double, 2> betas_of(Rule const& rule) noexcept {
-  auto const* const adam = std::get_if<Adam>(&rule);
-  return adam != nullptr && adam->bias_correction ? std::array{adam->beta1, adam->beta2} : std::array{0.0, 0.0};
+  return std::visit(
+      [](auto const& each) {
+        if constexpr (requires { each.bias_correction; }) {
+          return each.bias_correction ? std::array{each.beta1, each.beta2} : std::array{0.0, 0.0};
+        } else {
+          return std::array{0.0, 0.0};
+        }
+      },
+      rule);
 }
 
 }  // namespace zeroth::optim

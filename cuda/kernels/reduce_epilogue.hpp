@@ -5,25 +5,18 @@
 #include <algorithm>
 
 #include "cuda/kernels/move.hpp"
+#include "cuda/kernels/square_sums.hpp"
 #include "device/kernels.hpp"
 
 namespace zeroth::cuda {
 
-/// Moves [move.begin, move.end), or only reads the destination with `in_place`. Each warp sums blocks of
-/// sum_block_count elements. The order of its lanes differs from that of wide accesses, so elements are exchanged
-/// through shared memory.
+/// Moves [move.begin, move.end), or only reads the destination with `in_place`, and sums squares by blocks.
 template <class To, class From>
 struct MoveAndSum {
   static constexpr int threads = 128;
-  static constexpr int warps = threads / warp_threads;
-  static constexpr int sums_of_a_warp = 8;
-  static constexpr int sums_at_once = warps * sums_of_a_warp;
   static constexpr int pack = Move<To, From>::pack;
-  static constexpr int tile_count = sums_at_once * static_cast<int>(device::sum_block_count);
-  static_assert(device::square_lanes == warp_threads);
-  struct Shared {
-    float values[(tile_count + pack) / 32 * 33 + 33];  // a tile, from the start of its first pack, indexed by place()
-  };
+  using Shared = SquareTile<threads, 8, pack>;  // a tile, from the start of its first pack
+  static constexpr int tile_count = Shared::tile_count;
 
   Move<To, From> move;
   bool in_place;
@@ -40,53 +33,17 @@ struct MoveAndSum {
           auto const stored = in_place ? load<count()>(move.destination + first) : move.move(first, count);
           int const at = static_cast<int>(first - first_pack);
           for (int k = 0; k < count(); ++k) {
-            shared.values[place(at + k)] = to_float(stored.at[k]);
+            shared.values[Shared::place(at + k)] = to_float(stored.at[k]);
           }
         });
       });
-      sum(block, shared, static_cast<int>(begin - first_pack), static_cast<int>(tile.end - begin), i * sums_at_once);
+      shared.sum(block, static_cast<int>(begin - first_pack), static_cast<int>(tile.end - begin),
+                 block_sums + i * Shared::sums_at_once);
     }
   }
 
   [[nodiscard]] ZEROTH_HOST_DEVICE std::int64_t tiles() const {
     return (move.end - move.begin + tile_count - 1) / tile_count;
-  }
-
- private:
-  /// The index of an element in shared memory. The gap after every 32 elements puts the simultaneous writes of a warp's
-  /// threads, which are a pack apart, into different banks.
-  [[nodiscard]] static ZEROTH_DEVICE int place(int element) { return element + element / 32; }
-
-  /// Sums the squares of elements [first, first + count) in shared memory.
-  template <class Block>
-  ZEROTH_DEVICE void sum(Block& block, Shared& shared, int first, int count, std::int64_t first_sum) const {
-    constexpr int length = static_cast<int>(device::sum_block_count);
-    PerThread<float, Block> sums[sums_of_a_warp];
-    block.phase([&](int thread) {
-      ZEROTH_UNROLL
-      for (int k = 0; k < sums_of_a_warp; ++k) {
-        int const begin = (thread / warp_threads + k * warps) * length;
-        int const end = begin + length < count ? begin + length : count;
-        float sum = 0;
-        for (int i = begin + thread % warp_threads; i < end; i += warp_threads) {
-          sum = device::add_square(sum, shared.values[place(first + i)]);
-        }
-        sums[k][thread] = sum;
-      }
-    });
-    ZEROTH_UNROLL
-    for (auto& each : sums) {
-      block.fold_warps(each, [](float low, float high) { return low + high; });
-    }
-    block.alone([&](int thread) {
-      ZEROTH_UNROLL
-      for (int k = 0; k < sums_of_a_warp; ++k) {
-        int const sum = thread / warp_threads + k * warps;
-        if (thread % warp_threads == 0 && sum * length < count) {
-          block_sums[first_sum + sum] = sums[k][thread];
-        }
-      }
-    });
   }
 };
 

@@ -10,15 +10,15 @@
 #include <variant>
 
 #include "core/dispatch.hpp"
+#include "cuda/kernels/segments.hpp"
 #include "cuda/packs.hpp"
 #include "optim/rule_elements.hpp"
 #include "optim/stochastic_rounding.hpp"
 
 namespace zeroth::cuda {
 
-/// Some of the segments of an update. They are passed by value, as kernel arguments, so that a step neither copies nor
-/// keeps them. P is the parameter's type, or void if the master is the parameter; M is the master's type and S that of
-/// the states, each fp32 or bf16.
+/// An update of some segments. P is the parameter's type, or void if the master is the parameter; M is the master's
+/// type and S that of the states, each fp32 or bf16.
 template <class Rule, class G, class P, class M, class S>
 struct Update {
   static constexpr int state_count = Rule::state_count;
@@ -27,7 +27,6 @@ struct Update {
   static constexpr bool rounds = std::is_same_v<M, bf16>;
   static_assert(!rounds || pack == optim::noise_lanes);
   static constexpr int tile_count = threads * pack * 2;
-  static constexpr int most_segments = 96;  // keeps the arguments below 4 KiB
   struct Shared {};
 
   M* master;
@@ -38,9 +37,7 @@ struct Update {
   std::int64_t rounding_seed;
   optim::StepScalars const* scalars;
   PackGrid<pack> grid;
-  int segment_count = 0;
-  optim::Segment segments[most_segments] = {};
-  std::int64_t tiles_through[most_segments] = {};  ///< Sum of the tiles of all segments up to this one.
+  SegmentTiles segments;
 
   template <class Block>
   ZEROTH_DEVICE void operator()(Block& block, Shared& /*shared*/) const {
@@ -49,10 +46,10 @@ struct Update {
         return;
       }
       auto const noise = optim::noise_of(rounding_seed, *scalars);
-      for (std::int64_t i = block.index(); i < tiles(); i += block.count()) {
-        int const k = segment_of(i);
-        auto const& segment = segments[k];
-        auto const tile = tile_of<tile_count>(grid, segment.begin, segment.end, k == 0 ? i : i - tiles_through[k - 1]);
+      for (std::int64_t i = block.index(); i < segments.tiles(); i += block.count()) {
+        int const k = segments.segment_of(i);
+        auto const& segment = segments.segments[k];
+        auto const tile = tile_of<tile_count>(grid, segment.begin, segment.end, segments.index_in(k, i));
         auto const factors = optim::factors_of(rule, *scalars, segment);
         each_pack<threads>(packs_of(segment), tile, thread, [&](std::int64_t first, auto count) {
           update(factors, {noise, segment.element + (first - segment.begin)}, first, count);
@@ -61,15 +58,8 @@ struct Update {
     });
   }
 
-  [[nodiscard]] ZEROTH_HOST_DEVICE std::int64_t tiles() const {
-    return segment_count == 0 ? 0 : tiles_through[segment_count - 1];
-  }
-
-  [[nodiscard]] bool full() const { return segment_count == most_segments; }
-  void add(optim::Segment const& segment) {
-    segments[segment_count] = segment;
-    tiles_through[segment_count] = tiles() + tiles_of<tile_count>(grid, segment.begin, segment.end);
-    ++segment_count;
+  [[nodiscard]] std::int64_t tiles_of_segment(optim::Segment const& segment) const {
+    return tiles_of<tile_count>(grid, segment.begin, segment.end);
   }
 
  private:
@@ -77,20 +67,6 @@ struct Update {
   [[nodiscard]] ZEROTH_DEVICE PackGrid<pack> packs_of(optim::Segment const& segment) const {
     bool const apart = rounds && (segment.element - segment.begin + grid.origin) % pack != 0;
     return apart ? PackGrid<pack>{} : grid;
-  }
-
-  /// The segment of a tile: the first one whose tiles end after it.
-  [[nodiscard]] ZEROTH_DEVICE int segment_of(std::int64_t tile) const {
-    int low = 0;
-    for (int high = segment_count - 1; low < high;) {
-      int const middle = (low + high) / 2;
-      if (tiles_through[middle] > tile) {
-        high = middle;
-      } else {
-        low = middle + 1;
-      }
-    }
-    return low;
   }
 
   /// The source of rounding noise for the first element of a pack, which depends on its position in the model.
@@ -115,7 +91,9 @@ struct Update {
       optim::update_element(factors, to_float(narrow.at[k]), wide.at[k], kept[state].at[k]...);
     }
     store(master + first, rounded<M>(wide, optim::Rounded::master, at));
-    (store(states[state] + first, rounded<S>(kept[state], optim::rounded_state(int{state}), at)), ...);
+    if constexpr (optim::updates_states<Rule>) {
+      (store(states[state] + first, rounded<S>(kept[state], optim::rounded_state(int{state}), at)), ...);
+    }
     if constexpr (Element<P>) {
       Pack<P, count> narrowed;
       for (int k = 0; k < count; ++k) {
@@ -162,7 +140,6 @@ template <class G, class P, class M, class S, class Rule, class Launch>
   std::array const arrays{Array{args.master, sizeof(M)}, Array{state(0), sizeof(S)}, Array{state(1), sizeof(S)},
                           Array{args.gradient, sizeof(G)},
                           Array{args.parameter, args.parameter == nullptr ? 0 : bytes_of(args.parameter_dtype)}};
-  static_assert(sizeof(Body) <= 4096);
   static_assert(optim::most_states == 2);
   Body body{static_cast<M*>(args.master),
             {state(0), state(1)},
@@ -171,20 +148,9 @@ template <class G, class P, class M, class S, class Rule, class Launch>
             rule,
             args.update->rounding_seed,
             args.scalars,
-            pack_grid<Body::pack>(arrays)};
-  for (auto const& segment : args.segments) {
-    if (segment.begin == segment.end) {
-      continue;
-    }
-    if (body.full()) {
-      if (auto const result = launch(body, body.tiles()); result != cudaSuccess) {
-        return result;
-      }
-      body.segment_count = 0;
-    }
-    body.add(segment);
-  }
-  return body.segment_count == 0 ? cudaSuccess : launch(body, body.tiles());
+            pack_grid<Body::pack>(arrays),
+            {}};
+  return launch_on_segments(launch, body, args.segments);
 }
 
 /// Instantiates only the combinations that device::expect_update() accepts, since each is a kernel.

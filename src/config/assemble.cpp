@@ -73,12 +73,24 @@ optim::Rule lion(Values const& values) {
   return optim::Lion{.beta1 = beta1, .beta2 = beta2, .weight_decay = real<"optimizer.params.weight_decay">(values)};
 }
 
+optim::Rule lamb(Values const& values) {
+  auto const [beta1, beta2] = values.get<"optimizer.params.betas">();
+  return optim::Lamb{.beta1 = beta1,
+                     .beta2 = beta2,
+                     .epsilon = real<"optimizer.params.eps">(values),
+                     .weight_decay = real<"optimizer.params.weight_decay">(values),
+                     .max_coefficient = real<"optimizer.params.max_coeff">(values),
+                     .min_coefficient = real<"optimizer.params.min_coeff">(values),
+                     .bias_correction = values.get<"optimizer.params.bias_correction">()};
+}
+
 struct NamedRule {
   std::string_view type;
   optim::Rule (*made)(Values const& values);
 };
-constexpr NamedRule named_rules[] = {{"AdamW", adam},      {"Adam", adam}, {"SGD", sgd},  {"Adagrad", adagrad},
-                                     {"RMSprop", rmsprop}, {"Lion", lion}, {"Muon", adam}};  // and add_matrix_update()
+constexpr NamedRule named_rules[] = {{"AdamW", adam},      {"Adam", adam},       {"SGD", sgd},
+                                     {"Adagrad", adagrad}, {"RMSprop", rmsprop}, {"Lion", lion},
+                                     {"Lamb", lamb},       {"Muon", adam}};  // and add_matrix_update()
 static_assert(std::size(named_rules) == std::size(optimizer_names));
 
 optim::Rule rule(Values const& values, optim::CustomRule const* own) {

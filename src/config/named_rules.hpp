@@ -43,12 +43,14 @@ namespace zeroth::config {
 [[nodiscard]] std::string requests_are_whole_blocks(Values const& values);
 [[nodiscard]] std::string disk_threads_are_said_once(Values const& values);
 
-// muon_rules.cpp: the optimizer Muon and what it does not support.
+// optimizer_rules.cpp: the optimizers Muon and Lamb, and what they do not support.
 [[nodiscard]] std::string muon_is_a_mean(Values const& values);
 [[nodiscard]] std::string muon_rates_have_a_base(Values const& values);
-[[nodiscard]] std::string muon_has_states_in_memory(Values const& values);
-[[nodiscard]] std::string muon_has_no_older_offload(Values const& values);
-[[nodiscard]] std::string muon_has_wide_momentum(Values const& values);
+[[nodiscard]] std::string coefficients_ascend(Values const& values);
+[[nodiscard]] std::string states_are_in_memory(Values const& values);
+[[nodiscard]] std::string states_have_no_older_offload(Values const& values);
+[[nodiscard]] std::string states_are_wide(Values const& values);
+[[nodiscard]] std::string norms_are_of_masters(Values const& values);
 [[nodiscard]] std::string muon_has_no_hpz(Values const& values);
 [[nodiscard]] std::string muon_has_no_mics(Values const& values);
 [[nodiscard]] std::string muon_has_one_level(Values const& values);

@@ -7,6 +7,7 @@
 #include "device/element_arithmetic.hpp"
 #include "device/element_loops.hpp"
 #include "device/kernel_arguments.hpp"
+#include "device/moment_loops.hpp"
 #include "device/rank_fold.hpp"
 #include "zeroth/device/cpu.hpp"
 
@@ -64,6 +65,15 @@ void CpuKernels::advance(Stream& stream, optim::StepRules const& rules, optim::S
 void CpuKernels::update(Stream& stream, optim::UpdateArgs const& args) {
   expect_update(args);
   as_cpu(stream).post([=] { optim::update(args); });
+}
+
+void CpuKernels::move_moments(Stream& stream, MoveMoments const& args) {
+  expect_move_moments(args);
+  as_cpu(stream).post([=] { device::move_moments(args); });
+}
+
+void CpuKernels::trust_ratios(Stream& stream, TrustRatios const& args) {
+  as_cpu(stream).post([=] { device::trust_ratios(args); });
 }
 
 void CpuKernels::direction(Stream& stream, optim::DirectionArgs const& args) {

@@ -85,6 +85,15 @@ void CudaKernels::update(Stream& stream, optim::UpdateArgs const& args) {
   enqueue(stream, "update", [&](cudaStream_t on) { return cuda::update(on, args); });
 }
 
+void CudaKernels::move_moments(Stream& stream, MoveMoments const& args) {
+  expect_move_moments(args);
+  enqueue(stream, "move_moments", [&](cudaStream_t on) { return cuda::move_moments(on, args); });
+}
+
+void CudaKernels::trust_ratios(Stream& stream, TrustRatios const& args) {
+  enqueue(stream, "trust_ratios", [&](cudaStream_t on) { return cuda::trust_ratios(on, args); });
+}
+
 void CudaKernels::direction(Stream& /*stream*/, optim::DirectionArgs const& /*args*/) {
   throw ContractError{"direction: Muon is for CPUs"};
 }

@@ -21,6 +21,8 @@ class CudaKernels final : public Kernels {
                optim::StepScalars* scalars) override;
   [[nodiscard]] bool runs(optim::Rule const& rule) const override;
   void update(Stream& stream, optim::UpdateArgs const& args) override;
+  void move_moments(Stream& stream, MoveMoments const& args) override;
+  void trust_ratios(Stream& stream, TrustRatios const& args) override;
   void direction(Stream& stream, optim::DirectionArgs const& args) override;
   void orthogonalise(Stream& stream, optim::OrthogonalArgs const& args) override;
   void update_on_host(Stream& stream, HostUpdate const& update) override;

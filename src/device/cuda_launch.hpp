@@ -41,8 +41,12 @@ cudaError_t add_loss(cudaStream_t stream, optim::LossTerm const& term, optim::St
 cudaError_t advance(cudaStream_t stream, optim::StepRules const& rules, optim::StepSums const* total,
                     optim::StepScalars* scalars);
 
-/// `args.segments` and `args.update` are host memory, read before the call returns. One launch per 96 segments.
+/// `args.segments` and `args.update` are host memory, read before the call returns. One launch per 80 segments.
 cudaError_t update(cudaStream_t stream, optim::UpdateArgs const& args);
+
+/// See Kernels::move_moments() and trust_ratios(). `args.update` is as update() takes it, and `args.rule` host memory.
+cudaError_t move_moments(cudaStream_t stream, device::MoveMoments const& args);
+cudaError_t trust_ratios(cudaStream_t stream, device::TrustRatios const& args);
 
 /// The arguments of device::rank_fold, with the pointers by value: a kernel cannot read the caller's arrays.
 struct RankFold {

@@ -7,6 +7,7 @@
 #include "core/isa.hpp"
 #include "device/element_arithmetic.hpp"
 #include "device/rank_fold.hpp"
+#include "device/square_sums.hpp"
 
 namespace zeroth::device {
 namespace {
@@ -24,23 +25,6 @@ struct Convert {
     }
   }
 };
-
-static_assert(sum_block_count % square_lanes == 0);
-
-template <class T>
-ZEROTH_INLINE float sum_of_squares(T const* block, std::int64_t count) {
-  float sum[square_lanes] = {};
-  std::int64_t i = 0;
-  for (; i + square_lanes <= count; i += square_lanes) {
-    for (std::int64_t lane = 0; lane < square_lanes; ++lane) {
-      sum[lane] = add_square(sum[lane], to_float(block[i + lane]));
-    }
-  }
-  for (std::int64_t lane = 0; i + lane < count; ++lane) {
-    sum[lane] = add_square(sum[lane], to_float(block[i + lane]));
-  }
-  return fold_lanes(sum);
-}
 
 template <class To, class From>
 struct Epilogue {

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <variant>
+
 #include "core/dispatch.hpp"
 #include "zeroth/core/error.hpp"
 
@@ -94,6 +96,18 @@ void expect_update(optim::UpdateArgs const& args) {
                    fmt::format("update: segment [{}, {}) must ascend, start at {} or later, and end by {}",
                                segment.begin, segment.end, end, args.count));
     end = segment.end;
+  }
+}
+
+void expect_move_moments(MoveMoments const& args) {
+  expect_update(args.update);
+  ZEROTH_EXPECTS(
+      std::holds_alternative<optim::Lamb>(args.update.update->rule) && args.update.states_dtype == Dtype::fp32,
+      "move_moments: the rule must be Lamb, with states in fp32");
+  for (auto const& segment : args.update.segments) {
+    ZEROTH_EXPECTS(segment.begin % sum_block_count == 0,
+                   fmt::format("move_moments: segment [{}, {}) must begin at a multiple of {}", segment.begin,
+                               segment.end, sum_block_count));
   }
 }
 

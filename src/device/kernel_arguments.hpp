@@ -13,5 +13,6 @@ void expect_quantise(Quantise const& args);
 void expect_fold_received(FoldReceived const& args);
 void expect_update(optim::UpdateArgs const& args);
 void expect_update(HostUpdate const& update);
+void expect_move_moments(MoveMoments const& args);
 
 }  // namespace zeroth::device

@@ -69,6 +69,29 @@ struct FoldReceived {
   bool accumulate = false;
 };
 
+/// The first pass of LAMB over `update`'s segments, whose rule is optim::Lamb: moves both moments, and sums squares of
+/// weights and of directions by blocks. Masters are only read, and parameters are not touched. Each segment is one
+/// parameter's part, and begins at a multiple of sum_block_count.
+struct MoveMoments {
+  optim::UpdateArgs update;
+  float* weight_squares = nullptr;     ///< [sum_blocks(update.count)]; blocks of padding alone are not written
+  float* direction_squares = nullptr;  ///< The same.
+};
+
+/// The sums of squares of one parameter's weights, and of the direction of its step. Ranks add them up in fp64.
+struct NormSums {
+  optim::ExactSum weights, directions;
+};
+
+/// LAMB's trust ratios of `count` parameters. With `scalars->skip` none is written.
+struct TrustRatios {
+  optim::Lamb const* rule = nullptr;
+  optim::StepScalars const* scalars = nullptr;
+  NormSums const* sums = nullptr;  ///< [count]
+  float* ratios = nullptr;         ///< [count]
+  std::int64_t count = 0;
+};
+
 /// The runtime's kernels on a device. Every call returns once its work is enqueued on `stream`, which belongs to the
 /// same device. Pointers are to memory of the device or of its allocate_host(), and stay valid until the stream has
 /// passed. One thread enqueues.
@@ -102,6 +125,9 @@ class Kernels {
   /// the dtypes that a config can ask for: parameters beside masters are bf16 or fp16, and gradients of bf16 masters
   /// are bf16.
   virtual void update(Stream& stream, optim::UpdateArgs const& args) = 0;
+  /// See MoveMoments. `args.update` is as update() takes it; with `skip` nothing is written.
+  virtual void move_moments(Stream& stream, MoveMoments const& args) = 0;
+  virtual void trust_ratios(Stream& stream, TrustRatios const& args) = 0;
   /// optim::direction on the device.
   virtual void direction(Stream& stream, optim::DirectionArgs const& args) = 0;
   /// optim::orthogonalise on the device.

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "shard/matrix_homes.hpp"
+#include "shard/parameter_norms.hpp"
 #include "shard/route.hpp"
 #include "stage/buckets.hpp"
 #include "stage/policy.hpp"
@@ -41,6 +42,12 @@ std::int64_t staging_bytes(shard::Layout const& layout, shard::PlanRequest const
       most = std::max(most,
                       comm::staging_bytes(transport, request.tensor.of, precision.accumulate, hops.back().to.count()));
     }
+  }
+  if (shard::has_trust_ratios(request.settings)) {
+    auto const ranks = std::max(request.places.world(), request.tensor.of);
+    most = std::max(most, comm::staging_bytes(transport, ranks, Dtype::fp64,
+                                              static_cast<std::int64_t>(layout.param_count() *
+                                                                        (sizeof(device::NormSums) / sizeof(double)))));
   }
   return most;
 }

@@ -296,7 +296,8 @@ GradientLocation Layout::gradient(UnitId unit, ParamId param) const noexcept {
   return {by_param_[param].flat, by_param_[param].in_part, id_at<GradientId>(index_of(param))};
 }
 
-std::vector<optim::Segment> segments(model::Description const& description, Part const& part, Range range) {
+std::vector<optim::Segment> segments(model::Description const& description, Part const& part, Range range,
+                                     float const* trust_ratios) {
   std::vector<optim::Segment> result;
   for (auto const& placed : part.params) {
     auto const begin = std::max(placed.offset, range.begin);
@@ -308,7 +309,8 @@ std::vector<optim::Segment> segments(model::Description const& description, Part
     auto const add = [&](std::int64_t first, std::int64_t in_whole, std::int64_t count) {  // elements of the parameter
       auto const at = placed.offset + first - range.begin;
       result.push_back({at, at + count, param.options.learning_rate_factor, param.options.weight_decay_factor,
-                        placed.element + in_whole});
+                        placed.element + in_whole,
+                        trust_ratios == nullptr ? nullptr : trust_ratios + index_of(placed.param)});
     };
     auto const first = begin - placed.offset;
     if (!param.part) {

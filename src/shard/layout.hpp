@@ -134,6 +134,7 @@ class Layout {
   [[nodiscard]] std::size_t gradient_count() const noexcept { return gradient_count_; }
   /// Trainable parameters whose uses are summed apart, in the order of the model.
   [[nodiscard]] std::span<Tie const> ties() const noexcept { return ties_; }
+  [[nodiscard]] std::size_t param_count() const noexcept { return by_param_.size(); }
   [[nodiscard]] Location const& location(ParamId param) const noexcept { return by_param_[param]; }
   /// Whether guards of `unit` enclose turns of other units.
   [[nodiscard]] bool stays_open(UnitId unit) const noexcept { return stays_open_[unit] != 0; }
@@ -170,8 +171,9 @@ class Layout {
 [[nodiscard]] ById<ParamId, std::int64_t> elements_of(model::Description const& description);
 
 /// The learning rate and weight decay factors of elements `range` of a part, relative to range.begin. Padding is in no
-/// segment; a parameter that is cut has a segment for each of its runs.
-[[nodiscard]] std::vector<optim::Segment> segments(model::Description const& description, Part const& part,
-                                                   Range range);
+/// segment; a parameter that is cut has a segment for each of its runs. With trust ratios, by parameter, each segment
+/// has the address of its own.
+[[nodiscard]] std::vector<optim::Segment> segments(model::Description const& description, Part const& part, Range range,
+                                                   float const* trust_ratios = nullptr);
 
 }  // namespace zeroth::shard

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "shard/host_states.hpp"
+#include "shard/parameter_norms.hpp"
 #include "shard/swapped_states.hpp"
 #include "zeroth/core/error.hpp"
 
@@ -192,7 +193,8 @@ optim::UpdateArgs Memory::update_args(FlatId flat, Range elements) const noexcep
 
 std::vector<optim::Segment> Memory::segments_of(FlatId flat, Range elements) const {
   auto const first = optimized(flat).begin;
-  auto result = segments(model(), this->flat(flat).trainable, {first + elements.begin, first + elements.end});
+  auto result =
+      segments(model(), this->flat(flat).trainable, {first + elements.begin, first + elements.end}, trust_ratios());
   for (auto& segment : result) {
     segment.learning_rate_factor *= update_of(flat).learning_rate_factor;
   }
@@ -208,6 +210,14 @@ std::byte* Memory::codec_scratch(Lane lane) const noexcept {
 
 std::byte* Memory::directions() const noexcept {
   return plan_.directions < 0 ? nullptr : scratch_->data() + plan_.directions;
+}
+
+std::byte* Memory::parameter_norms() const noexcept {
+  return plan_.parameter_norms < 0 ? nullptr : scratch_->data() + plan_.parameter_norms;
+}
+
+float* Memory::trust_ratios() const noexcept {
+  return plan_.parameter_norms < 0 ? nullptr : ParameterNorms::ratios_in(parameter_norms(), layout());
 }
 
 std::byte* Memory::conversion() const noexcept {

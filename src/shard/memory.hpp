@@ -101,6 +101,9 @@ class Memory {
   [[nodiscard]] std::byte* codec_scratch(Lane lane) const noexcept;
   /// Scratch for MatrixDirections; null if there are no matrices with a rule of their own.
   [[nodiscard]] std::byte* directions() const noexcept;
+  /// Scratch for ParameterNorms, and the trust ratios in it, by parameter; null if the rule has none.
+  [[nodiscard]] std::byte* parameter_norms() const noexcept;
+  [[nodiscard]] float* trust_ratios() const noexcept;
   /// Sums of squares of this rank's slices, for all flat units that count on this rank.
   [[nodiscard]] std::span<float const> block_sums() const noexcept;
   [[nodiscard]] StepMemory* step() const noexcept;

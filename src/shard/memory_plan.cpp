@@ -9,6 +9,7 @@
 #include "core/block_file.hpp"
 #include "device/kernels.hpp"
 #include "shard/matrix_homes.hpp"
+#include "shard/parameter_norms.hpp"
 #include "shard/parameters.hpp"
 #include "shard/reducer.hpp"
 #include "shard/step_memory.hpp"
@@ -288,6 +289,9 @@ void plan_scratch(Layout const& layout, PlanRequest const& request, MemoryPlan& 
     auto const homes = matrix_homes(layout, request.placements.optimizer, request.places);
     plan.directions =
         scratch.take((homes.staged_count + homes.home_count) * bytes_of(Dtype::bf16) + homes.workspace_bytes);
+  }
+  if (has_trust_ratios(request.settings)) {
+    plan.parameter_norms = scratch.take(ParameterNorms::scratch_bytes(layout, request));
   }
   plan.comm_staging_bytes = request.comm_staging_bytes;
   plan.comm_staging = scratch.take(request.comm_staging_bytes);

@@ -107,6 +107,7 @@ struct MemoryPlan {
   std::int64_t tied = -1;                            ///< See TiedSums::scratch_bytes(); -1: not needed.
   /// See MatrixDirections: directions of this rank's elements, matrices of its home, workspace. -1: not needed.
   std::int64_t directions = -1;
+  std::int64_t parameter_norms = -1;  ///< See ParameterNorms; -1: not needed.
   std::int64_t comm_staging = 0, comm_staging_bytes = 0;
   std::int64_t transfer = 0, transfer_bytes = 0;  ///< A piece of a shard on its way to or from a file.
   // slots

@@ -51,6 +51,9 @@ Optimizer::Optimizer(Memory& memory, optim::LossScaleState const& loss_scale)
   if (has_directions(settings)) {
     matrices_.emplace(memory);
   }
+  if (has_trust_ratios(settings)) {
+    norms_.emplace(memory);
+  }
   cut_stretches();
   begin_states();
   results_->initial.scalars.loss_scale = loss_scale;
@@ -170,13 +173,17 @@ void Optimizer::sum_over_stages(std::string_view purpose, optim::StepSums& mine,
 void Optimizer::await_decision() { memory_->compute().wait(*decided_); }
 
 void Optimizer::begin_updates() {
-  if (!matrices_) {
-    return;
-  }
-  if (before_update_) {
-    std::ranges::for_each(matrices_->flats(), before_update_);
-  }
-  matrices_->compute();
+  auto const compute = [this](auto& first_part) {
+    if (!first_part) {
+      return;
+    }
+    if (before_update_) {
+      std::ranges::for_each(first_part->flats(), before_update_);
+    }
+    first_part->compute();
+  };
+  compute(matrices_);
+  compute(norms_);
 }
 
 /// States and parameters come from their homes and return there.

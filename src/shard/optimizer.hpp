@@ -13,6 +13,7 @@
 
 #include "shard/matrix_directions.hpp"
 #include "shard/memory.hpp"
+#include "shard/parameter_norms.hpp"
 #include "shard/step_memory.hpp"
 #include "zeroth/optim/step_scalars.hpp"
 #include "zeroth/optim/update.hpp"
@@ -31,7 +32,8 @@ class Optimizer {
               std::size_t parity);
   /// Makes the compute stream wait for decide().
   void await_decision();
-  /// Call after await_decision(), and before updates: does what updates of all matrices need together. Collective.
+  /// Call after await_decision(), and before updates: does what updates of whole matrices or parameters need before any
+  /// of them. Collective.
   void begin_updates();
   /// Call after begin_updates(), and once no rank reads what this one is about to write: Parameters::await_gathers().
   void update(FlatId flat);
@@ -85,6 +87,7 @@ class Optimizer {
   StateHome in_memory_;
   ById<FlatId, std::vector<Stretch>> stretches_;
   std::optional<MatrixDirections> matrices_;  // if they have a rule of their own
+  std::optional<ParameterNorms> norms_;       // if the rule needs them
   std::size_t metric_count_ = 0;
   std::unique_ptr<device::Event> decided_;
   std::function<void(FlatId)> before_update_;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <variant>
 
 #include "simulate/virtual_device.hpp"
 #include "zeroth/core/error.hpp"
@@ -13,11 +14,12 @@
 namespace zeroth::simulate {
 namespace {
 
-/// By an update. Masters and states are read and written.
+/// By an update. Masters and states are read and written; LAMB only reads its states, and no gradient.
 std::int64_t bytes_moved(optim::UpdateArgs const& args) noexcept {
-  auto const states = bytes_of(args.master_dtype) + optim::state_count(args.update->rule) * bytes_of(args.states_dtype);
-  auto const parameter = args.parameter != nullptr ? bytes_of(args.parameter_dtype) : 0;
-  return args.count * (2 * states + bytes_of(args.gradient_dtype) + parameter);
+  auto const states = optim::state_count(args.update->rule) * bytes_of(args.states_dtype);
+  auto const rest = 2 * bytes_of(args.master_dtype) + (args.parameter != nullptr ? bytes_of(args.parameter_dtype) : 0);
+  bool const only_reads = std::holds_alternative<optim::Lamb>(args.update->rule);
+  return args.count * (rest + (only_reads ? states : 2 * states + bytes_of(args.gradient_dtype)));
 }
 
 }  // namespace
@@ -67,7 +69,9 @@ void VirtualKernels::fold_received(device::Stream& stream, device::FoldReceived 
 }
 
 void VirtualKernels::collect(device::Stream& stream, std::span<float const> block_sums, optim::ExactSum* sum) {
-  *sum = {};
+  if (VirtualDevice::is_real(sum)) {
+    *sum = {};
+  }
   move(stream, static_cast<std::int64_t>(block_sums.size_bytes()));
 }
 
@@ -83,6 +87,16 @@ void VirtualKernels::advance(device::Stream& stream, optim::StepRules const& rul
 }
 
 void VirtualKernels::update(device::Stream& stream, optim::UpdateArgs const& args) { move(stream, bytes_moved(args)); }
+
+void VirtualKernels::move_moments(device::Stream& stream, device::MoveMoments const& args) {
+  auto const& update = args.update;
+  move(stream, update.count * (bytes_of(update.master_dtype) + bytes_of(update.gradient_dtype) +
+                               4 * bytes_of(update.states_dtype)));
+}
+
+void VirtualKernels::trust_ratios(device::Stream& stream, device::TrustRatios const& args) {
+  move(stream, args.count * static_cast<std::int64_t>(sizeof(device::NormSums)));
+}
 
 void VirtualKernels::direction(device::Stream& stream, optim::DirectionArgs const& args) {
   move(stream, args.count * (bytes_of(args.gradient_dtype) + 2 * bytes_of(Dtype::fp32) + bytes_of(Dtype::bf16)));

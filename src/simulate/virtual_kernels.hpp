@@ -23,6 +23,8 @@ class VirtualKernels final : public device::Kernels {
                optim::StepScalars* scalars) override;
   [[nodiscard]] bool runs(optim::Rule const& /*rule*/) const override { return true; }
   void update(device::Stream& stream, optim::UpdateArgs const& args) override;
+  void move_moments(device::Stream& stream, device::MoveMoments const& args) override;
+  void trust_ratios(device::Stream& stream, device::TrustRatios const& args) override;
   void direction(device::Stream& stream, optim::DirectionArgs const& args) override;
   void orthogonalise(device::Stream& stream, optim::OrthogonalArgs const& args) override;
   void update_on_host(device::Stream& stream, device::HostUpdate const& update) override;

@@ -99,11 +99,11 @@ TEST_CASE("a pipeline resumes with the state of its loss scale") {
 }
 
 TEST_CASE("a pipeline resumes with every optimizer, and with rounded masters and moments") {
-  auto const rule = GENERATE(from_range(all_rules()));
+  auto const rule = GENERATE(from_range(trained_rules()));
   INFO(rule.name);
   for (auto const& types : {fp32_types, bf16_masters_and_moments}) {
     static Sample sample{7, 3};
-    if (sample.leaves_out()) {
+    if (sample.leaves_out() || (!has_bf16_states(rule) && types.name == bf16_masters_and_moments.name)) {
       continue;
     }
     INFO(types.name);

@@ -61,10 +61,10 @@ TEST_CASE("a run that was saved at one stage resumes at any other as if it had n
 }
 
 TEST_CASE("a run resumes with every optimizer") {
-  auto const rule = GENERATE(from_range(all_rules()));
+  auto const rule = GENERATE(from_range(trained_rules()));
   auto const types = GENERATE(fp32_types, bf16_types, bf16_masters_and_moments);
   static Sample sample{5};
-  if (sample.leaves_out()) {
+  if (sample.leaves_out() || (!has_bf16_states(rule) && types.name == bf16_masters_and_moments.name)) {
     return;
   }
   INFO(fmt::format("{}, {}", rule.name, types.name));

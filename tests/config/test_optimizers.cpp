@@ -22,7 +22,7 @@ R rule_of(std::string const& members) {
 }
 
 TEST_CASE("Every type of optimizer has its parameters") {
-  for (auto const& [name, rule, optimizer] : testing::all_rules()) {
+  for (auto const& [name, rule, optimizer] : testing::trained_rules()) {
     INFO(name);
     auto const settings = with_optimizer(optimizer);
     CHECK(settings.update.rule.index() == rule.index());
@@ -116,13 +116,45 @@ TEST_CASE("What Muon does not support is refused, with the reason") {
   refused(R"("ns_method": "gram")", "", R"(optimizer.params.ns_method (line 1): "gram" is DeepSpeed's)");
   refused(R"("alpha": 0.5)", "", "not a parameter of Muon");
   refused("", R"("zero_optimization": {"offload_optimizer": {"device": "nvme", "nvme_path": "/tmp"}}, )",
-          "whose directions are computed from states in memory; allowed: \"none\"");
+          "which computes directions from fp32 states in memory; allowed: \"none\"");
   refused("", R"("zero_optimization": {"cpu_offload": true}, )",
           "cpu_offload (line 1): true, but optimizer.type is Muon");
   refused("", R"("zero_optimization": {"stage": 3, "zero_hpz_partition_size": 2}, )",
           "which sends matrices between all ranks");
   refused("", R"("bf16": {"enabled": true, "bf16_master_weights_and_grads": true, "bf16_optimizer_states": true}, )",
-          "whose momentum is fp32; allowed: false");
+          "which computes directions from fp32 states in memory; allowed: false");
+}
+
+TEST_CASE("Lamb has DeepSpeed's parameters, and what it does not support is refused") {
+  auto const given = rule_of<optim::Lamb>(
+      R"("type": "lamb", "params": {"betas": [0.5, 0.75], "eps": 0.125, "weight_decay": 0.25, "max_coeff": 4,
+                                    "min_coeff": 0.5, "bias_correction": false})");
+  CHECK(given.beta1 == 0.5);
+  CHECK(given.beta2 == 0.75);
+  CHECK(given.epsilon == 0.125F);
+  CHECK(given.weight_decay == 0.25F);
+  CHECK(given.max_coefficient == 4);
+  CHECK(given.min_coefficient == 0.5F);
+  CHECK_FALSE(given.bias_correction);
+  auto const settings = with_optimizer(R"("type": "Lamb")");
+  auto const& rule = std::get<optim::Lamb>(settings.update.rule);
+  CHECK(rule.max_coefficient == 10);
+  CHECK(rule.min_coefficient == 0.01F);
+  CHECK(settings.rules.betas == std::array{0.9, 0.999});
+  CHECK(settings.rules.schedule.base == 0.001F);
+  auto const refused = [](std::string const& more, char const* why) {
+    CHECK_THROWS_WITH(with_optimizer(R"("type": "Lamb"}, )" + more + R"("zeroth": {"check": false)"), Contains(why));
+  };
+  std::string const masters = R"("bf16": {"enabled": true, "bf16_master_weights_and_grads": true)";
+  refused(masters + R"(, "bf16_optimizer_states": true}, )",
+          "true, but optimizer.type is Lamb, which computes trust ratios from fp32 states in memory; allowed: false");
+  refused(
+      masters + R"(}, "zero_optimization": {"stage": 3, "offload_param": {"device": "nvme", "nvme_path": "/tmp"}}, )",
+      "which reads all masters before it updates the first");
+  refused(R"("zero_optimization": {"stage": 3, "offload_param": {"device": "nvme", "nvme_path": "/tmp"}}, )",
+          "here parameters are the masters");
+  CHECK_NOTHROW(with_optimizer(R"("type": "Lamb"}, "bf16": {"enabled": true}, "zero_optimization": {"stage": 3,
+      "offload_param": {"device": "nvme", "nvme_path": "/tmp"}}, "zeroth": {"check": false)"));
 }
 
 TEST_CASE("A program's own rule replaces optimizer.type") {

@@ -94,9 +94,9 @@ TEST_CASE("ranks in groups on a GPU give the bits of the CPU without groups") {
 }
 
 TEST_CASE("every optimizer gives the CPU's bits on a GPU") {
-  auto const rule = GENERATE(from_range(all_rules()));
+  auto const rule = GENERATE(from_range(trained_rules()));
   for (int stage = 0; stage <= 3; ++stage) {
-    auto const& types = all_types[stage % 2 == 0 ? 1 : 6];
+    auto const& types = all_types[stage % 2 == 0 || !has_bf16_states(rule) ? 1 : 6];
     static Sample sample{3};
     if (sample.leaves_out()) {
       continue;

@@ -29,6 +29,14 @@ std::vector<Rule> rules_of_muon() {
   return rules;
 }
 
+/// What Lamb refuses: parameters on a disk only if they are the masters.
+std::vector<Rule> rules_of_lamb() {
+  auto const others = values_without("optimizer", "Lamb");
+  return {{"types", {"bf16 masters and states"}, "optimizer", others},
+          {"states", {}, "optimizer", others},
+          {"parameters", {"on a disk"}, "optimizer", others}};
+}
+
 /// What pipelines refuse, or do in the order of their own schedule.
 std::vector<Rule> rules_of_pipelines() {
   return {
@@ -139,7 +147,7 @@ std::vector<Rule> all_rules() {
       {"skips units", {}, "order", {"declared"}},
       {"skips micro-steps", {}, "order", {"declared"}},
   };
-  for (auto const& more : {rules_of_pipelines(), rules_of_tensor_ranks(), rules_of_muon()}) {
+  for (auto const& more : {rules_of_pipelines(), rules_of_tensor_ranks(), rules_of_muon(), rules_of_lamb()}) {
     rules.insert(rules.end(), more.begin(), more.end());
   }
   for (auto const* const option :

@@ -10,6 +10,7 @@
 #include "stage_files.hpp"
 #include "support/catch.hpp"
 #include "support/folder.hpp"
+#include "support/rules.hpp"
 #include "support/sanitized.hpp"
 #include "train.hpp"
 
@@ -62,6 +63,25 @@ TEST_CASE("the same batch trains the same bits on any number of ranks with every
         INFO(fmt::format("{}, {} ranks", codec, world));
         REQUIRE(ended(world, file_of(bf16_types, world % 4, world, more), options_of(bf16_types)) == base);
       }
+    }
+  }
+}
+
+TEST_CASE("the same batch trains the same bits on any number of ranks with LAMB, whose norms are exact") {
+  auto const types = GENERATE(fp32_types, bf16_types);
+  auto const trained = [&](int stage, int world) {
+    return ended(world,
+                 Config::from_json(file(types, stage, batch / world, "every_micro_step", movements[stage],
+                                        R"(, "same_bits_at_any_ranks": true)", lamb().optimizer)),
+                 options_of(types));
+  };
+  auto const base = trained(0, 1);
+  REQUIRE(base != ended(1, file_of(types, 0, 1), options_of(types)));
+  for (int const world : {2, 3, 4, 6}) {
+    static Sample sample{4, 2};
+    if (!sample.leaves_out()) {
+      INFO(fmt::format("{}, {} ranks", types.name, world));
+      CHECK(trained(world % 4, world) == base);
     }
   }
 }

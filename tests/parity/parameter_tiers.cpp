@@ -83,6 +83,21 @@ TEST_CASE("parameters and states on disks end like those of stage 0, with every 
   }
 }
 
+TEST_CASE("with LAMB, parameters on a disk whose masters are in memory end like those of stage 0") {
+  if (is_left_out(bf16_types)) {
+    return;
+  }
+  Folder const folder;
+  auto const of = [&](int number, Movement const& move) {
+    return Config::from_json(file(bf16_types, number, 2, "every_micro_step", move, "", lamb().optimizer));
+  };
+  auto const base = ended(3, of(0, movements[1]));
+  for (auto const& disk : parameters_on_disks) {
+    INFO(disk.name());
+    CHECK(ended(3, parameters_on_disk(of(3, movements[2]), disk, folder.path())) == base);
+  }
+}
+
 TEST_CASE("in groups parameters on a disk have the bits of stage 0") {
   auto const world = GENERATE(from_range(worlds({4, 6}, {4})));
   auto const types = GENERATE(fp32_types, bf16_types, bf16_masters_and_moments);

@@ -45,10 +45,10 @@ TEST_CASE("stages are bit-equal") {
 }
 
 TEST_CASE("stages are bit-equal with every optimizer") {
-  auto const rule = GENERATE(from_range(all_rules()));
+  auto const rule = GENERATE(from_range(trained_rules()));
   auto const types = GENERATE(fp32_types, bf16_types, fp16_types, bf16_masters, bf16_masters_and_moments);
   static Sample sample{7, 3};
-  if (sample.leaves_out()) {
+  if (sample.leaves_out() || (!has_bf16_states(rule) && types.name == bf16_masters_and_moments.name)) {
     return;
   }
   auto const trained = [&](int stage, Movement const& move, char const* optimizer) {

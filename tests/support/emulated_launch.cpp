@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cuda/kernels/codec.hpp"
+#include "cuda/kernels/moments.hpp"
 #include "cuda/kernels/move.hpp"
 #include "cuda/kernels/rank_fold.hpp"
 #include "cuda/kernels/reduce_epilogue.hpp"
@@ -118,7 +119,9 @@ cudaError_t advance(cudaStream_t stream, optim::StepRules const& rules, optim::S
   });
 }
 
-cudaError_t update(cudaStream_t stream, optim::UpdateArgs const& args) {
+namespace {
+
+std::vector<testing::Given> given_to(optim::UpdateArgs const& args) {
   std::vector<testing::Given> given{{args.master, args.count * bytes_of(args.master_dtype)},
                                     {args.gradient, args.count * bytes_of(args.gradient_dtype)},
                                     {args.parameter, args.count * bytes_of(args.parameter_dtype)},
@@ -126,9 +129,34 @@ cudaError_t update(cudaStream_t stream, optim::UpdateArgs const& args) {
   for (int k = 0; k < optim::state_count(args.update->rule); ++k) {
     given.push_back({args.states[static_cast<std::size_t>(k)], args.count * bytes_of(args.states_dtype)});
   }
-  return launch_on(stream, given, [&](auto const& on) {
+  for (auto const& segment : args.segments) {
+    given.push_back({segment.trust_ratio, sizeof(float)});
+  }
+  return given;
+}
+
+}  // namespace
+
+cudaError_t update(cudaStream_t stream, optim::UpdateArgs const& args) {
+  return launch_on(stream, given_to(args), [&](auto const& on) {
     return with_rule(args, [&](auto const& rule) { return launch_rule(on, args, rule); });
   });
+}
+
+cudaError_t move_moments(cudaStream_t stream, device::MoveMoments const& args) {
+  auto given = given_to(args.update);
+  auto const bytes = device::sum_blocks(args.update.count) * std::int64_t{sizeof(float)};
+  given.push_back({args.weight_squares, bytes});
+  given.push_back({args.direction_squares, bytes});
+  return launch_on(stream, given, [&](auto const& on) { return launch_move_moments(on, args); });
+}
+
+cudaError_t trust_ratios(cudaStream_t stream, device::TrustRatios const& args) {
+  return launch_on(stream,
+                   {{args.scalars, sizeof(*args.scalars)},
+                    {args.sums, args.count * std::int64_t{sizeof(*args.sums)}},
+                    {args.ratios, args.count * std::int64_t{sizeof(float)}}},
+                   [&](auto const& on) { return launch_trust_ratios(on, args); });
 }
 
 cudaError_t rank_fold(cudaStream_t stream, RankFold const& args) {

@@ -39,6 +39,22 @@ struct NamedRule {
   };
 }
 
+/// LAMB, of whose two passes an update is the second.
+[[nodiscard]] inline NamedRule lamb() {
+  return {"Lamb", optim::Lamb{.epsilon = 1e-6F, .weight_decay = 0.1F},
+          R"("type": "Lamb", "params": {"lr": 0.01, "weight_decay": 0.1, "eps": 1e-6})"};
+}
+/// all_rules(), and those that need more than an element for an update of it.
+[[nodiscard]] inline std::vector<NamedRule> trained_rules() {
+  auto rules = all_rules();
+  rules.push_back(lamb());
+  return rules;
+}
+/// Whether a stage file with this rule may ask for bf16 states.
+[[nodiscard]] inline bool has_bf16_states(NamedRule const& rule) {
+  return !std::holds_alternative<optim::Lamb>(rule.rule);
+}
+
 /// Momentum of all_rules(), without decay, as a program's own rule. It does the same operations on scaled gradients,
 /// and so computes the same bits.
 [[nodiscard]] inline optim::CustomRule own_momentum() {

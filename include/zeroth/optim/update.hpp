@@ -131,6 +131,25 @@ struct Muon {
   [[nodiscard]] std::vector<State> states() const { return {{"momentum_buffer"}}; }
 };
 
+/// LAMB: You et al. 2020, "Large batch optimization for deep learning", algorithm 2, with DeepSpeed's bias correction
+/// and limits of the trust ratio. Its step has two passes, of which an update is the second: before it all moments
+/// move, and the ratio of each parameter is computed from the norms of its weights and of its direction. See
+/// Segment::trust_ratio.
+struct Lamb {
+  static constexpr int state_count = 2;  ///< Number of states.
+  double beta1 = 0.9;                    ///< Decay rate of the first moment.
+  double beta2 = 0.999;                  ///< Decay rate of the second moment.
+  float epsilon = 1e-8F;                 ///< Added to the root of the second moment.
+  float weight_decay = 0;                ///< Multiplies the weight; added to the direction.
+  float max_coefficient = 10;            ///< Largest trust ratio.
+  float min_coefficient = 0.01F;         ///< Smallest trust ratio.
+  bool bias_correction = true;           ///< Multiply the rate by sqrt(1 - beta2^t) / (1 - beta1^t).
+  /// The type in a stage file.
+  [[nodiscard]] std::string_view name() const { return "Lamb"; }
+  /// Its states.
+  [[nodiscard]] std::vector<State> states() const { return {{"exp_avg"}, {"exp_avg_sq"}}; }
+};
+
 /// The arguments of a custom rule in one call: some elements of one parameter, in fp32.
 struct CustomRuleElements {
   std::span<float> master;                           ///< Updated by the call.
@@ -156,7 +175,7 @@ struct CustomRule {
 };
 
 /// Any rule. Decay rates are fp64, because one minus a rate is computed in fp64, as in PyTorch, and rounded once.
-using Rule = std::variant<Adam, Sgd, Momentum, Adagrad, RmsProp, RmsPropMomentum, Lion, Muon, CustomRule>;
+using Rule = std::variant<Adam, Sgd, Momentum, Adagrad, RmsProp, RmsPropMomentum, Lion, Muon, Lamb, CustomRule>;
 
 /// The optimizer.
 struct Update {
@@ -181,6 +200,7 @@ struct Segment {
   float learning_rate_factor = 1;  ///< Multiplies the schedule's rate.
   float weight_decay_factor = 1;   ///< Multiplies the rule's decay.
   std::int64_t element = 0;  ///< Index of the first one in the model; the noise of stochastic rounding depends on it.
+  float const* trust_ratio = nullptr;  ///< Multiplies LAMB's rate, and is read when the kernel runs; null: 1.
 };
 
 /// The arguments of one update.

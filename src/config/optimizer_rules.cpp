@@ -29,6 +29,16 @@ std::string muon_has_one_part(Values const& values) {
                    "which has the whole model's matrices among data-parallel ranks", "1");
 }
 
+/// For optimizers whose updates are computed from states of whole matrices or parameters, which are fp32 in memory.
+std::string needs_all_states(Values const& values, bool good, std::string const& given, char const* allowed) {
+  auto const type = values.get<"optimizer.type">();
+  if (good || (type != "Muon" && type != "Lamb")) {
+    return {};
+  }
+  return fmt::format("{}, but optimizer.type is {}, which computes {} from fp32 states in memory; allowed: {}", given,
+                     type, type == "Muon" ? "directions" : "trust ratios", allowed);
+}
+
 }  // namespace
 
 std::string muon_is_a_mean(Values const& values) {
@@ -47,20 +57,35 @@ std::string muon_rates_have_a_base(Values const& values) {
              : "";
 }
 
-std::string muon_has_states_in_memory(Values const& values) {
+std::string states_are_in_memory(Values const& values) {
   auto const device = values.get<"zero_optimization.offload_optimizer.device">();
-  return with_muon(values, device == "none", fmt::format("\"{}\"", device),
-                   "whose directions are computed from states in memory", "\"none\"");
+  return needs_all_states(values, device == "none", fmt::format("\"{}\"", device), "\"none\"");
 }
 
-std::string muon_has_no_older_offload(Values const& values) {
-  return with_muon(values,
-                   !values.says<"zero_optimization.cpu_offload">() || !values.get<"zero_optimization.cpu_offload">(),
-                   "true", "whose directions are computed from states in memory", "false");
+std::string states_have_no_older_offload(Values const& values) {
+  bool const offloads = values.says<"zero_optimization.cpu_offload">() && values.get<"zero_optimization.cpu_offload">();
+  return needs_all_states(values, !offloads, "true", "false");
 }
 
-std::string muon_has_wide_momentum(Values const& values) {
-  return with_muon(values, !values.get<"bf16.bf16_optimizer_states">(), "true", "whose momentum is fp32", "false");
+std::string states_are_wide(Values const& values) {
+  return needs_all_states(values, !values.get<"bf16.bf16_optimizer_states">(), "true", "false");
+}
+
+std::string norms_are_of_masters(Values const& values) {
+  auto const device = values.get<"zero_optimization.offload_param.device">();
+  bool const masters_are_parameters =
+      compute_dtype(values) == "fp32" || values.get<"bf16.bf16_master_weights_and_grads">();
+  return values.get<"optimizer.type">() == "Lamb" && device == "nvme" && masters_are_parameters
+             ? "\"nvme\", but optimizer.type is Lamb, which reads all masters before it updates the first, and here "
+               "parameters are the masters; set it to \"none\", or compute in bf16 or fp16 with fp32 masters"
+             : "";
+}
+
+std::string coefficients_ascend(Values const& values) {
+  auto const least = values.get<"optimizer.params.min_coeff">(), most = values.get<"optimizer.params.max_coeff">();
+  return values.get<"optimizer.type">() == "Lamb" && least > most
+             ? fmt::format("{} is more than max_coeff, {}; allowed: up to that", least, most)
+             : "";
 }
 
 std::string muon_has_no_hpz(Values const& values) {
