@@ -7,6 +7,7 @@
 
 #include "core/dispatch.hpp"
 #include "core/isa.hpp"
+#include "matrix_product.hpp"
 
 namespace zeroth::optim {
 namespace {
@@ -38,120 +39,6 @@ struct Direction {
       float const next = mean(momentum[i], g, rest);
       momentum[i] = next;
       direction[i] = from_float<bf16>(nesterov ? mean(g, next, beta) : next);
-    }
-  }
-};
-
-// ---- products -------------------------------------------------------------------------------------------------------
-
-using Lanes [[gnu::vector_size(64), gnu::may_alias]] = float;
-constexpr std::int64_t lanes = 16;
-constexpr std::int64_t tile_rows = 4, tile_vectors = 2, tile_columns = tile_vectors * lanes;
-
-/// Computes result = product_factor * left * right + addend_factor * addend, [rows, columns], over `inner` terms.
-struct Product {
-  bf16 const* left;   ///< [rows, inner]
-  bf16 const* right;  ///< [inner, columns], or transposed
-  bool transposes_right;
-  bf16 const* addend;  ///< [rows, columns], or null for 0
-  bf16* result;        ///< [rows, columns], apart from the operands
-  std::int64_t rows, inner, columns;
-  float product_factor, addend_factor;
-  bool symmetric;  ///< The result is known to be: only its lower half is computed.
-  float* panels;   ///< [panel_count(inner)]
-};
-
-constexpr std::int64_t panel_count(std::int64_t inner) noexcept { return inner * (tile_rows + tile_columns); }
-
-/// Runs a product by tiles, whose operands are widened to panels. Every sum adds its terms in order.
-struct Multiply {
-  Product p;
-
-  ZEROTH_INLINE void operator()() const {
-    auto* const of_right = p.panels;
-    auto* const of_left = of_right + p.inner * tile_columns;
-    for (std::int64_t column = 0; column < p.columns; column += tile_columns) {
-      auto const some_columns = std::min(tile_columns, p.columns - column);
-      widen_right(column, some_columns, of_right);
-      for (auto row = p.symmetric ? column / tile_rows * tile_rows : 0; row < p.rows; row += tile_rows) {
-        auto const some_rows = std::min(tile_rows, p.rows - row);
-        widen_left(row, some_rows, of_left);
-        Lanes sums[tile_rows][tile_vectors];
-        multiply(of_left, of_right, sums);
-        store(row, some_rows, column, some_columns, sums);
-      }
-    }
-    if (p.symmetric) {
-      for (std::int64_t i = 0; i < p.rows; ++i) {
-        for (std::int64_t j = i + 1; j < p.columns; ++j) {
-          p.result[i * p.columns + j] = p.result[j * p.columns + i];
-        }
-      }
-    }
-  }
-
-  /// [inner, tile_columns]. Elements outside of the matrix are 0.
-  ZEROTH_INLINE void widen_right(std::int64_t column, std::int64_t count, float* to) const {
-    std::fill_n(to, count < tile_columns ? p.inner * tile_columns : 0, 0.0F);
-    if (!p.transposes_right) {
-      for (std::int64_t k = 0; k < p.inner; ++k) {
-        widen(p.right + k * p.columns + column, count, to + k * tile_columns);
-      }
-      return;
-    }
-    for (std::int64_t j = 0; j < count; ++j) {
-      auto const* const row = p.right + (column + j) * p.inner;
-      for (std::int64_t k = 0; k < p.inner; ++k) {
-        to[k * tile_columns + j] = to_float(row[k]);
-      }
-    }
-  }
-
-  /// [tile_rows, inner]
-  ZEROTH_INLINE void widen_left(std::int64_t row, std::int64_t count, float* to) const {
-    for (std::int64_t i = 0; i < tile_rows; ++i) {
-      if (i < count) {
-        widen(p.left + (row + i) * p.inner, p.inner, to + i * p.inner);
-      } else {
-        std::fill_n(to + i * p.inner, p.inner, 0.0F);
-      }
-    }
-  }
-
-  ZEROTH_INLINE static void widen(bf16 const* from, std::int64_t count, float* to) {
-#pragma GCC ivdep
-    for (std::int64_t i = 0; i < count; ++i) {
-      to[i] = to_float(from[i]);
-    }
-  }
-
-  ZEROTH_INLINE void multiply(float const* left, float const* right, Lanes (&sums)[tile_rows][tile_vectors]) const {
-    Lanes local[tile_rows][tile_vectors] = {};
-    for (std::int64_t k = 0; k < p.inner; ++k) {
-      Lanes const first = *reinterpret_cast<Lanes const*>(right + k * tile_columns);
-      Lanes const second = *reinterpret_cast<Lanes const*>(right + k * tile_columns + lanes);
-      for (std::int64_t i = 0; i < tile_rows; ++i) {
-        float const factor = left[i * p.inner + k];
-        local[i][0] += factor * first;
-        local[i][1] += factor * second;
-      }
-    }
-    for (std::int64_t i = 0; i < tile_rows; ++i) {
-      for (std::int64_t v = 0; v < tile_vectors; ++v) {
-        sums[i][v] = local[i][v];
-      }
-    }
-  }
-
-  ZEROTH_INLINE void store(std::int64_t row, std::int64_t some_rows, std::int64_t column, std::int64_t some_columns,
-                           Lanes const (&sums)[tile_rows][tile_vectors]) const {
-    for (std::int64_t i = 0; i < some_rows; ++i) {
-      auto const first = (row + i) * p.columns + column;
-      for (std::int64_t j = 0; j < some_columns; ++j) {
-        float const of_product = p.product_factor * sums[i][j / lanes][j % lanes];
-        float const added = p.addend == nullptr ? 0.0F : p.addend_factor * to_float(p.addend[first + j]);
-        p.result[first + j] = from_float<bf16>(of_product + added);
-      }
     }
   }
 };
@@ -224,7 +111,8 @@ float adjustment(Muon const& rule, std::int64_t rows, std::int64_t columns) noex
 
 std::int64_t orthogonal_workspace_bytes(std::int64_t rows, std::int64_t columns) noexcept {
   auto const n = std::min(rows, columns), m = std::max(rows, columns);
-  return 2 * wide_bytes(n, m) + 2 * wide_bytes(n, n) + panel_count(m) * bytes_of(Dtype::fp32);
+  auto const panels = std::max(panel_count(n, m), panel_count(n, n));
+  return 2 * wide_bytes(n, m) + 2 * wide_bytes(n, n) + panels * bytes_of(Dtype::fp32);
 }
 
 double orthogonal_operations(Muon const& rule, std::int64_t rows, std::int64_t columns) noexcept {
@@ -248,10 +136,10 @@ void orthogonalise(OrthogonalArgs const& args) {
   float const result_factor = adjustment(*args.rule, args.rows, args.columns);
   for (int step = 1; step <= args.rule->steps; ++step) {
     // gram = x x^T, factor = of_x3 gram + of_x5 gram gram, next = of_x x + factor x
-    with_best_isa(Multiply{{x, x, true, nullptr, gram, n, m, n, 1, 0, true, panels}});
-    with_best_isa(Multiply{{gram, gram, false, gram, factor, n, n, n, of_x5, of_x3, true, panels}});
+    multiply({x, x, true, nullptr, gram, n, m, n, 1, 0, true}, panels);
+    multiply({gram, gram, false, gram, factor, n, n, n, of_x5, of_x3, true}, panels);
     float const scale = step == args.rule->steps ? result_factor : 1.0F;
-    with_best_isa(Multiply{{factor, x, false, x, next, n, n, m, scale, scale * of_x, false, panels}});
+    multiply({factor, x, false, x, next, n, n, m, scale, scale * of_x, false}, panels);
     std::swap(x, next);
   }
   if (tall) {

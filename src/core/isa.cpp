@@ -13,7 +13,7 @@ Isa find_best() noexcept {
       __builtin_cpu_supports("avx512dq")) {
     return Isa::avx512;
   }
-  if (__builtin_cpu_supports("avx2")) {
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
     return Isa::avx2;
   }
 #endif

@@ -43,7 +43,8 @@ struct OrthogonalArgs {
 /// are the same with every instruction set. Costs orthogonal_operations().
 ZEROTH_EXPORT void orthogonalise(OrthogonalArgs const& args);
 
-/// The bytes of memory that orthogonalise() needs: about 4 bytes per element of the matrix, and of its smaller square.
+/// The bytes of memory that orthogonalise() needs: 4 per element of the matrix and of its smaller square, 128 for each
+/// element of the longer side, and up to 4 MiB, or 12 rows in fp32.
 [[nodiscard]] ZEROTH_EXPORT std::int64_t orthogonal_workspace_bytes(std::int64_t rows, std::int64_t columns) noexcept;
 
 /// The number of additions and multiplications of orthogonalise(): steps * (3 n^2 m + n^3) for n x m, n <= m, since the

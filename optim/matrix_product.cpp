@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "matrix_product.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+
+#include "core/isa.hpp"
+#include "product_tile.hpp"
+
+namespace zeroth::optim {
+namespace {
+
+/// Rows of the left operand are widened together: the more, the less often the right one is.
+constexpr std::int64_t most_left_count = 1 << 20;
+
+/// Widens, and flushes what is too small for exact products.
+ZEROTH_INLINE float widened(bf16 value) noexcept {
+  constexpr std::uint32_t least = (127 - 60) << 23U;
+  float const wide = to_float(value);
+  return (std::bit_cast<std::uint32_t>(wide) & 0x7fffffffU) < least ? 0.0F : wide;
+}
+
+/// The number of rows that are widened together, of `tile` at a time.
+constexpr std::int64_t rows_at_once(std::int64_t rows, std::int64_t inner, std::int64_t tile) noexcept {
+  auto const most = std::max(tile, most_left_count / inner / tile * tile);
+  return std::min(most, (rows + tile - 1) / tile * tile);
+}
+
+/// Runs a product by tiles. Operands are widened to panels, in the order in which a tile reads them.
+template <class Tile>
+struct ByTiles {
+  static constexpr std::int64_t tile_rows = Tile::rows, tile_columns = Tile::columns;
+  MatrixProduct const& p;
+  float* panels;
+
+  ZEROTH_INLINE void operator()() const {
+    auto const at_once = rows_at_once(p.rows, p.inner, tile_rows);
+    auto* const left = panels + p.inner * tile_columns;
+    for (std::int64_t first = 0; first < p.rows; first += at_once) {
+      auto const end = std::min(p.rows, first + at_once);
+      widen_left(first, end, left);
+      auto const columns = p.symmetric ? std::min(p.columns, end) : p.columns;
+      for (std::int64_t column = 0; column < columns; column += tile_columns) {
+        widen_right(column, std::min(tile_columns, p.columns - column));
+        auto const below = p.symmetric && column > first ? (column - first) / tile_rows * tile_rows : 0;
+        for (auto row = first + below; row < end; row += tile_rows) {
+          alignas(64) float sums[static_cast<std::size_t>(tile_rows * tile_columns)];
+          Tile::multiply(left + (row - first) * p.inner, panels, p.inner, sums);
+          store(row, std::min(tile_rows, p.rows - row), column, std::min(tile_columns, p.columns - column), sums);
+        }
+      }
+    }
+    if (p.symmetric) {
+      for (std::int64_t i = 0; i < p.rows; ++i) {
+        for (std::int64_t j = i + 1; j < p.columns; ++j) {
+          p.result[i * p.columns + j] = p.result[j * p.columns + i];
+        }
+      }
+    }
+  }
+
+ private:
+  /// [tiles, inner, tile_rows]. Rows outside of the matrix are 0.
+  ZEROTH_INLINE void widen_left(std::int64_t first, std::int64_t end, float* to) const {
+    for (auto row = first; row < end; row += tile_rows, to += p.inner * tile_rows) {
+      for (std::int64_t i = 0; i < tile_rows; ++i) {
+        auto const* const from = p.left + (row + i) * p.inner;
+        for (std::int64_t k = 0; k < p.inner; ++k) {
+          to[k * tile_rows + i] = row + i < end ? widened(from[k]) : 0.0F;
+        }
+      }
+    }
+  }
+
+  /// [inner, tile_columns]. Columns outside of the matrix are 0.
+  ZEROTH_INLINE void widen_right(std::int64_t column, std::int64_t count) const {
+    if (!p.transposes_right) {
+      for (std::int64_t k = 0; k < p.inner; ++k) {
+        auto const* const from = p.right + k * p.columns + column;
+        auto* const to = panels + k * tile_columns;
+#pragma GCC ivdep
+        for (std::int64_t j = 0; j < count; ++j) {
+          to[j] = widened(from[j]);
+        }
+        std::fill(to + count, to + tile_columns, 0.0F);
+      }
+      return;
+    }
+    for (std::int64_t j = 0; j < tile_columns; ++j) {
+      auto const* const from = p.right + (column + j) * p.inner;
+      for (std::int64_t k = 0; k < p.inner; ++k) {
+        panels[k * tile_columns + j] = j < count ? widened(from[k]) : 0.0F;
+      }
+    }
+  }
+
+  ZEROTH_INLINE void store(std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t columns,
+                           float const* sums) const {
+    for (std::int64_t i = 0; i < rows; ++i) {
+      auto const first = (row + i) * p.columns + column;
+      auto* const result = p.result + first;
+      auto const* const addend = p.addend == nullptr ? nullptr : p.addend + first;
+#pragma GCC ivdep
+      for (std::int64_t j = 0; j < columns; ++j) {
+        float const of_product = p.product_factor * sums[i * tile_columns + j];
+        float const added = addend == nullptr ? 0.0F : p.addend_factor * to_float(addend[j]);
+        result[j] = from_float<bf16>(of_product + added);
+      }
+    }
+  }
+};
+
+}  // namespace
+
+std::int64_t panel_count(std::int64_t rows, std::int64_t inner) noexcept {
+  auto const left = std::max(rows_at_once(rows, inner, WideTile::rows), rows_at_once(rows, inner, NarrowTile::rows));
+  return inner * (WideTile::columns + left);
+}
+
+void multiply(MatrixProduct const& product, float* panels) noexcept {
+  if (current_isa() == Isa::avx512) {
+    with_best_isa(ByTiles<WideTile>{product, panels});
+  } else {
+    with_best_isa(ByTiles<NarrowTile>{product, panels});
+  }
+}
+
+}  // namespace zeroth::optim
