@@ -7,7 +7,7 @@
 
 #include "core/dispatch.hpp"
 #include "core/isa.hpp"
-#include "matrix_product.hpp"
+#include "scaled_product.hpp"
 
 namespace zeroth::optim {
 namespace {
@@ -51,7 +51,7 @@ constexpr std::int64_t aligned(std::int64_t bytes) noexcept { return (bytes + 63
 struct Workspace {
   bf16 *x, *next;       ///< [n, m]
   bf16 *gram, *factor;  ///< [n, n]
-  float* panels;
+  float* scratch;       ///< What multiply() needs.
 };
 
 std::int64_t wide_bytes(std::int64_t n, std::int64_t m) noexcept { return aligned(n * m * bytes_of(Dtype::bf16)); }
@@ -109,10 +109,10 @@ float adjustment(Muon const& rule, std::int64_t rows, std::int64_t columns) noex
                                                                      : 0.2 * std::sqrt(std::max(r, c)));
 }
 
-std::int64_t orthogonal_workspace_bytes(std::int64_t rows, std::int64_t columns) noexcept {
+std::int64_t orthogonal_workspace_bytes(Muon const& rule, std::int64_t rows, std::int64_t columns) noexcept {
   auto const n = std::min(rows, columns), m = std::max(rows, columns);
-  auto const panels = std::max(panel_count(n, m), panel_count(n, n));
-  return 2 * wide_bytes(n, m) + 2 * wide_bytes(n, n) + panels * bytes_of(Dtype::fp32);
+  auto const scratch = rule.multiply ? n * m : std::max(panel_count(n, m), panel_count(n, n));
+  return 2 * wide_bytes(n, m) + 2 * wide_bytes(n, n) + scratch * bytes_of(Dtype::fp32);
 }
 
 double orthogonal_operations(Muon const& rule, std::int64_t rows, std::int64_t columns) noexcept {
@@ -126,20 +126,23 @@ void orthogonalise(OrthogonalArgs const& args) {
   }
   bool const tall = args.rows > args.columns;
   auto const n = std::min(args.rows, args.columns), m = std::max(args.rows, args.columns);
-  auto [x, next, gram, factor, panels] = cut(args.workspace, n, m);
+  auto [x, next, gram, factor, scratch] = cut(args.workspace, n, m);
   if (tall) {
     transpose(args.matrix, x, args.rows, args.columns);
   } else {
     std::copy_n(args.matrix, n * m, x);
   }
   normalise(x, n * m);
+  auto const product = [&, scratch = scratch](ScaledProduct const& of) {
+    args.rule->multiply ? multiply(of, args.rule->multiply, scratch) : multiply(of, scratch);
+  };
   float const result_factor = adjustment(*args.rule, args.rows, args.columns);
   for (int step = 1; step <= args.rule->steps; ++step) {
     // gram = x x^T, factor = of_x3 gram + of_x5 gram gram, next = of_x x + factor x
-    multiply({x, x, true, nullptr, gram, n, m, n, 1, 0, true}, panels);
-    multiply({gram, gram, false, gram, factor, n, n, n, of_x5, of_x3, true}, panels);
+    product({x, x, true, nullptr, gram, n, m, n, 1, 0, true});
+    product({gram, gram, false, gram, factor, n, n, n, of_x5, of_x3, true});
     float const scale = step == args.rule->steps ? result_factor : 1.0F;
-    multiply({factor, x, false, x, next, n, n, m, scale, scale * of_x, false}, panels);
+    product({factor, x, false, x, next, n, n, m, scale, scale * of_x, false});
     std::swap(x, next);
   }
   if (tall) {

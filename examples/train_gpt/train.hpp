@@ -96,7 +96,7 @@ RunEnd train(zeroth::Job& job, Task const& task, zeroth::Precision<T, G>) {
   Output output{job, options, shape, batch_sizes.train * shape.context};
   Trace trace{job, options};
   Checkpoints checkpoints{job, options, batches.order(), facts};
-  zeroth::Engine<T, G> engine{mesh, model, config};
+  zeroth::Engine<T, G> engine{mesh, model, Where::with_products(config, math, zeroth::dtype_of<T>)};
   auto const restored = checkpoints.resume(engine);
   if (!restored) {
     if (!options.init.empty()) {

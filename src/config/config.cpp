@@ -21,10 +21,15 @@
 namespace zeroth {
 
 namespace detail {
+/// What a program brings beside the file; null: nothing.
+struct Brought {
+  std::shared_ptr<optim::CustomRule const> rule;
+  std::shared_ptr<optim::Multiply const> multiply;
+};
 struct ConfigState {
-  std::string source;                            // the file's name
-  config::Object document;                       // `values` has views of it
-  std::shared_ptr<optim::CustomRule const> own;  // null: the file's optimizer; `values` has a view of its name
+  std::string source;       // the file's name
+  config::Object document;  // `values` has views of it
+  Brought brought;          // `values` has a view of the rule's name
   ConfigInputs inputs;
   config::Object given, stated;  // `values` has views of them
   config::Values values;
@@ -70,7 +75,7 @@ struct Parts {
   std::string source;
   config::Object document;
   ConfigInputs inputs;
-  std::shared_ptr<optim::CustomRule const> own;
+  detail::Brought brought;
 };
 
 void judge_notes(config::Values const& values, config::Notes const& notes, config::Problems& problems) {
@@ -86,7 +91,7 @@ std::shared_ptr<detail::ConfigState const> resolve(Parts parts, config::Problems
   state->source = std::move(parts.source);
   state->document = std::move(parts.document);
   state->inputs = std::move(parts.inputs);
-  state->own = std::move(parts.own);
+  state->brought = std::move(parts.brought);
   auto& values = state->values;
   if (!problems.about_the_whole()) {  // otherwise rules would complain about unread values
     values = config::read_values(state->document, problems, state->notes);
@@ -98,8 +103,8 @@ std::shared_ptr<detail::ConfigState const> resolve(Parts parts, config::Problems
     if (are_given) {
       config::fill_open(values, *are_given);
     }
-    if (state->own) {
-      bring(*state->own, values, problems);
+    if (state->brought.rule) {
+      bring(*state->brought.rule, values, problems);
     }
     config::derive_all(values);
     config::check_rules(values, problems);
@@ -141,7 +146,7 @@ Config Config::with(std::string_view changes) const {
   config::throw_if_any(fmt::format("{}, with changes", state_->source), problems);
   auto document = state_->document;
   config::overlay(document, changed);
-  return Config{resolve({state_->source, std::move(document), state_->inputs, state_->own}, {})};
+  return Config{resolve({state_->source, std::move(document), state_->inputs, state_->brought}, {})};
 }
 
 Config Config::with(optim::CustomRule rule) const {
@@ -155,8 +160,16 @@ Config Config::with(optim::CustomRule rule) const {
                    fmt::format("Config::with: the rule \"{}\" starts its state \"{}\" from {}; allowed: finite numbers",
                                rule.type, state.name, state.initial));
   }
-  auto own = std::make_shared<optim::CustomRule const>(std::move(rule));
-  return Config{resolve({state_->source, state_->document, state_->inputs, std::move(own)}, {})};
+  auto brought = state_->brought;
+  brought.rule = std::make_shared<optim::CustomRule const>(std::move(rule));
+  return Config{resolve({state_->source, state_->document, state_->inputs, std::move(brought)}, {})};
+}
+
+Config Config::with(optim::Multiply multiply) const {
+  ZEROTH_EXPECTS(multiply, "Config::with: the program's function for products is empty");
+  auto brought = state_->brought;
+  brought.multiply = std::make_shared<optim::Multiply const>(std::move(multiply));
+  return Config{resolve({state_->source, state_->document, state_->inputs, std::move(brought)}, {})};
 }
 
 Config Config::from_file(std::filesystem::path const& path, ConfigInputs const& inputs) {
@@ -219,7 +232,11 @@ Settings Config::settings(int world, std::int64_t largest_unit_count) const {
   config::Problems problems;
   config::check_rules(values, problems);
   config::throw_if_any(state_->source, problems);
-  return config::assemble(values, state_->own.get());
+  auto settings = config::assemble(values, state_->brought.rule.get());
+  if (settings.matrix_update && state_->brought.multiply) {
+    std::get<optim::Muon>(settings.matrix_update->rule).multiply = *state_->brought.multiply;
+  }
+  return settings;
 }
 
 }  // namespace zeroth

@@ -19,7 +19,7 @@ constexpr std::int64_t element_bytes = bytes_of(Dtype::bf16);
 MatrixDirections::MatrixDirections(Memory& memory)
     : memory_{&memory},
       rule_{&std::get<optim::Muon>(memory.request().settings.matrix_update->rule)},
-      homes_{matrix_homes(memory.layout(), memory.request().placements.optimizer, memory.request().places)},
+      homes_{matrix_homes(memory.layout(), *rule_, memory.request().placements.optimizer, memory.request().places)},
       staged_{memory.directions()},
       home_{staged_ + homes_.staged_count * element_bytes},
       workspace_{home_ + homes_.home_count * element_bytes},

@@ -38,7 +38,8 @@ struct MatrixHomes {
 }
 
 /// Homes are balanced by optim::orthogonal_operations(): the most costly matrix first, each to the home
-/// that has the least to do so far. Empty if the layout has no flat units of matrices.
-[[nodiscard]] MatrixHomes matrix_homes(Layout const& layout, Placement optimizer, Places const& places);
+/// that has the least to do so far. Empty if the layout has no flat units of matrices. `rule` decides the workspace.
+[[nodiscard]] MatrixHomes matrix_homes(Layout const& layout, optim::Muon const& rule, Placement optimizer,
+                                       Places const& places);
 
 }  // namespace zeroth::shard

@@ -286,7 +286,8 @@ void plan_scratch(Layout const& layout, PlanRequest const& request, MemoryPlan& 
     plan.tied = scratch.take(bytes);
   }
   if (has_directions(request.settings)) {
-    auto const homes = matrix_homes(layout, request.placements.optimizer, request.places);
+    auto const homes = matrix_homes(layout, std::get<optim::Muon>(request.settings.matrix_update->rule),
+                                    request.placements.optimizer, request.places);
     plan.directions =
         scratch.take((homes.staged_count + homes.home_count) * bytes_of(Dtype::bf16) + homes.workspace_bytes);
   }

@@ -125,6 +125,19 @@ TEST_CASE("What Muon does not support is refused, with the reason") {
           "which computes directions from fp32 states in memory; allowed: false");
 }
 
+TEST_CASE("A program's own products are Muon's, in every copy of a config") {
+  int calls = 0;
+  auto const count = [&](optim::MatrixProduct const&) { ++calls; };
+  auto const muon = Config::from_json(testing::file_with(R"("optimizer": {"type": "Muon"})"));
+  auto const config = muon.with(optim::Multiply{count}).with(R"({"zero_optimization": {"stage": 2}})");
+  std::get<optim::Muon>(config.settings(1, 1000).matrix_update.value().rule).multiply({});
+  CHECK(calls == 1);
+  CHECK_FALSE(std::get<optim::Muon>(muon.settings(1, 1000).matrix_update.value().rule).multiply);
+  auto const adam = Config::from_json(testing::file_with(R"("optimizer": {"type": "AdamW"})"));
+  CHECK_FALSE(adam.with(optim::Multiply{count}).settings(1, 1000).matrix_update);
+  CHECK_THROWS_WITH(muon.with(optim::Multiply{}), Contains("the program's function for products is empty"));
+}
+
 TEST_CASE("Lamb has DeepSpeed's parameters, and what it does not support is refused") {
   auto const given = rule_of<optim::Lamb>(
       R"("type": "lamb", "params": {"betas": [0.5, 0.75], "eps": 0.125, "weight_decay": 0.25, "max_coeff": 4,

@@ -13,9 +13,11 @@
 #include <vector>
 #include <zeroth/adapters/eigen.hpp>
 #include <zeroth/engine/engine.hpp>
+#include <zeroth/optim/muon.hpp>
 
 #include "cpu/choice.hpp"
 #include "cpu/cpu.hpp"
+#include "cpu/muon_products.hpp"
 #include "cpu/onednn.hpp"
 #include "cpu/rehearsal.hpp"
 #include "gpt.hpp"
@@ -301,6 +303,40 @@ TEMPLATE_TEST_CASE("after a rehearsal the first step allocates nothing", "", flo
     CHECK(tables.at(0) == tables.at(1));
     CHECK(scratch.at(0) == scratch.at(1));
     CHECK((scratch.at(0) > 0 || std::is_same_v<TestType, float>));
+  }
+}
+
+TEST_CASE("Muon's matrices by these products are those by the library's own, but for roundings") {
+  std::int64_t const rows = 60, columns = 100;
+  std::vector<zeroth::bf16> matrix;
+  for (std::int64_t i = 0; i < rows * columns; ++i) {
+    matrix.push_back(zeroth::from_float<zeroth::bf16>(std::sin(static_cast<float>(i * i))));
+  }
+  auto const orthogonal = [&](zeroth::optim::Muon const& rule) {
+    auto const bytes = zeroth::optim::orthogonal_workspace_bytes(rule, rows, columns);
+    cpu::Matrix<char> workspace;
+    workspace.resize(1, bytes);
+    zeroth::optim::StepScalars scalars;
+    scalars.skip = false;
+    auto result = matrix;
+    zeroth::optim::orthogonalise(
+        {result.data(), rows, columns, reinterpret_cast<std::byte*>(workspace.data()), &rule, &scalars});
+    return result;
+  };
+  auto const own = orthogonal({});
+  for (auto const& library : libraries(zeroth::Dtype::bf16)) {
+    INFO(library.name);
+    zeroth::optim::Muon rule;
+    rule.multiply = cpu::muon_products(library.make());
+    auto const theirs = orthogonal(rule);
+    double difference = 0, norm = 0;
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      auto const a = static_cast<double>(zeroth::to_float(own[i])),
+                 b = static_cast<double>(zeroth::to_float(theirs[i]));
+      difference += (a - b) * (a - b);
+      norm += a * a;
+    }
+    CHECK(std::sqrt(difference / norm) < 0.01);
   }
 }
 

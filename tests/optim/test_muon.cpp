@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <random>
+#include <stdexcept>
 #include <vector>
 
 #include "support/catch.hpp"
@@ -97,7 +98,7 @@ std::vector<bf16> narrow(Wide const& matrix) {
 
 std::vector<bf16> orthogonal(std::vector<bf16> matrix, std::int64_t rows, std::int64_t columns,
                              optim::Muon const& rule = {}, bool skip = false) {
-  auto const bytes = optim::orthogonal_workspace_bytes(rows, columns);
+  auto const bytes = optim::orthogonal_workspace_bytes(rule, rows, columns);
   struct alignas(64) Block {
     std::byte bytes[64];
   };
@@ -171,6 +172,49 @@ TEST_CASE("Muon's matrices have the same bits on every instruction set") {
       INFO(name_of(isa));
       CHECK(bits_of(orthogonal(matrix, rows, columns)) == expected);
     }
+  }
+}
+
+TEST_CASE("a program's own products replace the library's") {
+  for (auto const& [rows, columns] : shapes) {
+    INFO(fmt::format("{} x {}", rows, columns));
+    auto const n = std::min(rows, columns), m = std::max(rows, columns);
+    int calls = 0;
+    optim::Muon rule;
+    rule.multiply = [&](optim::MatrixProduct const& p) {
+      ++calls;
+      CHECK(p.rows == n);
+      CHECK(p.symmetric == (p.columns == n && (calls % 3 != 0)));
+      for (std::int64_t i = 0; i < p.rows; ++i) {
+        for (std::int64_t j = 0; j < p.columns; ++j) {
+          float sum = 0;
+          for (std::int64_t k = 0; k < p.inner; ++k) {
+            auto const right = p.transposes_right ? p.right[j * p.inner + k] : p.right[k * p.columns + j];
+            sum += to_float(p.left[i * p.inner + k]) * to_float(right);
+          }
+          p.sums[i * p.columns + j] = p.symmetric && j > i ? NAN : sum;  // which nobody reads
+        }
+      }
+    };
+    auto const matrix = narrow(normal_matrix(rows, columns, 3));
+    CHECK(bits_of(orthogonal(matrix, rows, columns, rule)) == bits_of(orthogonal(matrix, rows, columns)));
+    CHECK(calls == 15);
+    CHECK(optim::orthogonal_workspace_bytes(rule, rows, columns) >= 4 * n * m + 4 * n * n + 4 * n * m);
+  }
+  optim::Muon broken;
+  broken.multiply = [](optim::MatrixProduct const&) { throw std::runtime_error{"of the program"}; };
+  CHECK_THROWS_WITH(orthogonal(narrow(normal_matrix(4, 4, 1)), 4, 4, broken), "of the program");
+}
+
+TEST_CASE("operands that are too small for exact products count as 0, on every instruction set") {
+  std::vector<bf16> matrix(64 * 40);
+  for (std::size_t i = 0; i < matrix.size(); ++i) {
+    matrix[i] = from_float<bf16>(std::ldexp(1.0F, -static_cast<int>(i % 120)));
+  }
+  auto const expected = bits_of(orthogonal(matrix, 64, 40));
+  for (auto const isa : all_isas()) {
+    WithIsa const with{isa};
+    CHECK(bits_of(orthogonal(matrix, 64, 40)) == expected);
   }
 }
 

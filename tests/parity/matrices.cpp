@@ -3,6 +3,7 @@
 /// number of ranks.
 #include <fmt/format.h>
 
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <optional>
@@ -124,8 +125,7 @@ void run(Job& job, Config const& config, Options const& options, Results& result
 }
 
 /// The results of rank 0. Requires that all ranks have the same ones, and that memory is as planned.
-Results trained(int world, std::string const& text, Options const& options = {}) {
-  auto const config = Config::from_json(text);
+Results trained(int world, Config const& config, Options const& options = {}) {
   std::vector<Results> all(static_cast<std::size_t>(world));
   auto const outcome = run_job(world, [&](Job& job) {
     auto& results = all[static_cast<std::size_t>(job.rank())];
@@ -137,6 +137,9 @@ Results trained(int world, std::string const& text, Options const& options = {})
     REQUIRE(results.planned == results.peak);
   }
   return all.front();
+}
+Results trained(int world, std::string const& text, Options const& options = {}) {
+  return trained(world, Config::from_json(text), options);
 }
 
 std::string text_of(Types const& types, int stage, int accumulation = 2, Movement const& move = movements[1],
@@ -171,6 +174,31 @@ TEST_CASE("Muon: stages are bit-equal") {
       INFO(fmt::format("stage {}, bucket {}, overlap {}", stage, move.bucket, move.overlap));
       REQUIRE(trained(world, text_of(types, stage, 2, move)).bits == base.bits);
     }
+  }
+}
+
+TEST_CASE("Muon: a program's own products give its bits at every stage, in memory that is planned") {
+  std::atomic<int> calls{0};
+  optim::Multiply const multiply = [&](optim::MatrixProduct const& p) {
+    ++calls;
+    for (std::int64_t i = 0; i < p.rows; ++i) {
+      for (std::int64_t j = 0; j < p.columns; ++j) {
+        float sum = 0;
+        for (auto k = p.inner - 1; k >= 0; --k) {  // another order than the library's
+          auto const right = p.transposes_right ? p.right[j * p.inner + k] : p.right[k * p.columns + j];
+          sum += to_float(p.left[i * p.inner + k]) * to_float(right);
+        }
+        p.sums[i * p.columns + j] = sum;
+      }
+    }
+  };
+  auto const text = [](int stage) { return text_of(bf16_types, stage, 2, movements[stage]); };
+  auto const base = trained(3, Config::from_json(text(0)).with(multiply));
+  CHECK(calls == 4 * 4 * 15);  // steps, matrices, products
+  CHECK(base.bits != trained(3, text(0)).bits);
+  for (int stage = 1; stage <= 3; ++stage) {
+    INFO(fmt::format("stage {}", stage));
+    CHECK(trained(3, Config::from_json(text(stage)).with(multiply)).bits == base.bits);
   }
 }
 

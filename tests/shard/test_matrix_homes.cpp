@@ -53,7 +53,7 @@ TEST_CASE("homes of a GPT's matrices are balanced") {
   for (auto const& [layers, channels] : {std::pair{12, 768}, std::pair{24, 1024}, std::pair{48, 1600}}) {
     auto const model = gpt(layers, channels);
     for (int const world : {2, 3, 4, 8, 16, 32, 64}) {
-      auto const homes = shard::matrix_homes(layout_of(model, world), Placement::shard, {world, world});
+      auto const homes = shard::matrix_homes(layout_of(model, world), {}, Placement::shard, {world, world});
       std::vector<double> load(static_cast<std::size_t>(world));
       double largest = 0;
       for (auto const& matrix : homes.matrices) {
@@ -76,7 +76,7 @@ TEST_CASE("every matrix has one home, in the order of the model, and memory ther
     for (auto const world : {1, 2, 3, 7, 64}) {
       auto const layout = layout_of(model, world);
       for (auto const placement : {Placement::whole, Placement::shard}) {
-        auto const homes = shard::matrix_homes(layout, placement, {world, world});
+        auto const homes = shard::matrix_homes(layout, {}, placement, {world, world});
         INFO(fmt::format("model {}, {} ranks", seed, world));
         std::vector<ParamId> marked, found;
         for (auto const param : d.params.ids()) {
@@ -106,7 +106,7 @@ TEST_CASE("every matrix has one home, in the order of the model, and memory ther
           good = good && matrix.in_home >= end && matrix.in_home % shard::alignment_count == 0;
           end = matrix.in_home + matrix.elements.count();
           good = good && (homes.whole() || end <= homes.home_count) &&
-                 homes.workspace_bytes >= optim::orthogonal_workspace_bytes(matrix.rows, matrix.columns);
+                 homes.workspace_bytes >= optim::orthogonal_workspace_bytes({}, matrix.rows, matrix.columns);
         }
         CHECK(good);
         CHECK(found == marked);

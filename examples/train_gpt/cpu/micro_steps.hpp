@@ -7,6 +7,7 @@
 
 #include "batches.hpp"
 #include "cpu/choice.hpp"
+#include "cpu/muon_products.hpp"
 #include "cpu/rehearsal.hpp"
 #include "cpu/stage_work.hpp"
 #include "gpt.hpp"
@@ -55,6 +56,10 @@ struct OnCpu {
     auto choice = cpu::choose(asked, compute);
     expect_same_on_all_ranks(job, choice);
     return choice;
+  }
+  /// Call on the thread of the engine.
+  static zeroth::Config with_products(zeroth::Config const& config, MathChoice const& choice, zeroth::Dtype compute) {
+    return with_muon_products(config, choice, compute);
   }
 };
 

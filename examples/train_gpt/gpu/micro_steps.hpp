@@ -50,6 +50,10 @@ struct OnGpu {
   static MathChoice choose(zeroth::Job& /*job*/, MathLibrary /*asked*/, zeroth::Dtype /*compute*/) {
     return {MathLibrary::cublaslt, "cuBLASLt"};
   }
+  static zeroth::Config const& with_products(zeroth::Config const& config, MathChoice const& /*choice*/,
+                                             zeroth::Dtype /*compute*/) {
+    return config;
+  }
 };
 
 }  // namespace gpt::gpu

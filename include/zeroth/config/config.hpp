@@ -48,6 +48,10 @@ class ZEROTH_EXPORT Config {
   /// the schedule's, or StepOptions::learning_rate. Throws ContractError if the rule has no name or no function, more
   /// than optim::most_states states, or a state whose initial value is not finite. An Engine on a GPU rejects it.
   [[nodiscard]] Config with(optim::CustomRule rule) const;
+  /// Returns a copy in which the program's own function computes the products of the optimizer Muon, on the thread that
+  /// calls step(). Other optimizers do not use it. step() throws what it throws. If ranks are threads that share this
+  /// config, they call it concurrently. Throws ContractError if it is empty.
+  [[nodiscard]] Config with(optim::Multiply multiply) const;
   [[nodiscard]] Dtype compute_dtype() const;   ///< Dtype of the parameters that guards provide. Throws if it is open.
   [[nodiscard]] Dtype gradient_dtype() const;  ///< Dtype of the memory that backward writes. Throws if it is open.
   /// Requests of the file about activations. Only the program can fulfil them.

@@ -13,6 +13,7 @@
 
 #include "zeroth/core/dtype.hpp"
 #include "zeroth/core/export.hpp"
+#include "zeroth/optim/matrix_product.hpp"
 #include "zeroth/optim/step_scalars.hpp"
 
 namespace zeroth::optim {
@@ -125,6 +126,7 @@ struct Muon {
   bool nesterov = true;                           ///< Nesterov's momentum.
   int steps = 5;                                  ///< Iterations of Newton and Schulz.
   AdjustRate adjust_rate = AdjustRate::original;  ///< The factor of the step.
+  Multiply multiply{};                            ///< The program's own; empty: the library's.
   /// The type in a stage file.
   [[nodiscard]] std::string_view name() const { return "Muon"; }
   /// Its states.

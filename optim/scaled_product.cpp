@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "matrix_product.hpp"
+#include "scaled_product.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -21,6 +21,37 @@ ZEROTH_INLINE float widened(bf16 value) noexcept {
   return (std::bit_cast<std::uint32_t>(wide) & 0x7fffffffU) < least ? 0.0F : wide;
 }
 
+/// Scales and rounds `count` sums of a row, from element `first` of the result on.
+ZEROTH_INLINE void store(ScaledProduct const& p, std::int64_t first, std::int64_t count, float const* sums) {
+  auto* const result = p.result + first;
+  auto const* const addend = p.addend == nullptr ? nullptr : p.addend + first;
+#pragma GCC ivdep
+  for (std::int64_t j = 0; j < count; ++j) {
+    float const of_product = p.product_factor * sums[j];
+    float const added = addend == nullptr ? 0.0F : p.addend_factor * to_float(addend[j]);
+    result[j] = from_float<bf16>(of_product + added);
+  }
+}
+
+struct StoreAll {
+  ScaledProduct const& p;
+  float const* sums;
+  ZEROTH_INLINE void operator()() const {
+    for (std::int64_t i = 0; i < p.rows; ++i) {
+      store(p, i * p.columns, p.symmetric ? i + 1 : p.columns, sums + i * p.columns);
+    }
+  }
+};
+
+/// Completes a symmetric result from its lower half.
+void mirror(ScaledProduct const& p) noexcept {
+  for (std::int64_t i = 0; i < p.rows && p.symmetric; ++i) {
+    for (std::int64_t j = i + 1; j < p.columns; ++j) {
+      p.result[i * p.columns + j] = p.result[j * p.columns + i];
+    }
+  }
+}
+
 /// The number of rows that are widened together, of `tile` at a time.
 constexpr std::int64_t rows_at_once(std::int64_t rows, std::int64_t inner, std::int64_t tile) noexcept {
   auto const most = std::max(tile, most_left_count / inner / tile * tile);
@@ -31,7 +62,7 @@ constexpr std::int64_t rows_at_once(std::int64_t rows, std::int64_t inner, std::
 template <class Tile>
 struct ByTiles {
   static constexpr std::int64_t tile_rows = Tile::rows, tile_columns = Tile::columns;
-  MatrixProduct const& p;
+  ScaledProduct const& p;
   float* panels;
 
   ZEROTH_INLINE void operator()() const {
@@ -47,14 +78,10 @@ struct ByTiles {
         for (auto row = first + below; row < end; row += tile_rows) {
           alignas(64) float sums[static_cast<std::size_t>(tile_rows * tile_columns)];
           Tile::multiply(left + (row - first) * p.inner, panels, p.inner, sums);
-          store(row, std::min(tile_rows, p.rows - row), column, std::min(tile_columns, p.columns - column), sums);
-        }
-      }
-    }
-    if (p.symmetric) {
-      for (std::int64_t i = 0; i < p.rows; ++i) {
-        for (std::int64_t j = i + 1; j < p.columns; ++j) {
-          p.result[i * p.columns + j] = p.result[j * p.columns + i];
+          auto const width = std::min(tile_columns, p.columns - column);
+          for (std::int64_t i = 0; i < std::min(tile_rows, p.rows - row); ++i) {
+            store(p, (row + i) * p.columns + column, width, sums + i * tile_columns);
+          }
         }
       }
     }
@@ -94,21 +121,6 @@ struct ByTiles {
       }
     }
   }
-
-  ZEROTH_INLINE void store(std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t columns,
-                           float const* sums) const {
-    for (std::int64_t i = 0; i < rows; ++i) {
-      auto const first = (row + i) * p.columns + column;
-      auto* const result = p.result + first;
-      auto const* const addend = p.addend == nullptr ? nullptr : p.addend + first;
-#pragma GCC ivdep
-      for (std::int64_t j = 0; j < columns; ++j) {
-        float const of_product = p.product_factor * sums[i * tile_columns + j];
-        float const added = addend == nullptr ? 0.0F : p.addend_factor * to_float(addend[j]);
-        result[j] = from_float<bf16>(of_product + added);
-      }
-    }
-  }
 };
 
 }  // namespace
@@ -118,12 +130,20 @@ std::int64_t panel_count(std::int64_t rows, std::int64_t inner) noexcept {
   return inner * (WideTile::columns + left);
 }
 
-void multiply(MatrixProduct const& product, float* panels) noexcept {
+void multiply(ScaledProduct const& product, float* panels) noexcept {
   if (current_isa() == Isa::avx512) {
     with_best_isa(ByTiles<WideTile>{product, panels});
   } else {
     with_best_isa(ByTiles<NarrowTile>{product, panels});
   }
+  mirror(product);
+}
+
+void multiply(ScaledProduct const& product, Multiply const& by, float* sums) {
+  auto const& p = product;
+  by({p.left, p.right, p.transposes_right, sums, p.rows, p.inner, p.columns, p.symmetric});
+  with_best_isa(StoreAll{p, sums});
+  mirror(p);
 }
 
 }  // namespace zeroth::optim

@@ -4,11 +4,12 @@
 #include <cstdint>
 
 #include "zeroth/core/dtype.hpp"
+#include "zeroth/optim/matrix_product.hpp"
 
 namespace zeroth::optim {
 
 /// result = product_factor * left * right + addend_factor * addend. Matrices are row-major.
-struct MatrixProduct {
+struct ScaledProduct {
   bf16 const* left;   ///< [rows, inner]
   bf16 const* right;  ///< [inner, columns], or [columns, inner]
   bool transposes_right;
@@ -26,6 +27,9 @@ struct MatrixProduct {
 /// Each sum adds its terms in order, in fp32, and is rounded once. Operands below 2^-60 count as 0: then no product
 /// underflows, all are exact in fp32, and a fused multiply-add has the bits of an addition. `panels` is aligned to 64
 /// bytes.
-void multiply(MatrixProduct const& product, float* panels) noexcept;
+void multiply(ScaledProduct const& product, float* panels) noexcept;
+
+/// The same by a program's own function. `sums`: [rows, columns].
+void multiply(ScaledProduct const& product, Multiply const& by, float* sums);
 
 }  // namespace zeroth::optim
