@@ -14,8 +14,8 @@ namespace {
 /// Rows of the left operand are widened together: the more, the less often the right one is.
 constexpr std::int64_t most_left_count = 1 << 20;
 
-/// Widens, and flushes what is too small for exact products.
-ZEROTH_INLINE float widened(bf16 value) noexcept {
+/// The element in fp32, or 0 if it is too small for exact products.
+ZEROTH_INLINE float flushed(bf16 value) noexcept {
   constexpr std::uint32_t least = (127 - 60) << 23U;
   float const wide = to_float(value);
   return (std::bit_cast<std::uint32_t>(wide) & 0x7fffffffU) < least ? 0.0F : wide;
@@ -94,7 +94,7 @@ struct ByTiles {
       for (std::int64_t i = 0; i < tile_rows; ++i) {
         auto const* const from = p.left + (row + i) * p.inner;
         for (std::int64_t k = 0; k < p.inner; ++k) {
-          to[k * tile_rows + i] = row + i < end ? widened(from[k]) : 0.0F;
+          to[k * tile_rows + i] = row + i < end ? flushed(from[k]) : 0.0F;
         }
       }
     }
@@ -108,7 +108,7 @@ struct ByTiles {
         auto* const to = panels + k * tile_columns;
 #pragma GCC ivdep
         for (std::int64_t j = 0; j < count; ++j) {
-          to[j] = widened(from[j]);
+          to[j] = flushed(from[j]);
         }
         std::fill(to + count, to + tile_columns, 0.0F);
       }
@@ -117,7 +117,7 @@ struct ByTiles {
     for (std::int64_t j = 0; j < tile_columns; ++j) {
       auto const* const from = p.right + (column + j) * p.inner;
       for (std::int64_t k = 0; k < p.inner; ++k) {
-        panels[k * tile_columns + j] = j < count ? widened(from[k]) : 0.0F;
+        panels[k * tile_columns + j] = j < count ? flushed(from[k]) : 0.0F;
       }
     }
   }

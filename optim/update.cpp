@@ -9,6 +9,7 @@
 
 #include "core/dispatch.hpp"
 #include "core/isa.hpp"
+#include "core/widened.hpp"
 #include "rule_elements.hpp"
 #include "stochastic_rounding.hpp"
 
@@ -84,19 +85,6 @@ struct OwnFactors {
     }
   }
 };
-
-/// The elements in fp32: in place, or widened to `buffer`.
-template <class T>
-ZEROTH_INLINE auto widened(T* values, float* buffer, std::int64_t count) {
-  if constexpr (std::is_same_v<std::remove_const_t<T>, float>) {
-    return values;
-  } else {
-    for (std::int64_t i = 0; i < count; ++i) {
-      buffer[i] = to_float(values[i]);
-    }
-    return buffer;
-  }
-}
 
 /// Updates one segment. P is the parameter's type, or void if the master is the parameter.
 ///

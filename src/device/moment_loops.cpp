@@ -6,14 +6,14 @@
 
 #include "core/dispatch.hpp"
 #include "core/isa.hpp"
+#include "core/widened.hpp"
 #include "device/square_sums.hpp"
 #include "optim/lamb_element.hpp"
 
 namespace zeroth::device {
 namespace {
 
-/// Moves the moments of one segment, block by block. A block's gradients and masters are widened in loops of their own:
-/// one loop over several element sizes would mix vectors of different lengths.
+/// Moves the moments of one segment, block by block.
 template <class G, class M>
 struct Move {
   MoveMoments const& args;
@@ -30,18 +30,6 @@ struct Move {
   }
 
  private:
-  template <class T>
-  ZEROTH_INLINE static float const* widened(T const* values, float* buffer, std::int64_t count) {
-    if constexpr (std::is_same_v<T, float>) {
-      return values;
-    } else {
-      for (std::int64_t i = 0; i < count; ++i) {
-        buffer[i] = to_float(values[i]);
-      }
-      return buffer;
-    }
-  }
-
   ZEROTH_INLINE void move(std::int64_t first, std::int64_t count, float const* gradient, float const* master) const {
     auto* const m = static_cast<float*>(args.update.states[0]) + first;
     auto* const v = static_cast<float*>(args.update.states[1]) + first;

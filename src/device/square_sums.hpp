@@ -11,7 +11,7 @@ namespace zeroth::device {
 
 static_assert(sum_block_count % square_lanes == 0);
 
-/// Of at most sum_block_count elements.
+/// The sum of the squares of `count` elements, at most sum_block_count.
 template <class T>
 [[nodiscard]] ZEROTH_INLINE float sum_of_squares(T const* block, std::int64_t count) {
   float sum[square_lanes] = {};

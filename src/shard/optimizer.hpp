@@ -32,8 +32,8 @@ class Optimizer {
               std::size_t parity);
   /// Makes the compute stream wait for decide().
   void await_decision();
-  /// Call after await_decision(), and before updates: does what updates of whole matrices or parameters need before any
-  /// of them. Collective.
+  /// Computes what updates need of whole matrices and parameters. Call after await_decision(), and before the first
+  /// update. Collective.
   void begin_updates();
   /// Call after begin_updates(), and once no rank reads what this one is about to write: Parameters::await_gathers().
   void update(FlatId flat);

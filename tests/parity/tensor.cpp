@@ -191,6 +191,26 @@ TEST_CASE("another number of tensor ranks has the same norms and losses to round
   }
 }
 
+TEST_CASE("with LAMB the norms of a parameter that tensor ranks divide are those of all of it") {
+  auto const trained = [](int tensor, int stage) {
+    auto const mesh = fmt::format(R"(, "mesh": {{"tensor": {}}})", tensor);
+    return train_on(
+        2, tensor, 1,
+        file(fp32_types, stage, 4, "every_micro_step", movements[stage], mesh,
+             R"("type": "Lamb", "params": {"lr": 0.05, "weight_decay": 0.1, "max_coeff": 100, "min_coeff": 0.001})"),
+        {});
+  };
+  auto const one = trained(1, 1);
+  for (int const tensor : {2, 4}) {
+    auto const other = trained(tensor, 1);
+    INFO(fmt::format("{} tensor ranks", tensor));
+    CHECK(distance(losses_of(one), losses_of(other)) < 1e-6);
+    CHECK(distance(one.parameters, other.parameters) < 2e-5);
+    CHECK(bits_of(trained(tensor, 0)) == bits_of(other));
+    CHECK(bits_of(trained(tensor, 3)) == bits_of(other));
+  }
+}
+
 TEST_CASE("a model and a mesh of different tensor ranks are refused, and so is a mesh that does not divide the ranks") {
   auto const config = Config::from_json(file_of(fp32_types, 1, 2));
   auto const wrong = run_job(2, [&](Job& job) {

@@ -134,8 +134,8 @@ struct Muon {
 };
 
 /// LAMB: You et al. 2020, "Large batch optimization for deep learning", algorithm 2, with DeepSpeed's bias correction
-/// and limits of the trust ratio. Its step has two passes, of which an update is the second: before it all moments
-/// move, and the ratio of each parameter is computed from the norms of its weights and of its direction. See
+/// and limits of the trust ratio. A step has two passes, and an update is the second one. The first one moves all
+/// moments, and computes the trust ratio of each parameter from the norms of its weights and of its direction. See
 /// Segment::trust_ratio.
 struct Lamb {
   static constexpr int state_count = 2;  ///< Number of states.
