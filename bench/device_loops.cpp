@@ -49,7 +49,7 @@ class Bench {
     squares(Dtype::fp32);
     squares(Dtype::bf16);
     norm();
-    for (Codec const codec : {Codec::exact, Codec::int8, Codec::int4}) {
+    for (Codec const codec : {Codec::exact, Codec::int8, Codec::int4, Codec::sign}) {
       for (Dtype const dtype : {Dtype::fp32, Dtype::bf16}) {
         encode_and_fold(codec, dtype);
       }

@@ -17,6 +17,7 @@ namespace zeroth::config {
 [[nodiscard]] std::string reduce_dtype_is_wide_or_gradient(Values const& values);
 [[nodiscard]] std::string accumulate_dtype_is_used(Values const& values);
 [[nodiscard]] std::string codec_is_said_once(Values const& values);
+[[nodiscard]] std::string signs_leave_errors(Values const& values);
 [[nodiscard]] std::string quantised_parameters_have_masters(Values const& values);
 [[nodiscard]] std::string same_bits_are_kept(Values const& values);
 

@@ -249,6 +249,7 @@ constexpr Rule rules[] = {
     {index_of<"zeroth.two_level_sums">, sums_of_groups_have_groups},
     {index_of<"zeroth.group_size">, group_size_is_used},
     {index_of<"zeroth.reduce_codec">, codec_is_said_once},
+    {index_of<"zeroth.reduce_codec">, signs_leave_errors},
     {index_of<"zeroth.gather_codec">, quantised_parameters_have_masters},
     {index_of<"zeroth.same_bits_at_any_ranks">, same_bits_are_kept},
     {index_of<"tensor_parallel.autotp_size">, autotp_size_is_alike},

@@ -52,6 +52,9 @@ void expect_encode(Encode const& args) {
   ZEROTH_EXPECTS(!keeps_elements(args.codec), fmt::format("encode: codec {} encodes nothing", name_of(args.codec)));
   ZEROTH_EXPECTS(args.codec == Codec::int8 || args.scales == BlockScales::tight,
                  fmt::format("encode: codec {} has tight scales", name_of(args.codec)));
+  ZEROTH_EXPECTS(
+      (args.codec == Codec::sign) == (args.errors != nullptr) || args.count == 0,
+      fmt::format("encode: codec {} {} errors", name_of(args.codec), args.codec == Codec::sign ? "needs" : "has no"));
 }
 
 void expect_quantise(Quantise const& args) {

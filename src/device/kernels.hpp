@@ -39,7 +39,7 @@ struct ReduceEpilogue {
   std::int64_t sums_count = 0;            ///< The number of elements that are squared and summed.
 };
 
-/// Encodes blocks: int8 or int4.
+/// Encodes blocks: int8, int4 or sign.
 struct Encode {
   Codec codec = Codec::int8;
   void const* source = nullptr;      ///< [count]
@@ -47,6 +47,9 @@ struct Encode {
   std::int64_t count = 0;            ///< A multiple of codec_block_count.
   std::byte* destination = nullptr;  ///< [encoded_bytes()]
   BlockScales scales = BlockScales::tight;
+  /// [count], of `sign`: what earlier calls have lost. It is added to the source, and becomes what this call loses. In
+  /// blocks that are not finite it stays. Null for other codecs.
+  float* errors = nullptr;
 };
 
 /// Replaces elements by what `int8` with BlockScales::powers_of_two decodes them to. A second time changes nothing.

@@ -218,7 +218,7 @@ void plan_gradients(Layout const& layout, PlanRequest const& request, MemoryPlan
   }
 }
 
-/// Plans the masters and the rule's states that are in memory.
+/// Plans the masters and the rule's states that are in memory, and errors of gradients.
 void plan_optimizer(Layout const& layout, PlanRequest const& request, MemoryPlan& plan) {
   auto const& precision = request.settings.precision;
   auto& bytes = plan.bytes.optimizer;
@@ -234,6 +234,10 @@ void plan_optimizer(Layout const& layout, PlanRequest const& request, MemoryPlan
     auto const& rule = update_of(layout.flats()[flat], request.settings).rule;
     for (std::size_t k = 0; k < static_cast<std::size_t>(optim::state_count(rule)); ++k) {
       at.states[k] = take(bytes, padding, in_memory, precision.states);
+    }
+    if (keeps_errors(layout.flats()[flat], request.settings)) {
+      auto const whole = held_by_each(layout.flats()[flat].gradients(), Placement::whole, request.places);
+      at.errors = take(bytes, padding, whole, Dtype::fp32);
     }
   }
 }

@@ -55,7 +55,8 @@ void VirtualKernels::reduce_epilogue(device::Stream& stream, device::ReduceEpilo
 }
 
 void VirtualKernels::encode(device::Stream& stream, device::Encode const& args) {
-  move(stream, args.count * bytes_of(args.dtype) + encoded_bytes(args.codec, args.dtype, args.count));
+  auto const errors = args.errors != nullptr ? 2 * args.count * bytes_of(Dtype::fp32) : 0;
+  move(stream, args.count * bytes_of(args.dtype) + encoded_bytes(args.codec, args.dtype, args.count) + errors);
 }
 
 void VirtualKernels::quantise(device::Stream& stream, device::Quantise const& args) {

@@ -58,6 +58,8 @@ constexpr Refusal refusals[] = {
      [](Choice const& c) { return !computes_in(c, "bf16 masters"); }},
     {"zeroth.reduce_codec", R"({"zeroth": {"reduce_codec": "int8"}})",
      [](Choice const& c) { return c.is("types", "fp32 reduced in bf16") || c.is("types", "bf16 reduced in fp32"); }},
+    {"zeroth.reduce_codec", R"({"zeroth": {"reduce_codec": "sign"}})",
+     [](Choice const& c) { return !stage_below(c, "2") || c.is("zeroth.two_level_sums", "true"); }},
     {"zeroth.gather_codec", R"({"zeroth": {"gather_codec": "int8"}})",
      [](Choice const& c) { return computes_in(c, "fp32") || computes_in(c, "bf16 masters"); }},
     {"communication_data_type", R"({"communication_data_type": "fp32"})",

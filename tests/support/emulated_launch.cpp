@@ -81,7 +81,8 @@ cudaError_t reduce_epilogue(cudaStream_t stream, device::ReduceEpilogue const& a
 cudaError_t encode(cudaStream_t stream, device::Encode const& args) {
   return launch_on(stream,
                    {{args.source, args.count * bytes_of(args.dtype)},
-                    {args.destination, encoded_bytes(args.codec, args.dtype, args.count)}},
+                    {args.destination, encoded_bytes(args.codec, args.dtype, args.count)},
+                    {args.errors, args.count * std::int64_t{sizeof(float)}}},
                    [&](auto const& on) { return launch_encode(on, args); });
 }
 
