@@ -154,7 +154,7 @@ struct EncodeSigns : CodecBlocks {
   struct Shared {
     std::uint32_t largest[warps];
     std::uint16_t headers[warps];
-    std::uint8_t signs[warps][codec_block_count];
+    std::uint32_t signs[warps][codec_block_count];
   };
 
   T const* source;
@@ -189,9 +189,9 @@ struct EncodeSigns : CodecBlocks {
         count[thread] = 0;
         for (int k = 0; k < 2 * per_half; ++k) {
           float const value = values[thread].at[k];
-          units[thread] += static_cast<std::uint32_t>(device::units_of(value, shared.largest[warp]));
+          units[thread] += device::units_of(value, shared.largest[warp]);
           count[thread] = value == 0 ? count[thread] : element_of(thread, k) + 1;
-          shared.signs[warp][element_of(thread, k)] = static_cast<std::uint8_t>(device::encode_sign(value));
+          shared.signs[warp][element_of(thread, k)] = device::encode_sign(value);
         }
       });
       block.fold_warps(units, [](std::uint32_t a, std::uint32_t b) { return a + b; });
@@ -230,7 +230,7 @@ struct EncodeSigns : CodecBlocks {
     if (lane < device::sign_bytes) {
       unsigned byte = 0;
       for (int k = 0; k < 8; ++k) {
-        byte |= static_cast<unsigned>(shared.signs[warp][k * device::sign_bytes + lane]) << static_cast<unsigned>(k);
+        byte |= shared.signs[warp][k * device::sign_bytes + lane] << static_cast<unsigned>(k);
       }
       to[static_cast<int>(sizeof header) + lane] = static_cast<std::byte>(byte);
     }

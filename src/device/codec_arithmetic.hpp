@@ -98,14 +98,14 @@ inline constexpr std::uint32_t nonfinite_code = 0x1ff, largest_code_of_signs = 0
 }
 
 /// A magnitude as an integer below 2^24, in units that depend on the largest magnitude_bits() of the block. So the sum
-/// over a block does not depend on the order of its terms. 0 in a block that is not finite.
-[[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline std::int32_t units_of(float value,
-                                                                                  std::uint32_t largest) noexcept {
-  if (largest >= infinity_bits) {
-    return 0;
-  }
-  return static_cast<std::int32_t>(std::bit_cast<float>(magnitude_bits(value)) *
-                                   std::bit_cast<float>((277 - exponent_of_units(largest)) << 23U));
+/// over a block does not depend on the order of its terms.
+[[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline std::uint32_t units_of(float value,
+                                                                                   std::uint32_t largest) noexcept {
+  std::uint32_t const bits = magnitude_bits(value);
+  bool const is_normal = bits >= 1U << 23U;
+  std::uint32_t const mantissa = is_normal ? (bits & 0x7fffffU) | 1U << 23U : bits;
+  std::uint32_t const shift = exponent_of_units(largest) - (is_normal ? bits >> 23U : 1);
+  return shift < 32 ? mantissa >> shift : 0;
 }
 
 /// The mean of `count` magnitudes, rounded to a power of two or to 1.5 times one, as 9 bits: the exponent, and one bit

@@ -112,7 +112,7 @@ struct EncodeBlocks<Codec::sign, T> {
     std::uint32_t units = 0;
     std::int32_t count = 0;
     for (std::int32_t i = 0; i < block_count; ++i) {
-      units += static_cast<std::uint32_t>(units_of(values.at[i], largest));
+      units += units_of(values.at[i], largest);
       std::int32_t const after = values.at[i] == 0 ? 0 : i + 1;
       count = count > after ? count : after;
     }
