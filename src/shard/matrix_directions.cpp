@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <array>
-
-#include "zeroth/optim/muon.hpp"
+#include <set>
+#include <utility>
 
 namespace zeroth::shard {
 
@@ -31,6 +31,7 @@ MatrixDirections::MatrixDirections(Memory& memory)
     }
   }
   plan_exchange();
+  prepare();
 }
 
 /// The direction of `element`, counted in the part, if this rank's optimizer has it.
@@ -88,6 +89,27 @@ void MatrixDirections::add_own(std::vector<comm::Collective>& messages) const {
   messages.push_back({Operation::receive, nullptr, nullptr, 0, Dtype::bf16, memory_->place()});
 }
 
+/// Before the first step, in which peers would wait for this rank.
+void MatrixDirections::prepare() {
+  std::set<std::pair<std::int64_t, std::int64_t>> shapes;
+  for (auto const& matrix : homes_.matrices) {
+    if (matrix.home == memory_->place() && shapes.emplace(matrix.rows, matrix.columns).second) {
+      memory_->kernels().prepare_orthogonalise(memory_->compute(), work_on(matrix));
+    }
+  }
+}
+
+/// What makes a matrix of this home orthogonal.
+optim::OrthogonalArgs MatrixDirections::work_on(HomedMatrix const& matrix) const noexcept {
+  auto* const data = homes_.whole() ? staged(matrix, matrix.elements.begin) : home_ + matrix.in_home * element_bytes;
+  return {.matrix = reinterpret_cast<bf16*>(data),
+          .rows = matrix.rows,
+          .columns = matrix.columns,
+          .workspace = workspace_,
+          .rule = rule_,
+          .scalars = &memory_->step()->scalars};
+}
+
 void MatrixDirections::compute() {
   if (flats_.empty()) {
     return;
@@ -117,13 +139,7 @@ void MatrixDirections::compute() {
       continue;
     }
     device::SpanScope const span{compute, "update", memory_->flat(matrix.flat).name};
-    auto* const data = homes_.whole() ? staged(matrix, matrix.elements.begin) : home_ + matrix.in_home * element_bytes;
-    kernels.orthogonalise(compute, {.matrix = reinterpret_cast<bf16*>(data),
-                                    .rows = matrix.rows,
-                                    .columns = matrix.columns,
-                                    .workspace = workspace_,
-                                    .rule = rule_,
-                                    .scalars = scalars});
+    kernels.orthogonalise(compute, work_on(matrix));
   }
   for (auto const& [staged, home, bytes] : copies_) {
     kernels.copy(compute, staged, home, bytes);

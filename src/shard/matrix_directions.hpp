@@ -7,6 +7,7 @@
 #include "shard/matrix_homes.hpp"
 #include "shard/memory.hpp"
 #include "shard/moved_bytes.hpp"
+#include "zeroth/optim/muon.hpp"
 
 namespace zeroth::shard {
 
@@ -34,6 +35,8 @@ class MatrixDirections {
   };
   [[nodiscard]] std::byte* staged(HomedMatrix const& matrix, std::int64_t element) const noexcept;
   void plan_exchange();
+  void prepare();
+  [[nodiscard]] optim::OrthogonalArgs work_on(HomedMatrix const& matrix) const noexcept;
   void add_own(std::vector<comm::Collective>& messages) const;
   void exchange(std::string_view purpose, std::vector<comm::Collective> const& messages);
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "device/gpu_matrices.hpp"
 #include "shard/memory_plan.hpp"
 #include "zeroth/optim/muon.hpp"
 
@@ -31,7 +32,8 @@ void choose_homes(std::vector<HomedMatrix>& matrices, int places) {
 
 }  // namespace
 
-MatrixHomes matrix_homes(Layout const& layout, optim::Muon const& rule, Placement optimizer, Places const& places) {
+MatrixHomes matrix_homes(Layout const& layout, optim::Muon const& rule, Placement optimizer, Places const& places,
+                         bool on_gpu) {
   MatrixHomes homes;
   std::vector<ParamId> params;
   for (auto const flat : layout.flats().ids()) {
@@ -62,7 +64,8 @@ MatrixHomes matrix_homes(Layout const& layout, optim::Muon const& rule, Placemen
     matrix.in_home = count;
     count += (matrix.elements.count() + alignment_count - 1) / alignment_count * alignment_count;
     homes.workspace_bytes =
-        std::max(homes.workspace_bytes, optim::orthogonal_workspace_bytes(rule, matrix.rows, matrix.columns));
+        std::max(homes.workspace_bytes, on_gpu ? device::gpu_matrix_workspace(matrix.rows, matrix.columns).bytes
+                                               : optim::orthogonal_workspace_bytes(rule, matrix.rows, matrix.columns));
   }
   bool const are_whole = optimizer == Placement::whole || places.size(optimizer.cut) == 1;
   homes.home_count = are_whole ? 0 : *std::ranges::max_element(counts);

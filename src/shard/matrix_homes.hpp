@@ -38,8 +38,9 @@ struct MatrixHomes {
 }
 
 /// Homes are balanced by optim::orthogonal_operations(): the most costly matrix first, each to the home
-/// that has the least to do so far. Empty if the layout has no flat units of matrices. `rule` decides the workspace.
+/// that has the least to do so far. Empty if the layout has no flat units of matrices. `rule` and `on_gpu` decide the
+/// workspace.
 [[nodiscard]] MatrixHomes matrix_homes(Layout const& layout, optim::Muon const& rule, Placement optimizer,
-                                       Places const& places);
+                                       Places const& places, bool on_gpu = false);
 
 }  // namespace zeroth::shard

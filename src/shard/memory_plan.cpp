@@ -291,7 +291,7 @@ void plan_scratch(Layout const& layout, PlanRequest const& request, MemoryPlan& 
   }
   if (has_directions(request.settings)) {
     auto const homes = matrix_homes(layout, std::get<optim::Muon>(request.settings.matrix_update->rule),
-                                    request.placements.optimizer, request.places);
+                                    request.placements.optimizer, request.places, request.on_gpu);
     plan.directions =
         scratch.take((homes.staged_count + homes.home_count) * bytes_of(Dtype::bf16) + homes.workspace_bytes);
   }

@@ -29,6 +29,7 @@ struct PlanRequest {
   SlotCounts gradient_slots;   ///< No slots if gradients are whole.
   std::int64_t largest_bucket_count = 0;
   std::int64_t comm_staging_bytes = 0;
+  bool on_gpu = false;  ///< Muon's workspace is larger there.
   Offload offload;
   ParameterOffload offload_parameters;
 };

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <variant>
 
+#include "device/gpu_matrices.hpp"
 #include "simulate/virtual_device.hpp"
 #include "zeroth/core/error.hpp"
 #include "zeroth/optim/muon.hpp"
@@ -104,7 +105,9 @@ void VirtualKernels::direction(device::Stream& stream, optim::DirectionArgs cons
 }
 
 void VirtualKernels::orthogonalise(device::Stream& stream, optim::OrthogonalArgs const& args) {
-  auto const operations = optim::orthogonal_operations(*args.rule, args.rows, args.columns);
+  auto const operations = machine_.host_bytes_per_s > 0
+                              ? device::gpu_matrix_operations(*args.rule, args.rows, args.columns)
+                              : optim::orthogonal_operations(*args.rule, args.rows, args.columns);
   as_virtual(stream).compute(
       std::max(machine_.kernel_us, 1e6 * operations / (machine_.peak(Dtype::bf16) * machine_.rates.math_efficiency)));
 }
