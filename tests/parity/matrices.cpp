@@ -262,10 +262,14 @@ TEST_CASE("Muon: what cannot be is refused, with the reason") {
   CHECK_THAT(
       refused(text_of(fp32_types, 1), none),
       Catch::Contains("optimizer.type is \"Muon\", and no parameter of the model is marked by ParamOptions::matrix"));
-  auto const notes =
-      plan(matrices.model, Config::from_json(text_of(fp32_types, 1)), 2, {.device = DeviceKind::cuda}).notes;
-  CHECK(std::ranges::any_of(notes,
-                            [](std::string const& note) { return note.find("for CPUs so far") != std::string::npos; }));
+  auto const says_on_gpus = [&](Config const& config) {
+    auto const notes = plan(matrices.model, config, 2, {.device = DeviceKind::cuda}).notes;
+    return std::ranges::any_of(notes,
+                               [](std::string const& note) { return note.find("for CPUs") != std::string::npos; });
+  };
+  auto const config = Config::from_json(text_of(fp32_types, 1));
+  CHECK_FALSE(says_on_gpus(config));
+  CHECK(says_on_gpus(config.with(optim::Multiply{[](optim::MatrixProduct const&) {}})));
 }
 
 TEST_CASE("Muon: a plan has one state of matrices and two of others, and says so") {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "device/gpu_matrices.hpp"
 #include "shard/matrix_homes.hpp"
 #include "shard/random_model.hpp"
 #include "support/catch.hpp"
@@ -77,6 +78,7 @@ TEST_CASE("every matrix has one home, in the order of the model, and memory ther
       auto const layout = layout_of(model, world);
       for (auto const placement : {Placement::whole, Placement::shard}) {
         auto const homes = shard::matrix_homes(layout, {}, placement, {world, world});
+        auto const on_gpu = shard::matrix_homes(layout, {}, placement, {world, world}, true);
         INFO(fmt::format("model {}, {} ranks", seed, world));
         std::vector<ParamId> marked, found;
         for (auto const param : d.params.ids()) {
@@ -106,7 +108,8 @@ TEST_CASE("every matrix has one home, in the order of the model, and memory ther
           good = good && matrix.in_home >= end && matrix.in_home % shard::alignment_count == 0;
           end = matrix.in_home + matrix.elements.count();
           good = good && (homes.whole() || end <= homes.home_count) &&
-                 homes.workspace_bytes >= optim::orthogonal_workspace_bytes({}, matrix.rows, matrix.columns);
+                 homes.workspace_bytes >= optim::orthogonal_workspace_bytes({}, matrix.rows, matrix.columns) &&
+                 on_gpu.workspace_bytes >= device::gpu_matrix_workspace(matrix.rows, matrix.columns).bytes;
         }
         CHECK(good);
         CHECK(found == marked);
