@@ -52,10 +52,5 @@ namespace zeroth::config {
 [[nodiscard]] std::string states_have_no_older_offload(Values const& values);
 [[nodiscard]] std::string states_are_wide(Values const& values);
 [[nodiscard]] std::string norms_are_of_masters(Values const& values);
-[[nodiscard]] std::string muon_has_no_hpz(Values const& values);
-[[nodiscard]] std::string muon_has_no_mics(Values const& values);
-[[nodiscard]] std::string muon_has_one_level(Values const& values);
-[[nodiscard]] std::string muon_has_one_stage(Values const& values);
-[[nodiscard]] std::string muon_has_one_tensor_rank(Values const& values);
 
 }  // namespace zeroth::config

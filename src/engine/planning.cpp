@@ -131,7 +131,8 @@ Blueprint make_blueprint(model::Description const& model, model::Description con
     // At every stage: squares are summed by flat units, and stages are to have the same norm.
     layout = shard::Layout{model, world, settings.persistence, tied, shard::matrices_of(settings)};
   }
-  if (settings.matrix_update && std::ranges::none_of(layout.flats(), &shard::FlatUnit::matrices)) {
+  auto const is_marked = [](model::ParamDescription const& param) { return param.options.matrix; };
+  if (settings.matrix_update && std::ranges::none_of(whole.params, is_marked)) {  // a stage may have none
     throw ConfigError{
         fmt::format("{}: optimizer.type is \"{}\", and no parameter of the model is marked by "
                     "ParamOptions::matrix; mark the matrices that it is to update, or take another "

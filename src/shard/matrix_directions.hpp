@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The part of Muon's step that needs whole matrices.
 #pragma once
+#include <cstddef>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "shard/matrix_homes.hpp"
+#include "shard/matrix_memory.hpp"
 #include "shard/memory.hpp"
 #include "shard/moved_bytes.hpp"
 #include "zeroth/optim/muon.hpp"
@@ -13,7 +16,8 @@ namespace zeroth::shard {
 
 /// Computes the directions of a step: each rank those of its optimizer's elements. They are sent to the homes of their
 /// matrices in bf16, made orthogonal there, and sent back. So each matrix is computed once, and its bits do not depend
-/// on how states are sharded. Only for an optimizer that has a rule for matrices.
+/// on how states are sharded. Parts of tensor ranks are joined on one of these. Only for an optimizer that has a rule
+/// for matrices.
 class MatrixDirections {
  public:
   explicit MatrixDirections(Memory& memory);
@@ -28,26 +32,41 @@ class MatrixDirections {
   [[nodiscard]] MovedBytes const& moved() const noexcept { return moved_; }
 
  private:
+  using Messages = std::vector<comm::Collective>;
   /// A copy of a piece that a home has itself.
   struct Copy {
     std::byte *staged, *home;
     std::int64_t bytes;
   };
-  [[nodiscard]] std::byte* staged(HomedMatrix const& matrix, std::int64_t element) const noexcept;
+  /// Which way elements of parts go between tensor ranks, or between parts and the joined matrix.
+  enum class Way : bool { to_home, back };
+
+  [[nodiscard]] bool is_home(HomedMatrix const& matrix) const noexcept { return matrix.home == own_; }
+  [[nodiscard]] bool computes(HomedMatrix const& matrix) const noexcept;
   void plan_exchange();
+  void plan_pieces(HomedMatrix const& matrix);
+  void plan_parts(HomedMatrix const& matrix);
+  void add_own(Messages& messages) const;
   void prepare();
   [[nodiscard]] optim::OrthogonalArgs work_on(HomedMatrix const& matrix) const noexcept;
-  void add_own(std::vector<comm::Collective>& messages) const;
-  void exchange(std::string_view purpose, std::vector<comm::Collective> const& messages);
+  void compute(HomedMatrix const& matrix);
+  void copy_parts(HomedMatrix const& matrix, Way way);
+  void exchange(std::string_view purpose, comm::Communicator& among, Messages const& messages,
+                comm::Collective const& together);
+  void exchange_pieces(std::string_view purpose, Messages const& messages);
+  void exchange_parts(std::string_view purpose, Messages const& messages);
 
   Memory* memory_;
   optim::Muon const* rule_;
   MatrixHomes homes_;
-  std::byte *staged_, *home_, *workspace_;
+  MatrixMemory at_;
+  comm::Communicator* among_;  // the ranks that share matrices
+  int own_;                    // this one's index among them
   std::vector<FlatId> flats_;
-  std::vector<comm::Collective> to_homes_, back_;
+  Messages to_homes_, back_;              // pieces of slices
+  Messages to_tensor_homes_, from_them_;  // parts of tensor ranks
   std::vector<Copy> copies_;
-  std::int64_t sent_count_ = 0;  // elements of one exchange, over all ranks
+  std::int64_t sent_count_ = 0, sent_parts_count_ = 0;  // elements of one exchange, over all ranks
   std::unique_ptr<device::Event> ready_, arrived_;
   MovedBytes moved_;
 };

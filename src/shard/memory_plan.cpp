@@ -9,6 +9,7 @@
 #include "core/block_file.hpp"
 #include "device/kernels.hpp"
 #include "shard/matrix_homes.hpp"
+#include "shard/matrix_memory.hpp"
 #include "shard/parameter_norms.hpp"
 #include "shard/parameters.hpp"
 #include "shard/reducer.hpp"
@@ -290,10 +291,7 @@ void plan_scratch(Layout const& layout, PlanRequest const& request, MemoryPlan& 
     plan.tied = scratch.take(bytes);
   }
   if (has_directions(request.settings)) {
-    auto const homes = matrix_homes(layout, std::get<optim::Muon>(request.settings.matrix_update->rule),
-                                    request.placements.optimizer, request.places, request.on_gpu);
-    plan.directions =
-        scratch.take((homes.staged_count + homes.home_count) * bytes_of(Dtype::bf16) + homes.workspace_bytes);
+    plan.directions = scratch.take(MatrixMemory::bytes(matrix_homes(layout, request)));
   }
   if (has_trust_ratios(request.settings)) {
     plan.parameter_norms = scratch.take(ParameterNorms::scratch_bytes(layout, request));

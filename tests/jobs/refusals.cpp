@@ -83,8 +83,6 @@ constexpr Refusal refusals[] = {
      [](Choice const& c) { return has_type(c, "Muon") || has_type(c, "Lamb"); }},
     {"optimizer.params.min_coeff", R"({"optimizer": {"params": {"min_coeff": 3, "max_coeff": 2.5}}})",
      [](Choice const& c) { return has_type(c, "Lamb"); }},
-    {"zeroth.mesh.tensor", R"({"zeroth": {"mesh": {"tensor": 2}}})",
-     [](Choice const& c) { return has_type(c, "Muon"); }},
     {"scheduler.params.total_num_steps", R"({"scheduler": {"params": {"total_num_steps": null}}})",
      [](Choice const& c) { return c.is("scheduler", "WarmupDecayLR"); }},
     {"scheduler.params.cycle_momentum", R"({"scheduler": {"params": {"cycle_momentum": true}}})",

@@ -21,12 +21,8 @@ std::vector<std::string_view> values_without(std::string_view option, std::strin
 
 /// What Muon refuses.
 std::vector<Rule> rules_of_muon() {
-  std::vector<Rule> rules{{"types", {"bf16 masters and states"}, "optimizer", values_without("optimizer", "Muon")}};
-  for (auto const* const option :
-       {"states", "groups", "zeroth.mesh.pipeline", "zeroth.mesh.tensor", "tensor ranks that go on"}) {
-    rules.push_back({option, {}, "optimizer", values_without("optimizer", "Muon")});
-  }
-  return rules;
+  auto const others = values_without("optimizer", "Muon");
+  return {{"types", {"bf16 masters and states"}, "optimizer", others}, {"states", {}, "optimizer", others}};
 }
 
 /// What Lamb refuses: parameters on a disk only if they are the masters.
