@@ -24,14 +24,14 @@ MatrixDirections::MatrixDirections(Memory& memory)
       at_{memory, homes_},
       among_{memory.ranks(Lane::reduce).over(homes_.axes)},
       own_{memory.request().places.index(homes_.axes, memory.place())},
-      ready_{memory.context().device->make_event()},
-      arrived_{memory.context().device->make_event()} {
+      last_batch_(memory.flat_count(), 0),
+      ready_{memory.context().device->make_event()} {
   for (auto const flat : memory.layout().update_order()) {
     if (memory.flat(flat).matrices) {
       flats_.push_back(flat);
     }
   }
-  plan_exchange();
+  cut_batches();
   prepare();
 }
 
@@ -40,27 +40,36 @@ bool MatrixDirections::computes(HomedMatrix const& matrix) const noexcept {
 }
 
 /// Lists the messages between slices, homes and tensor ranks, by matrix and then by rank, as both ends have them.
-void MatrixDirections::plan_exchange() {
+void MatrixDirections::cut_batches() {
+  auto const limit = memory_->request().settings.reduce_bucket_count;
   for (auto const& matrix : homes_.matrices) {
-    sent_count_ += matrix.elements.count();
-    plan_pieces(matrix);
-    plan_parts(matrix);
+    if (batches_.empty() || batches_.back().sent_count + matrix.elements.count() > limit) {
+      batches_.emplace_back(*memory_->context().device);
+    }
+    auto& batch = batches_.back();
+    batch.matrices.push_back(&matrix);
+    batch.sent_count += matrix.elements.count();
+    plan_pieces(matrix, batch);
+    plan_parts(matrix, batch);
+    last_batch_[matrix.flat] = batches_.size() - 1;
   }
-  if (!homes_.whole) {
-    add_own(to_homes_);
-    add_own(back_);
+  for (auto& batch : batches_) {
+    if (!homes_.whole) {
+      add_own(batch.to_homes);
+      add_own(batch.back);
+    }
   }
 }
 
-void MatrixDirections::plan_pieces(HomedMatrix const& matrix) {
+void MatrixDirections::plan_pieces(HomedMatrix const& matrix, Batch& batch) {
   if (homes_.whole) {
     auto* const data = at_.staged(matrix, matrix.elements.begin);
-    back_.push_back({.operation = Operation::broadcast,
-                     .input = data,
-                     .output = data,
-                     .count = matrix.elements.count(),
-                     .dtype = Dtype::bf16,
-                     .peer = matrix.home});
+    batch.back.push_back({.operation = Operation::broadcast,
+                          .input = data,
+                          .output = data,
+                          .count = matrix.elements.count(),
+                          .dtype = Dtype::bf16,
+                          .peer = matrix.home});
     return;
   }
   auto const& places = memory_->request().places;
@@ -77,36 +86,37 @@ void MatrixDirections::plan_pieces(HomedMatrix const& matrix) {
     }
     auto* const in_home = at_.own_part(matrix) + (begin - matrix.elements.begin) * element_bytes;
     if (of == matrix.home) {
-      copies_.push_back({at_.staged(matrix, begin), in_home, count * element_bytes});
+      batch.copies.push_back({at_.staged(matrix, begin), in_home, count * element_bytes});
     } else if (of == own_) {
       auto* const own = at_.staged(matrix, begin);
-      to_homes_.push_back({Operation::send, own, nullptr, count, Dtype::bf16, matrix.home});
-      back_.push_back({Operation::receive, nullptr, own, count, Dtype::bf16, matrix.home});
+      batch.to_homes.push_back({Operation::send, own, nullptr, count, Dtype::bf16, matrix.home});
+      batch.back.push_back({Operation::receive, nullptr, own, count, Dtype::bf16, matrix.home});
     } else {
-      to_homes_.push_back({Operation::receive, nullptr, in_home, count, Dtype::bf16, of});
-      back_.push_back({Operation::send, in_home, nullptr, count, Dtype::bf16, of});
+      batch.to_homes.push_back({Operation::receive, nullptr, in_home, count, Dtype::bf16, of});
+      batch.back.push_back({Operation::send, in_home, nullptr, count, Dtype::bf16, of});
     }
   }
 }
 
 /// Within a home: parts go to the tensor rank that joins them.
-void MatrixDirections::plan_parts(HomedMatrix const& matrix) {
+void MatrixDirections::plan_parts(HomedMatrix const& matrix, Batch& batch) {
   auto const count = matrix.elements.count();
-  sent_parts_count_ += (matrix.parts - 1) * count;
+  batch.sent_parts_count += (matrix.parts - 1) * count;
   if (matrix.parts == 1 || !is_home(matrix)) {
     return;
   }
   auto const tensor = memory_->request().tensor.index;
   if (tensor != matrix.tensor_home) {
     auto* const own = at_.own_part(matrix);
-    to_tensor_homes_.push_back({Operation::send, own, nullptr, count, Dtype::bf16, matrix.tensor_home});
-    from_them_.push_back({Operation::receive, nullptr, own, count, Dtype::bf16, matrix.tensor_home});
+    batch.to_tensor_homes.push_back({Operation::send, own, nullptr, count, Dtype::bf16, matrix.tensor_home});
+    batch.back_from_them.push_back({Operation::receive, nullptr, own, count, Dtype::bf16, matrix.tensor_home});
     return;
   }
   for (int other = 0; other < matrix.parts; ++other) {
     if (other != tensor) {
-      to_tensor_homes_.push_back({Operation::receive, nullptr, at_.part(matrix, other), count, Dtype::bf16, other});
-      from_them_.push_back({Operation::send, at_.part(matrix, other), nullptr, count, Dtype::bf16, other});
+      batch.to_tensor_homes.push_back(
+          {Operation::receive, nullptr, at_.part(matrix, other), count, Dtype::bf16, other});
+      batch.back_from_them.push_back({Operation::send, at_.part(matrix, other), nullptr, count, Dtype::bf16, other});
     }
   }
 }
@@ -138,9 +148,14 @@ optim::OrthogonalArgs MatrixDirections::work_on(HomedMatrix const& matrix) const
 }
 
 void MatrixDirections::compute() {
-  if (flats_.empty()) {
-    return;
-  }
+  compute_directions();
+  memory_->compute().record(*ready_);
+  memory_->stream(Lane::reduce).wait(*ready_);
+  std::ranges::for_each(batches_, [this](Batch const& batch) { send(batch); });
+  std::ranges::for_each(batches_, [this](Batch const& batch) { compute(batch); });
+}
+
+void MatrixDirections::compute_directions() {
   auto& kernels = memory_->kernels();
   auto& compute = memory_->compute();
   for (auto const flat : flats_) {
@@ -154,24 +169,40 @@ void MatrixDirections::compute() {
                                 .rule = rule_,
                                 .scalars = &memory_->step()->scalars});
   }
-  for (auto const& [staged, home, bytes] : copies_) {
-    kernels.copy(compute, home, staged, bytes);
-  }
-  if (!homes_.whole) {
-    exchange_pieces("to_homes", to_homes_);
-  }
-  exchange_parts("to_tensor_homes", to_tensor_homes_);
-  for (auto const& matrix : homes_.matrices) {
-    if (computes(matrix)) {
-      this->compute(matrix);
+  for (auto const& batch : batches_) {
+    for (auto const& [staged, home, bytes] : batch.copies) {
+      kernels.copy(compute, home, staged, bytes);
     }
   }
-  exchange_parts("from_tensor_homes", from_them_);
-  for (auto const& [staged, home, bytes] : copies_) {
-    kernels.copy(compute, staged, home, bytes);
-  }
-  exchange_pieces("from_homes", back_);
 }
+
+void MatrixDirections::send(Batch const& batch) {
+  if (!homes_.whole) {
+    exchange_pieces("to_homes", batch, batch.to_homes);
+  }
+  exchange_parts("to_tensor_homes", batch, batch.to_tensor_homes);
+  memory_->stream(Lane::reduce).record(*batch.arrived);
+}
+
+void MatrixDirections::compute(Batch const& batch) {
+  auto& stream = memory_->stream(Lane::reduce);
+  memory_->compute().wait(*batch.arrived);
+  for (auto const* const matrix : batch.matrices) {
+    if (computes(*matrix)) {
+      compute(*matrix);
+    }
+  }
+  memory_->compute().record(*batch.computed);
+  stream.wait(*batch.computed);
+  exchange_parts("from_tensor_homes", batch, batch.back_from_them);
+  for (auto const& [staged, home, bytes] : batch.copies) {
+    memory_->kernels().copy(stream, staged, home, bytes);
+  }
+  exchange_pieces("from_homes", batch, batch.back);
+  stream.record(*batch.returned);
+}
+
+void MatrixDirections::await(FlatId flat) { memory_->compute().wait(*batches_[last_batch_[flat]].returned); }
 
 void MatrixDirections::compute(HomedMatrix const& matrix) {
   device::SpanScope const span{memory_->compute(), "update", memory_->flat(matrix.flat).name};
@@ -203,39 +234,31 @@ void MatrixDirections::copy_parts(HomedMatrix const& matrix, Way way) {
   }
 }
 
-/// Submits `messages`, if there are any, after the work on the compute stream and before the following work there. The
-/// logs of ranks are compared, and each has other messages: it notes what they are `together`.
-void MatrixDirections::exchange(std::string_view purpose, comm::Communicator& among, Messages const& messages,
-                                comm::Collective const& together) {
-  auto const first = flats_.front();
+/// Submits `messages` on the reduce stream, if there are any. The logs of ranks are compared, and each has other
+/// messages: it notes what they are `together`.
+void MatrixDirections::exchange(std::string_view purpose, comm::Communicator& among, FlatId first,
+                                Messages const& messages, comm::Collective const& together) {
   memory_->note_call(purpose, first, {&together, 1}, among);
-  if (messages.empty()) {
-    return;
+  if (!messages.empty()) {
+    among.submit(memory_->stream(Lane::reduce), {purpose, memory_->flat(first).name}, messages);
   }
-  auto& stream = memory_->stream(Lane::reduce);
-  memory_->compute().record(*ready_);
-  stream.wait(*ready_);
-  among.submit(stream, {purpose, memory_->flat(first).name}, messages);
-  stream.record(*arrived_);
-  memory_->compute().wait(*arrived_);
 }
 
-void MatrixDirections::exchange_pieces(std::string_view purpose, Messages const& messages) {
-  if (among_->world() == 1) {
-    return;
+void MatrixDirections::exchange_pieces(std::string_view purpose, Batch const& batch, Messages const& messages) {
+  if (among_->world() > 1) {
+    exchange(purpose, *among_, batch.matrices.front()->flat, messages,
+             {.operation = homes_.whole ? Operation::broadcast : Operation::all_to_all,
+              .count = batch.sent_count,
+              .dtype = Dtype::bf16});
+    moved_.add((homes_.whole ? among_->world() : 1) * batch.sent_count * element_bytes, false);
   }
-  exchange(purpose, *among_, messages,
-           {.operation = homes_.whole ? Operation::broadcast : Operation::all_to_all,
-            .count = sent_count_,
-            .dtype = Dtype::bf16});
-  moved_.add((homes_.whole ? among_->world() : 1) * sent_count_ * element_bytes, false);
 }
 
-void MatrixDirections::exchange_parts(std::string_view purpose, Messages const& messages) {
-  if (sent_parts_count_ > 0) {
-    exchange(purpose, *memory_->context().tensor, messages,
-             {.operation = Operation::all_to_all, .count = sent_parts_count_, .dtype = Dtype::bf16});
-    moved_.add(sent_parts_count_ * element_bytes, false);
+void MatrixDirections::exchange_parts(std::string_view purpose, Batch const& batch, Messages const& messages) {
+  if (batch.sent_parts_count > 0) {
+    exchange(purpose, *memory_->context().tensor, batch.matrices.front()->flat, messages,
+             {.operation = Operation::all_to_all, .count = batch.sent_parts_count, .dtype = Dtype::bf16});
+    moved_.add(batch.sent_parts_count * element_bytes, false);
   }
 }
 
