@@ -16,6 +16,7 @@ cudaError_t update_by(optim::RmsProp const& rule, cudaStream_t stream, optim::Up
 cudaError_t update_by(optim::RmsPropMomentum const& rule, cudaStream_t stream, optim::UpdateArgs const& args);
 cudaError_t update_by(optim::Lamb const& rule, cudaStream_t stream, optim::UpdateArgs const& args);
 cudaError_t update_by(optim::Lion const& rule, cudaStream_t stream, optim::UpdateArgs const& args);
+cudaError_t update_by(optim::OneBitAdam const& rule, cudaStream_t stream, optim::UpdateArgs const& args);
 cudaError_t update_by(optim::MuonUpdate const& rule, cudaStream_t stream, optim::UpdateArgs const& args);
 
 }  // namespace zeroth::cuda

@@ -10,6 +10,7 @@
 #include "lamb_element.hpp"
 #include "lion_element.hpp"
 #include "muon_element.hpp"
+#include "one_bit_adam_element.hpp"
 #include "rmsprop_element.hpp"
 #include "sgd_element.hpp"
 

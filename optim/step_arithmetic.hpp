@@ -51,7 +51,8 @@ ZEROTH_HOST_DEVICE inline void advance(StepRules const& rules, StepSums const& t
   ++scalars.applied;
   scalars.gradient_scale = static_cast<float>(unscale * clipping(norm, rules.clip));
   scalars.bias_correction1 = static_cast<float>(bias_correction(rules.betas[0], scalars.applied));
-  scalars.bias_correction2_sqrt = static_cast<float>(std::sqrt(bias_correction(rules.betas[1], scalars.applied)));
+  std::int64_t const second = scalars.applied < rules.second_moves_until ? scalars.applied : rules.second_moves_until;
+  scalars.bias_correction2_sqrt = static_cast<float>(std::sqrt(bias_correction(rules.betas[1], second)));
 }
 
 }  // namespace zeroth::optim::arithmetic

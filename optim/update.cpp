@@ -245,7 +245,9 @@ int state_count(Rule const& rule) noexcept {
 std::array<double, 2> betas_of(Rule const& rule) noexcept {
   return std::visit(
       [](auto const& each) {
-        if constexpr (requires { each.bias_correction; }) {
+        if constexpr (requires { each.adam; }) {
+          return betas_of(each.adam);
+        } else if constexpr (requires { each.bias_correction; }) {
           return each.bias_correction ? std::array{each.beta1, each.beta2} : std::array{0.0, 0.0};
         } else {
           return std::array{0.0, 0.0};

@@ -158,11 +158,11 @@ struct EncodeSigns : CodecBlocks {
   };
 
   T const* source;
-  float* errors;
-  std::byte* destination;
+  device::Encode args;
 
   template <class Block>
   ZEROTH_DEVICE void operator()(Block& block, Shared& shared) const {
+    auto const factors = device::factors_of(args);
     PerThread<Values, Block> values;
     PerThread<std::uint32_t, Block> largest, units;
     PerThread<std::int32_t, Block> count;
@@ -170,7 +170,7 @@ struct EncodeSigns : CodecBlocks {
       block.alone([&](int thread) {
         largest[thread] = 0;
         if (auto const at = block_of(tile, thread); at < blocks) {
-          values[thread] = read_sum(at, thread);
+          values[thread] = read_sum(factors, at, thread);
           for (float const value : values[thread].at) {
             auto const bits = device::magnitude_bits(value);
             largest[thread] = bits > largest[thread] ? bits : largest[thread];
@@ -204,26 +204,32 @@ struct EncodeSigns : CodecBlocks {
       });
       block.phase([&](int thread) {
         if (auto const at = block_of(tile, thread); at < blocks) {
-          put(at, thread, values[thread], shared);
+          put(at, thread, values[thread], shared, factors.keeps_errors);
         }
       });
     }
   }
 
  private:
-  [[nodiscard]] ZEROTH_DEVICE Values read_sum(std::int64_t at, int thread) const {
+  [[nodiscard]] ZEROTH_DEVICE Values read_sum(device::MomentFactors const& factors, std::int64_t at, int thread) const {
     auto sum = read(source + at * codec_block_count, thread);
-    auto const lost = read(errors + at * codec_block_count, thread);
+    if (args.momentum != nullptr) {
+      auto const momentum = read(args.momentum + at * codec_block_count, thread);
+      for (int k = 0; k < 2 * per_half; ++k) {
+        sum.at[k] = device::first_moment(factors, momentum.at[k], sum.at[k]);
+      }
+    }
+    auto const lost = read(args.errors + at * codec_block_count, thread);
     for (int k = 0; k < 2 * per_half; ++k) {
       sum.at[k] += lost.at[k];
     }
     return sum;
   }
 
-  ZEROTH_DEVICE void put(std::int64_t at, int thread, Values values, Shared const& shared) const {
+  ZEROTH_DEVICE void put(std::int64_t at, int thread, Values values, Shared const& shared, bool keeps_errors) const {
     int const warp = thread / warp_threads, lane = thread % warp_threads;
     auto const header = shared.headers[warp];
-    auto* const to = destination + at * encoded_block_bytes(Codec::sign);
+    auto* const to = args.destination + at * encoded_block_bytes(Codec::sign);
     if (lane == 0) {
       *reinterpret_cast<std::uint16_t*>(to) = header;
     }
@@ -234,14 +240,14 @@ struct EncodeSigns : CodecBlocks {
       }
       to[static_cast<int>(sizeof header) + lane] = static_cast<std::byte>(byte);
     }
-    if (shared.largest[warp] < device::infinity_bits) {
+    if (shared.largest[warp] < device::infinity_bits && !keeps_errors) {
       float const magnitude = device::magnitude_of_header(header);
       for (int k = 0; k < 2 * per_half; ++k) {
         auto const sign = device::encode_sign(values.at[k]);
         bool const has_magnitude = element_of(thread, k) < device::count_of_header(header);
         values.at[k] = has_magnitude ? values.at[k] - device::decode_sign(sign, magnitude) : values.at[k];
       }
-      write(errors + at * codec_block_count, thread, values);
+      write(args.errors + at * codec_block_count, thread, values);
     }
   }
 };
@@ -331,8 +337,7 @@ template <class Launch>
       result = body.blocks == 0 ? cudaSuccess : launch(body, body.tiles());
     };
     if (args.codec == Codec::sign) {
-      EncodeSigns<T> const body{
-          {args.count / codec_block_count}, static_cast<T const*>(args.source), args.errors, args.destination};
+      EncodeSigns<T> const body{{args.count / codec_block_count}, static_cast<T const*>(args.source), args};
       result = body.blocks == 0 ? cudaSuccess : launch(body, body.tiles());
     } else if (args.codec == Codec::int8) {
       run(std::integral_constant<Codec, Codec::int8>{});

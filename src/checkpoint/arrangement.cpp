@@ -33,6 +33,7 @@ void add_part(Arrangement& arrangement, int first_place, shard::Memory const& me
   }
   Space space{.unit = flat.name,
               .trainable = &part == &flat.trainable,
+              .of_each_rank = false,
               .first_place = first_place,
               .places = memory.layout().world(),
               .slice_count = part.shard_count,
@@ -60,29 +61,37 @@ void add_part(Arrangement& arrangement, int first_place, shard::Memory const& me
   arrangement.contents.spaces.push_back(std::move(space));
 }
 
-/// What encoding has lost of this rank's gradients.
-void add_errors(Arrangement& arrangement, int first_place, shard::Memory const& memory) {
+/// Adds `errors` of `flat`, whose slices have `slice_count` elements.
+void add_errors(Arrangement& arrangement, int first_place, shard::Memory const& memory, shard::FlatId flat,
+                float const* errors, bool of_each_rank, std::int64_t slice_count) {
+  if (errors == nullptr) {
+    return;
+  }
   auto const& model = memory.model();
+  auto const& part = memory.flat(flat).gradients();
+  Space space{.unit = memory.flat(flat).name,
+              .of_each_rank = of_each_rank,
+              .first_place = first_place,
+              .places = memory.layout().world(),
+              .slice_count = slice_count,
+              .params = {},
+              .states = {{"error", Dtype::fp32, 0}}};
+  for (auto const& placed : part.params) {
+    auto const& param = model.params[placed.param];
+    space.params.push_back({param.name, param.global_shape(), param.count, placed.offset, {}, {}});
+  }
+  arrangement.contents.errors.push_back(std::move(space));
+  arrangement.sources.push_back(
+      {reinterpret_cast<std::byte const*>(errors), slice_count * bytes_of(Dtype::fp32), memory.flat(flat).name});
+}
+
+/// What encoding has lost on this rank.
+void add_errors(Arrangement& arrangement, int first_place, shard::Memory const& memory) {
   for (auto const flat : memory.layout().flats().ids()) {
-    auto const* const errors = memory.addresses(flat).errors;
-    if (errors == nullptr) {
-      continue;
-    }
+    auto const at = memory.addresses(flat);
     auto const& part = memory.flat(flat).gradients();
-    Space space{.unit = memory.flat(flat).name,
-                .trainable = true,
-                .first_place = first_place,
-                .places = memory.layout().world(),
-                .slice_count = part.padded_count,
-                .params = {},
-                .states = {{"error", Dtype::fp32, 0}}};
-    for (auto const& placed : part.params) {
-      auto const& param = model.params[placed.param];
-      space.params.push_back({param.name, param.global_shape(), param.count, placed.offset, {}, {}});
-    }
-    arrangement.contents.errors.push_back(std::move(space));
-    arrangement.sources.push_back({reinterpret_cast<std::byte const*>(errors),
-                                   part.padded_count * bytes_of(Dtype::fp32), memory.flat(flat).name});
+    add_errors(arrangement, first_place, memory, flat, at.errors, true, part.padded_count);
+    add_errors(arrangement, first_place, memory, flat, at.slice_errors, false, part.shard_count);
   }
   arrangement.errors = arrangement.sources.size();
 }

@@ -31,14 +31,11 @@ bool has_slice(Space const& space, int place) noexcept {
 /// in the slice.
 template <class F>
 void each_slice(Contents const& contents, int place, F const& f) {
-  for (auto const& space : contents.errors) {
-    if (has_slice(space, place)) {
-      f(space, std::int64_t{0});
-    }
-  }
-  for (auto const& space : contents.spaces) {
-    if (has_slice(space, place)) {
-      f(space, (place - space.first_place) * space.slice_count);
+  for (auto const* const spaces : {&contents.errors, &contents.spaces}) {
+    for (auto const& space : *spaces) {
+      if (has_slice(space, place)) {
+        f(space, space.of_each_rank ? 0 : (place - space.first_place) * space.slice_count);
+      }
     }
   }
 }

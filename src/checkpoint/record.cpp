@@ -48,6 +48,9 @@ Json json_of(Space const& space) {
             {"first_place", space.first_place},
             {"places", space.places},
             {"slice_count", space.slice_count}};
+  if (space.of_each_rank) {
+    json["of_each_rank"] = true;
+  }
   json["states"] = Json::array();
   for (auto const& state : space.states) {
     json["states"].push_back({{"name", state.name}, {"dtype", name_of(state.dtype)}, {"base", state.base}});

@@ -218,11 +218,8 @@ SavedState state_of(Fields const& fields) {
   throw Wrong{fmt::format("{} is {}; allowed: fp32, bf16 and fp16", fields.path("dtype"), config::in_quotes(dtype))};
 }
 
-/// Whether slices of a space are parts of a whole, or each is one of its own.
-enum class Slices : bool { of_one, of_each_rank };
-
 /// `places` is the number of all files, `format` the record's version.
-Space space_of(Fields const& fields, int places, std::int64_t format, Slices slices) {
+Space space_of(Fields const& fields, int places, std::int64_t format) {
   Space space;
   space.unit = fields.text("unit");
   space.trainable = fields.flag("trainable");
@@ -231,6 +228,7 @@ Space space_of(Fields const& fields, int places, std::int64_t format, Slices sli
     space.first_place = static_cast<int>(fields.whole("first_place", 0, places - 1));
     space.places = static_cast<int>(fields.whole("places", 1, places - space.first_place));
   }
+  space.of_each_rank = fields.find("of_each_rank") != nullptr && fields.flag("of_each_rank");
   space.slice_count = fields.whole("slice_count", 1, model::largest_count / space.places);
   fields.each("states", [&](Node const& node, std::string const& path) {
     space.states.push_back(state_of({node, path}));
@@ -240,7 +238,7 @@ Space space_of(Fields const& fields, int places, std::int64_t format, Slices sli
                               config::in_quotes(space.states.back().name), most_states)};
     }
   });
-  auto const count = (slices == Slices::of_one ? space.places : 1) * space.slice_count;
+  auto const count = (space.of_each_rank ? 1 : space.places) * space.slice_count;
   auto end = std::int64_t{0};
   fields.each("params", [&](Node const& node, std::string const& path) {
     auto param = param_of({node, path});
@@ -254,11 +252,11 @@ Space space_of(Fields const& fields, int places, std::int64_t format, Slices sli
   return space;
 }
 
-std::vector<Space> spaces_of(Fields const& fields, char const* name, int places, std::int64_t format, Slices slices) {
+std::vector<Space> spaces_of(Fields const& fields, char const* name, int places, std::int64_t format) {
   std::vector<Space> spaces;
   std::int64_t elements = 0;
   fields.each(name, [&](Node const& node, std::string const& path) {
-    spaces.push_back(space_of({node, path}, places, format, slices));
+    spaces.push_back(space_of({node, path}, places, format));
     elements += spaces.back().slice_count;
     if (elements > model::largest_count) {
       throw Wrong{fmt::format("{}: more than 2^54 elements so far", path)};
@@ -336,9 +334,12 @@ Contents contents_of(Fields const& fields, std::int64_t format) {
   contents.tensor_ranks =
       format > format_without_cuts ? static_cast<int>(fields.whole("tensor_ranks", 1, contents.places)) : 1;
   if (format > format_without_errors) {
-    contents.errors = spaces_of(fields, "errors", contents.places, format, Slices::of_each_rank);
+    contents.errors = spaces_of(fields, "errors", contents.places, format);
   }
-  contents.spaces = spaces_of(fields, "spaces", contents.places, format, Slices::of_one);
+  contents.spaces = spaces_of(fields, "spaces", contents.places, format);
+  if (std::ranges::any_of(contents.spaces, &Space::of_each_rank)) {
+    throw Wrong{"spaces has a slice of each rank; allowed: in errors"};
+  }
   check_parts(contents);
   std::vector<std::int64_t> bases;
   each_state(contents, [&](Space const&, SavedState const& state) { bases.push_back(state.base); });
@@ -418,12 +419,12 @@ void add_spaces_of_text(std::string const& text, Contents& contents) {
     if (!problems.empty()) {
       throw Wrong{problems.text("damaged")};
     }
-    auto const add = [&](char const* name, Slices slices, std::vector<Space>& to) {
-      std::ranges::move(spaces_of({object, std::string{}}, name, contents.places, format_version, slices),
+    auto const add = [&](char const* name, std::vector<Space>& to) {
+      std::ranges::move(spaces_of({object, std::string{}}, name, contents.places, format_version),
                         std::back_inserter(to));
     };
-    add("errors", Slices::of_each_rank, contents.errors);
-    add("spaces", Slices::of_one, contents.spaces);
+    add("errors", contents.errors);
+    add("spaces", contents.spaces);
   } catch (Wrong const& error) {
     throw SystemError{fmt::format("another rank's description of its units is damaged: {}", error.what())};
   }

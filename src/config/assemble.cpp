@@ -84,13 +84,25 @@ optim::Rule lamb(Values const& values) {
                      .bias_correction = values.get<"optimizer.params.bias_correction">()};
 }
 
+optim::Rule one_bit_adam(Values const& values) {
+  auto plain = std::get<optim::Adam>(adam(values));
+  plain.decoupled_decay = true;
+  return optim::OneBitAdam{.adam = plain, .freeze_step = values.get<"optimizer.params.freeze_step">()};
+}
+
 struct NamedRule {
   std::string_view type;
   optim::Rule (*made)(Values const& values);
 };
-constexpr NamedRule named_rules[] = {{"AdamW", adam},      {"Adam", adam},       {"SGD", sgd},
-                                     {"Adagrad", adagrad}, {"RMSprop", rmsprop}, {"Lion", lion},
-                                     {"Lamb", lamb},       {"Muon", adam}};  // and add_matrix_update()
+constexpr NamedRule named_rules[] = {{"AdamW", adam},
+                                     {"Adam", adam},
+                                     {"SGD", sgd},
+                                     {"Adagrad", adagrad},
+                                     {"RMSprop", rmsprop},
+                                     {"Lion", lion},
+                                     {"Lamb", lamb},
+                                     {"Muon", adam},  // and add_matrix_update()
+                                     {"OneBitAdam", one_bit_adam}};
 static_assert(std::size(named_rules) == std::size(optimizer_names));
 
 optim::Rule rule(Values const& values, optim::CustomRule const* own) {
@@ -243,6 +255,9 @@ OffloadSettings offload(Values const& values) {
 optim::StepRules step_rules(Values const& values, optim::Rule const& rule) {
   optim::StepRules rules;
   rules.betas = optim::betas_of(rule);
+  if (auto const* const one_bit = std::get_if<optim::OneBitAdam>(&rule)) {
+    rules.second_moves_until = one_bit->freeze_step;
+  }
   rules.schedule = schedule(values);
   rules.loss_scale = loss_scale(values);
   rules.clip = static_cast<float>(values.get<"gradient_clipping">());

@@ -171,6 +171,8 @@ Value group_size(Values const& values) {
   return parameters > 1 ? Value{parameters} : states > 0 ? Value{states} : Value{};
 }
 
+Value clipping(Values const& values) { return values.get<"optimizer.type">() == "OneBitAdam" ? 0.0 : 1.0; }
+
 Value learning_rate(Values const& values) {
   auto const type = values.get<"optimizer.type">();
   return type == "Adagrad" || type == "RMSprop" ? 1e-2 : type == "Muon" ? 2e-2 : 1e-3;

@@ -144,7 +144,8 @@ constexpr ForeignKey table[] = {
     {"optimizer.params.centered differentiable", Form::boolean, refused, "false", "leave it out"},
     {"optimizer.params.maximize", Form::boolean, refused, "false", "negate the loss in the program"},
     {"optimizer.params.foreach fused capturable", Form::boolean, no_effect, "false", "it is one of several kernels of the same update"},
-    {"optimizer.params.freeze_step cuda_aware comm_backend_name var_freeze_step var_update_scaler local_step_scaler local_step_clipper coeff_beta factor_max factor_min factor_threshold", Form::any, refused, "", "it belongs to an optimizer that Zeroth does not have"},
+    {"optimizer.params.cuda_aware comm_backend_name", Form::any, no_effect, "", "the job's transport carries signs"},
+    {"optimizer.params.var_freeze_step var_update_scaler local_step_scaler local_step_clipper coeff_beta factor_max factor_min factor_threshold", Form::any, refused, "", "it belongs to an optimizer that Zeroth does not have"},
     {"optimizer.params.eps_inside_sqrt", Form::boolean, refused, "false", "eps is added to the root"},
     // ---- scheduler
     {"scheduler.params.last_batch_iteration", Form::integer, refused, "-1", "restore() continues where the checkpoint was saved"},

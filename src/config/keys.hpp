@@ -72,6 +72,7 @@ Value reduce_dtype(Values const& values);
 Value accumulate_dtype(Values const& values);
 Value overlap(Values const& values);
 Value pipeline(Values const& values);
+Value clipping(Values const& values);
 Value learning_rate(Values const& values);
 Value epsilon(Values const& values);
 Value momentum(Values const& values);
@@ -106,9 +107,9 @@ inline constexpr Name dtype_names[] = {
     {"float16", "fp16"}, {"half", "fp16"},          {"torch.float16", "fp16"},
 };
 inline constexpr std::span<Name const> reduce_dtype_names{dtype_names, 3};  // DeepSpeed accepts only the short ones
-inline constexpr Name optimizer_names[] = {{"AdamW", "AdamW"},     {"Adam", "Adam"},       {"SGD", "SGD"},
-                                           {"Adagrad", "Adagrad"}, {"RMSprop", "RMSprop"}, {"Lion", "Lion"},
-                                           {"Lamb", "Lamb"},       {"Muon", "Muon"}};
+inline constexpr Name optimizer_names[] = {
+    {"AdamW", "AdamW"}, {"Adam", "Adam"}, {"SGD", "SGD"},   {"Adagrad", "Adagrad"},      {"RMSprop", "RMSprop"},
+    {"Lion", "Lion"},   {"Lamb", "Lamb"}, {"Muon", "Muon"}, {"OneBitAdam", "OneBitAdam"}};
 inline constexpr Name scheduler_names[] = {{"WarmupLR", "WarmupLR"},
                                            {"WarmupDecayLR", "WarmupDecayLR"},
                                            {"WarmupCosineLR", "WarmupCosineLR"},
@@ -147,7 +148,8 @@ inline constexpr Key keys[] = {
    .why = "train batch / (micro-batch x world) if both are given, else 1",
    .meaning = "Micro-steps per update."},
 
-  {.path = "gradient_clipping", .kind = Kind::real, .value = 1.0,
+  {.path = "gradient_clipping", .kind = Kind::real,
+   .derive = derive::clipping, .why = "0 for OneBitAdam, else 1",
    .meaning = "Largest global L2 norm of the whole batch's gradient; 0: no clipping."},
   {.path = "steps_per_print", .kind = Kind::integer, .range = {1},
    .meaning = "Rank 0 logs a line every this many steps; without it, none."},
@@ -300,23 +302,23 @@ inline constexpr Key keys[] = {
    .meaning = "With bf16 masters: optimizer states are bf16 too, rounded stochastically."},
 
   {.path = "optimizer.type", .kind = Kind::name, .names = optimizer_names, .any_case = true,
-   .foreign_names = "MuAdam MuAdamW MuSGD", .removed_names = "OneBitAdam ZeroOneAdam OneBitLamb",
+   .foreign_names = "MuAdam MuAdamW MuSGD", .removed_names = "ZeroOneAdam OneBitLamb",
    .value = "AdamW", .when_auto = derive::left_open,
-   .meaning = "Case-insensitive. Adam is AdamW unless `adam_w_mode` is false. Muon updates parameters with ParamOptions::matrix, and AdamW the others: see muon.md."},
+   .meaning = "Case-insensitive. Adam is AdamW unless `adam_w_mode` is false. Muon updates parameters with ParamOptions::matrix, and AdamW the others: see muon.md. OneBitAdam needs stage 0: see codecs.md."},
   {.path = "optimizer.params.lr", .kind = Kind::real,
    .derive = derive::learning_rate, .why = "0.01 for Adagrad and RMSprop, 0.02 for Muon, else 0.001",
    .when_auto = derive::left_open,
    .meaning = "Learning rate, if no schedule sets it."},
   {.path = "optimizer.params.betas", .kind = Kind::pair, .range = {0, 1, false, true}, .value = Pair{0.9, 0.999},
-   .types = "AdamW Adam Lion Muon Lamb",
-   .meaning = "Adam, Lamb, and Muon's AdamW: decay rates of the two moments. Lion: weight of the average in the direction, and decay rate of the average."},
+   .types = "AdamW Adam Lion Muon Lamb OneBitAdam",
+   .meaning = "Adam, Lamb, OneBitAdam, and Muon's AdamW: decay rates of the two moments. Lion: weight of the average in the direction, and decay rate of the average."},
   {.path = "optimizer.params.eps", .kind = Kind::real, .range = {0, unbounded, true},
-   .derive = derive::epsilon, .why = "1e-10 for Adagrad, else 1e-08", .types = "AdamW Adam Adagrad RMSprop Muon Lamb",
+   .derive = derive::epsilon, .why = "1e-10 for Adagrad, else 1e-08", .types = "AdamW Adam Adagrad RMSprop Muon Lamb OneBitAdam",
    .meaning = "Added to the root of the second moment, or of the sum of squares."},
   {.path = "optimizer.params.weight_decay", .kind = Kind::real, .value = 0.0,
-   .types = "AdamW Adam SGD Adagrad RMSprop Lion Muon Lamb",
+   .types = "AdamW Adam SGD Adagrad RMSprop Lion Muon Lamb OneBitAdam",
    .meaning = "Weight decay of parameters without a factor of their own. SGD, Adagrad and RMSprop add it to the gradient, Lamb to the direction."},
-  {.path = "optimizer.params.bias_correction", .kind = Kind::boolean, .value = true, .types = "AdamW Adam Lamb",
+  {.path = "optimizer.params.bias_correction", .kind = Kind::boolean, .value = true, .types = "AdamW Adam Lamb OneBitAdam",
    .meaning = "Correct the moments for their start at zero. Lamb corrects the rate."},
   {.path = "optimizer.params.adam_w_mode", .kind = Kind::boolean, .value = true, .types = "AdamW Adam",
    .meaning = "Decoupled weight decay (AdamW). false, for type Adam only, adds it to the gradient."},
@@ -338,6 +340,8 @@ inline constexpr Key keys[] = {
    .meaning = "Largest trust ratio, by which Lamb multiplies the rate of a parameter: see lamb.md."},
   {.path = "optimizer.params.min_coeff", .kind = Kind::real, .value = 0.01, .types = "Lamb",
    .meaning = "Smallest trust ratio; at most max_coeff."},
+  {.path = "optimizer.params.freeze_step", .kind = Kind::integer, .range = {1, int_limit}, .value = 100'000, .types = "OneBitAdam",
+   .meaning = "Steps of AdamW with whole gradients, before the second moment rests and first moments travel as signs: see codecs.md."},
   {.path = "optimizer.params.muon_lr", .kind = Kind::real,
    .derive = derive::muon_rate, .why = "optimizer.params.lr", .types = "Muon",
    .meaning = "Learning rate of Muon's matrices. A schedule sets `lr`, and this keeps its ratio to it."},

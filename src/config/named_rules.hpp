@@ -44,7 +44,7 @@ namespace zeroth::config {
 [[nodiscard]] std::string requests_are_whole_blocks(Values const& values);
 [[nodiscard]] std::string disk_threads_are_said_once(Values const& values);
 
-// optimizer_rules.cpp: the optimizers Muon and Lamb, and what they do not support.
+// optimizer_rules.cpp: the optimizers Muon, Lamb and OneBitAdam, and what they do not support.
 [[nodiscard]] std::string muon_is_a_mean(Values const& values);
 [[nodiscard]] std::string muon_rates_have_a_base(Values const& values);
 [[nodiscard]] std::string coefficients_ascend(Values const& values);
@@ -52,5 +52,15 @@ namespace zeroth::config {
 [[nodiscard]] std::string states_have_no_older_offload(Values const& values);
 [[nodiscard]] std::string states_are_wide(Values const& values);
 [[nodiscard]] std::string norms_are_of_masters(Values const& values);
+[[nodiscard]] std::string one_bit_adam_has_all_momenta(Values const& values);
+[[nodiscard]] std::string one_bit_adam_clips_nothing(Values const& values);
+[[nodiscard]] std::string one_bit_adam_has_its_codec(Values const& values);
+[[nodiscard]] std::string one_bit_adam_has_one_level(Values const& values);
+[[nodiscard]] std::string one_bit_adam_depends_on_ranks(Values const& values);
+[[nodiscard]] std::string one_bit_adam_has_one_stage(Values const& values);
+[[nodiscard]] std::string one_bit_adam_has_one_tensor_rank(Values const& values);
+[[nodiscard]] std::string one_bit_adam_sums_uses_together(Values const& values);
+[[nodiscard]] std::string one_bit_adam_has_masters(Values const& values);
+[[nodiscard]] std::string one_bit_adam_has_one_scale(Values const& values);
 
 }  // namespace zeroth::config

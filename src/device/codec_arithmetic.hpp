@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "device/kernels.hpp"
 #include "zeroth/core/codec.hpp"
 #include "zeroth/core/dtype.hpp"
 
@@ -147,6 +148,21 @@ inline constexpr std::uint32_t nonfinite_code = 0x1ff, largest_code_of_signs = 0
 [[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline float decode_sign(std::uint32_t bit,
                                                                               float magnitude) noexcept {
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(magnitude) | bit << 31U);
+}
+
+/// How a gradient becomes what is encoded with its errors: see Encode::momentum.
+struct MomentFactors {
+  float momentum, gradient, scale;
+  bool keeps_errors;
+};
+[[nodiscard]] ZEROTH_HOST_DEVICE inline MomentFactors factors_of(Encode const& args) noexcept {
+  bool const scales = args.momentum != nullptr;
+  return {args.momentum_factor, args.gradient_factor, scales ? args.scalars->gradient_scale : 1.0F,
+          args.scalars != nullptr && args.scalars->skip};
+}
+[[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline float first_moment(MomentFactors const& f, float momentum,
+                                                                               float gradient) noexcept {
+  return f.momentum * momentum + f.gradient * (f.scale * gradient);
 }
 
 [[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline float decode_element(std::int32_t code,

@@ -99,14 +99,20 @@ struct EncodeBlocks<Codec::sign, T> {
   ZEROTH_INLINE void operator()() const {
     auto const* source = static_cast<T const*>(args.source);
     auto* destination = args.destination;
+    auto const factors = factors_of(args);
     for (std::int64_t first = 0; first < args.count; first += block_count) {
-      encode_block(source + first, args.errors + first, destination);
+      Values values{source + first};
+      if (args.momentum != nullptr) {
+        for (std::int64_t i = 0; i < block_count; ++i) {
+          values.at[i] = first_moment(factors, args.momentum[first + i], values.at[i]);
+        }
+      }
+      encode_block(values, args.errors + first, factors.keeps_errors, destination);
       destination += encoded_block_bytes(Codec::sign);
     }
   }
 
-  ZEROTH_INLINE static void encode_block(T const* source, float* errors, std::byte* destination) {
-    Values values{source};
+  ZEROTH_INLINE static void encode_block(Values values, float* errors, bool keeps_errors, std::byte* destination) {
     values.add(errors);
     auto const largest = values.largest();
     std::uint32_t units = 0;
@@ -126,7 +132,7 @@ struct EncodeBlocks<Codec::sign, T> {
       }
     }
     std::memcpy(destination + sizeof header, bytes, sizeof bytes);
-    if (largest < infinity_bits) {
+    if (largest < infinity_bits && !keeps_errors) {
       float const magnitude = magnitude_of_header(header);
       for (std::int32_t i = 0; i < block_count; ++i) {
         float const decoded = decode_sign(encode_sign(values.at[i]), magnitude);

@@ -91,7 +91,8 @@ void expect_update(optim::UpdateArgs const& args) {
   ZEROTH_EXPECTS(
       args.master_dtype == Dtype::fp32 || args.gradient_dtype == Dtype::bf16,
       fmt::format("update: gradients are {} beside masters of bf16, must be bf16", name_of(args.gradient_dtype)));
-  ZEROTH_EXPECTS(!std::holds_alternative<optim::Muon>(args.update->rule) || args.gradient_dtype == Dtype::bf16,
+  bool const is_muon = args.update != nullptr && std::holds_alternative<optim::Muon>(args.update->rule);
+  ZEROTH_EXPECTS(!is_muon || args.gradient_dtype == Dtype::bf16,
                  fmt::format("update: the rule is Muon, whose gradients are directions in bf16, not {}",
                              name_of(args.gradient_dtype)));
   ZEROTH_EXPECTS(args.parameter == nullptr || args.parameter_dtype != Dtype::fp32,

@@ -50,6 +50,12 @@ struct Encode {
   /// [count], of `sign`: what earlier calls have lost. It is added to the source, and becomes what this call loses. In
   /// blocks that are not finite it stays. Null for other codecs.
   float* errors = nullptr;
+  /// With `sign`, if not null: what is encoded is not the source, but the first moment that it leads to,
+  /// `momentum_factor * momentum[i] + gradient_factor * (scalars->gradient_scale * source[i])`.
+  float const* momentum = nullptr;  ///< [count]
+  float momentum_factor = 0, gradient_factor = 0;
+  /// Read when the kernel runs; null: the source is encoded as it is. With `skip` errors stay.
+  optim::StepScalars const* scalars = nullptr;
 };
 
 /// Replaces elements by what `int8` with BlockScales::powers_of_two decodes them to. A second time changes nothing.

@@ -103,7 +103,8 @@ std::int64_t checkpoint_bytes(shard::Layout const& layout, Settings const& setti
   std::int64_t bytes = 0;
   for (auto const& flat : layout.flats()) {
     if (shard::keeps_errors(flat, settings)) {
-      bytes += layout.world() * flat.gradients().padded_count * bytes_of(Dtype::fp32);
+      auto const copies = layout.world() + (shard::encodes_momenta(settings) ? 1 : 0);
+      bytes += copies * flat.gradients().padded_count * bytes_of(Dtype::fp32);
     }
     if (!flat.speaks) {
       continue;

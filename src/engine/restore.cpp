@@ -124,18 +124,6 @@ void read_states(device::Device& device, Opened& opened) {
   });
 }
 
-/// Sets what encoding has lost of gradients to zero.
-void clear_errors(EngineState& engine) {
-  auto const& memory = engine.sharded.manager->memory;
-  for (auto const flat : memory.layout().flats().ids()) {
-    if (auto* const errors = memory.addresses(flat).errors; errors != nullptr) {
-      auto const bytes = memory.flat(flat).gradients().padded_count * bytes_of(Dtype::fp32);
-      memory.kernels().fill(memory.compute(), errors, bytes, 0);
-    }
-  }
-  memory.compute().synchronize();
-}
-
 /// Updates all that follows from the states, and all progress that is not a state.
 void take_position(EngineState& engine, checkpoint::Position const& position) {
   auto const& rules = engine.settings().rules.loss_scale;
@@ -160,8 +148,7 @@ void tell(EngineState const& engine, Reader const& reader) {
                 reader.folder().string(), escaped(record.origin.created), record.contents.places);
   if (!has_errors(record, *engine.sharded.manager)) {
     logger().info(
-        "{}errors of encoded gradients (zeroth.reduce_codec \"sign\") begin at zero: {} has none for {} "
-        "data-parallel ranks",
+        "{}what encoding loses of gradients or momenta begins at zero: {} has none of it for {} data-parallel ranks",
         rank_prefix(), reader.folder().string(), engine.runtime.exchange().world());
   }
   if (auto const changes = config::changes(record.stage_file, engine.session.stage_file); !changes.empty()) {
@@ -216,7 +203,7 @@ Restored restore_from(EngineState& engine, std::filesystem::path const& path, Re
     engine.runtime.reduce_stream->synchronize();
     engine.runtime.device->compute().synchronize();
     engine.sharded.manager->parameters.drop_all();
-    clear_errors(engine);
+    engine.sharded.manager->memory.clear_errors();
     return run_on_all_ranks(purpose, exchange, [&](RankResult&) { read_states(*engine.runtime.device, opened); });
   });
   throw_if_failed("restore() failed after it had changed states", read);

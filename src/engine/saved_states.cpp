@@ -126,48 +126,65 @@ void each_part(shard::ShardManager const& manager, F const& take) {
   }
 }
 
-/// Appends the arrivals of `flat`'s errors.
-void add_errors(Space const& saved, shard::Memory const& memory, shard::FlatId flat, std::vector<Arrival>& all) {
-  auto const& part = memory.flat(flat).gradients();
-  shard::HeldState const held{.data = reinterpret_cast<std::byte*>(memory.addresses(flat).errors),
-                              .dtype = Dtype::fp32,
-                              .in_memory_count = part.padded_count};
-  for (auto const& placed : part.params) {
-    auto const& name = memory.model().params[placed.param].name;
-    auto const found = std::ranges::find(saved.params, name, &checkpoint::SavedParam::name);
-    auto const whole = model::CutPart::all_of(placed.count);
-    auto const& state = saved.states.front();
-    auto const bytes = bytes_of(state.dtype);
-    all.push_back({{{saved.first_place + memory.place(), state.base + found->at * bytes, placed.count * bytes}, 0},
-                   state.dtype,
-                   std::make_shared<Crossing const>(Crossing{{}, whole, whole, {}}),
-                   held,
-                   placed.offset});
+/// Errors that this rank has: elements `held` of FlatUnit::gradients().
+struct HeldErrors {
+  shard::FlatId flat;
+  float* data;
+  bool of_each_rank;  ///< Its own, and not a slice of what all ranks have.
+  shard::Range held;
+};
+
+std::vector<HeldErrors> errors_here(shard::Memory const& memory) {
+  std::vector<HeldErrors> all;
+  for (auto const flat : memory.layout().flats().ids()) {
+    auto const at = memory.addresses(flat);
+    auto const& part = memory.flat(flat).gradients();
+    if (at.errors != nullptr) {
+      all.push_back({flat, at.errors, true, {0, part.padded_count}});
+    }
+    if (at.slice_errors != nullptr) {
+      all.push_back({flat, at.slice_errors, false, part.slice(memory.place())});
+    }
   }
+  return all;
 }
 
-/// The saved errors of `flat`; null if there are none for this number of ranks.
-Space const* errors_of(Record const& record, shard::Memory const& memory, shard::FlatId flat) {
+/// What was saved of `errors`; null if there is nothing for this number of ranks.
+Space const* saved_errors(Record const& record, shard::Memory const& memory, HeldErrors const& errors) {
   auto const& spaces = record.contents.errors;
-  auto const found = std::ranges::find(spaces, memory.flat(flat).name, &Space::unit);
-  if (found == spaces.end() || found->places != memory.layout().world() || found->states.size() != 1) {
-    return nullptr;
-  }
+  auto const found = std::ranges::find_if(spaces, [&](Space const& space) {
+    return space.unit == memory.flat(errors.flat).name && space.of_each_rank == errors.of_each_rank;
+  });
+  bool const fits = found != spaces.end() && found->places == memory.layout().world() && found->states.size() == 1 &&
+                    found->slice_count == errors.held.count();
   auto const is_saved = [&](shard::Placed const& placed) {
     auto const& name = memory.model().params[placed.param].name;
     auto const param = std::ranges::find(found->params, name, &checkpoint::SavedParam::name);
-    return param != found->params.end() && param->count == placed.count;
+    return param != found->params.end() && param->count == placed.count && param->at == placed.offset;
   };
-  return std::ranges::all_of(memory.flat(flat).gradients().params, is_saved) ? &*found : nullptr;
+  return fits && std::ranges::all_of(memory.flat(errors.flat).gradients().params, is_saved) ? &*found : nullptr;
 }
 
-/// Calls `f(flat)` for all flat units that have errors here.
-template <class F>
-void each_with_errors(shard::Memory const& memory, F const& f) {
-  for (auto const flat : memory.layout().flats().ids()) {
-    if (memory.addresses(flat).errors != nullptr) {
-      f(flat);
+/// Appends the arrivals of `errors`.
+void add_errors(Space const& saved, shard::Memory const& memory, HeldErrors const& errors, std::vector<Arrival>& all) {
+  shard::HeldState const held{
+      .data = reinterpret_cast<std::byte*>(errors.data), .dtype = Dtype::fp32, .in_memory_count = errors.held.count()};
+  auto const& state = saved.states.front();
+  for (auto const& placed : memory.flat(errors.flat).gradients().params) {
+    auto const begin = std::max(placed.offset, errors.held.begin);
+    auto const count = std::min(placed.offset + placed.count, errors.held.end) - begin;
+    if (count <= 0) {
+      continue;
     }
+    auto const before = begin - errors.held.begin;
+    auto const whole = model::CutPart::all_of(count);
+    all.push_back({{{saved.first_place + memory.place(), state.base + before * bytes_of(state.dtype),
+                     count * bytes_of(state.dtype)},
+                    0},
+                   state.dtype,
+                   std::make_shared<Crossing const>(Crossing{{}, whole, whole, {}}),
+                   held,
+                   before});
   }
 }
 
@@ -230,17 +247,17 @@ std::vector<Arrival> arrivals(Record const& record, shard::ShardManager const& m
     }
   });
   if (has_errors(record, manager)) {
-    each_with_errors(memory,
-                     [&](shard::FlatId flat) { add_errors(*errors_of(record, memory, flat), memory, flat, all); });
+    for (auto const& errors : errors_here(memory)) {
+      add_errors(*saved_errors(record, memory, errors), memory, errors, all);
+    }
   }
   return all;
 }
 
 bool has_errors(Record const& record, shard::ShardManager const& manager) {
-  bool all = true;
-  each_with_errors(manager.memory,
-                   [&](shard::FlatId flat) { all = all && errors_of(record, manager.memory, flat) != nullptr; });
-  return all;
+  return std::ranges::all_of(errors_here(manager.memory), [&](HeldErrors const& errors) {
+    return saved_errors(record, manager.memory, errors) != nullptr;
+  });
 }
 
 }  // namespace zeroth::engine

@@ -31,8 +31,8 @@ struct Arrival {
 /// The arrivals of this rank's own slices, and of its errors if has_errors(). Call only if misfits() is empty.
 [[nodiscard]] std::vector<Arrival> arrivals(checkpoint::Record const& record, shard::ShardManager const& manager);
 
-/// Whether `record` has what encoding has lost of gradients (zeroth.reduce_codec "sign"), for as many ranks as here. If
-/// not, it begins at zero.
+/// Whether `record` has what encoding has lost of gradients or first moments, for as many ranks as here. If not, it
+/// begins at zero.
 [[nodiscard]] bool has_errors(checkpoint::Record const& record, shard::ShardManager const& manager);
 
 }  // namespace zeroth::engine

@@ -4,11 +4,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
+#include <variant>
 
 #include "core/host_name.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::shard {
+namespace {
+
+std::int64_t freeze_step_of(Settings const& settings) noexcept {
+  auto const* const rule = std::get_if<optim::OneBitAdam>(&settings.update.rule);
+  return rule == nullptr ? std::numeric_limits<std::int64_t>::max() : rule->freeze_step;
+}
+
+}  // namespace
 
 Gradients::Gradients(Memory& memory)
     : memory_{&memory},
@@ -19,6 +29,7 @@ Gradients::Gradients(Memory& memory)
       pool_{*memory.context().device, memory.request().gradient_slots, memory.gradient_slots(), bytes_of(dtype_)},
       reducer_{make_reducer(memory)},
       replay_{*memory.context().device, memory.layout().gradient_count(), memory.request().settings.replay_every > 0},
+      freeze_step_{freeze_step_of(memory.request().settings)},
       written_{events_by_flat(memory.context())},
       accumulating_(memory.flat_count(), 0),
       summed_before_(memory.flat_count(), 0),
@@ -104,6 +115,7 @@ void Gradients::end_contributions(FlatId flat) {
 void Gradients::begin_pass(Run run, std::int64_t step) noexcept {
   replay_.begin_pass(run);
   step_ = step;
+  reducer_->set_frozen(frozen());
 }
 
 void Gradients::compare(FlatId flat) {

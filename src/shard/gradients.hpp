@@ -25,6 +25,8 @@ class Gradients {
   explicit Gradients(Memory& memory);
   /// Begins a pass, which is a run of the `step`th step.
   void begin_pass(Run run, std::int64_t step) noexcept;
+  /// Whether this step is after the optimizer's freeze: ranks keep their own gradients, and do not sum them.
+  [[nodiscard]] bool frozen() const noexcept { return step_ > freeze_step_; }
 
   /// Ensures that `flat`'s gradients have memory. False if every slot is taken: reduce something first.
   [[nodiscard]] bool begin(FlatId flat);
@@ -82,7 +84,7 @@ class Gradients {
   SlotPool pool_;
   std::unique_ptr<Reducer> reducer_;
   Replay replay_;
-  std::int64_t step_ = 0;
+  std::int64_t freeze_step_, step_ = 0;
   ById<FlatId, Slot> whole_;                              // used if gradients are whole
   ById<FlatId, std::unique_ptr<device::Event>> written_;  // on the compute stream
   ById<FlatId, char> accumulating_;   // whether the memory that backward writes holds gradients that are needed

@@ -164,6 +164,7 @@ Memory::Addresses Memory::addresses(FlatId flat) const noexcept {
                                   : gradients_->data() + at.reduced;
   result.updated_parameters = at.master < 0 ? nullptr : updated;
   result.errors = at.errors < 0 ? nullptr : reinterpret_cast<float*>(optimizer_->data() + at.errors);
+  result.slice_errors = at.slice_errors < 0 ? nullptr : reinterpret_cast<float*>(optimizer_->data() + at.slice_errors);
   result.block_sums =
       at.block_sums < 0 ? nullptr : reinterpret_cast<float*>(scratch_->data() + plan_.block_sums) + at.block_sums;
   result.lent_parameters = at.lent_parameters < 0 ? nullptr : scratch_->data() + at.lent_parameters;
@@ -219,6 +220,26 @@ std::byte* Memory::parameter_norms() const noexcept {
 
 float* Memory::trust_ratios() const noexcept {
   return plan_.parameter_norms < 0 ? nullptr : ParameterNorms::ratios_in(parameter_norms(), layout());
+}
+
+std::byte* Memory::encoded_momenta() const noexcept {
+  return plan_.encoded_momenta < 0 ? nullptr : scratch_->data() + plan_.encoded_momenta;
+}
+
+/// Block sums too: before momenta are encoded, only those of slices are written.
+void Memory::clear_errors() {
+  auto const fill = [this](void* data, std::int64_t bytes) {
+    if (data != nullptr) {
+      kernels().fill(compute(), data, bytes, 0);
+    }
+  };
+  for (auto const id : layout().flats().ids()) {
+    auto const& part = flat(id).gradients();
+    fill(addresses(id).errors, part.padded_count * bytes_of(Dtype::fp32));
+    fill(addresses(id).slice_errors, part.shard_count * bytes_of(Dtype::fp32));
+  }
+  fill(scratch_->data() + plan_.block_sums, plan_.block_sum_count * bytes_of(Dtype::fp32));
+  compute().synchronize();
 }
 
 std::byte* Memory::conversion() const noexcept {

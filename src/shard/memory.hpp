@@ -86,8 +86,9 @@ class Memory {
     Dtype reduced_dtype;
     /// Compute copy of the optimizer's elements; null if the parameters are the master, or if the copy is on the disk.
     std::byte* updated_parameters;
-    float* errors;                               // of whole gradients: what encoding has lost; null if nothing is kept
-    float* block_sums;                           // null if this rank counts no squares
+    float* errors;        // of whole gradients or first moments: what encoding has lost; null if nothing is kept
+    float* slice_errors;  // the same of this rank's slice of their sums
+    float* block_sums;    // null if this rank counts no squares
     std::byte *lent_parameters, *lent_gradient;  // memory for guards, with poison
   };
   [[nodiscard]] Addresses addresses(FlatId flat) const noexcept;
@@ -105,6 +106,10 @@ class Memory {
   /// Scratch for ParameterNorms, and the trust ratios in it, by parameter; null if the rule has none.
   [[nodiscard]] std::byte* parameter_norms() const noexcept;
   [[nodiscard]] float* trust_ratios() const noexcept;
+  /// Scratch for EncodedMomenta; null if the rule has none.
+  [[nodiscard]] std::byte* encoded_momenta() const noexcept;
+  /// Sets all that encoding has lost to zero, as when training begins. Waits.
+  void clear_errors();
   /// Sums of squares of this rank's slices, for all flat units that count on this rank.
   [[nodiscard]] std::span<float const> block_sums() const noexcept;
   [[nodiscard]] StepMemory* step() const noexcept;

@@ -8,6 +8,7 @@
 
 #include "core/block_file.hpp"
 #include "device/kernels.hpp"
+#include "shard/encoded_momenta.hpp"
 #include "shard/matrix_homes.hpp"
 #include "shard/matrix_memory.hpp"
 #include "shard/parameter_norms.hpp"
@@ -239,6 +240,10 @@ void plan_optimizer(Layout const& layout, PlanRequest const& request, MemoryPlan
     if (keeps_errors(layout.flats()[flat], request.settings)) {
       auto const whole = held_by_each(layout.flats()[flat].gradients(), Placement::whole, request.places);
       at.errors = take(bytes, padding, whole, Dtype::fp32);
+      if (encodes_momenta(request.settings)) {
+        auto const slice = held_by_each(layout.flats()[flat].gradients(), Placement::shard, request.places);
+        at.slice_errors = take(bytes, padding, slice, Dtype::fp32);
+      }
     }
   }
 }
@@ -251,6 +256,7 @@ void plan_slots(PlanRequest const& request, MemoryPlan& plan) {
       slots.take(request.gradient_slots.total_count() * bytes_of(request.settings.precision.gradient));
 }
 
+/// Where first moments are encoded, each rank also sums squares of its own whole gradients.
 /// Squares of parameters that all tensor ranks have whole count once, on the first of these ranks. They come after all
 /// others.
 void plan_block_sums(Layout const& layout, PlanRequest const& request, MemoryPlan& plan) {
@@ -259,7 +265,9 @@ void plan_block_sums(Layout const& layout, PlanRequest const& request, MemoryPla
       auto const& unit = layout.flats()[flat];
       if (unit.speaks && unit.apart.params.empty() && (unit.tensor_kind == TensorKind::cut) == of_cut) {
         plan.flats[flat].block_sums = plan.block_sum_count;
-        plan.block_sum_count += device::sum_blocks(unit.trainable.shard_count);
+        auto const& part = unit.trainable;
+        plan.block_sum_count +=
+            device::sum_blocks(encodes_momenta(request.settings) ? part.padded_count : part.shard_count);
       }
     }
     if (of_cut || request.tensor.index == 0) {
@@ -295,6 +303,9 @@ void plan_scratch(Layout const& layout, PlanRequest const& request, MemoryPlan& 
   }
   if (has_trust_ratios(request.settings)) {
     plan.parameter_norms = scratch.take(ParameterNorms::scratch_bytes(layout, request));
+  }
+  if (encodes_momenta(request.settings)) {
+    plan.encoded_momenta = scratch.take(EncodedMomenta::scratch_bytes(layout));
   }
   plan.comm_staging_bytes = request.comm_staging_bytes;
   plan.comm_staging = scratch.take(request.comm_staging_bytes);

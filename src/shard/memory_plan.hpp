@@ -3,6 +3,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <variant>
 #include <vector>
 
 #include "shard/layout.hpp"
@@ -60,9 +61,10 @@ struct FlatOffsets {
   }();
   std::int64_t gradient = -1;  ///< gradient dtype, trainable, whole; -1: in slots
   std::int64_t sums = -1;  ///< fp32, trainable, whole, of micro-steps; -1: backward accumulates, or there is only one
-  std::int64_t reduced = -1;     ///< accumulation dtype, trainable; -1: in place, in `sums` or `gradient`
-  std::int64_t errors = -1;      ///< fp32, whole, of gradients encoded by `sign`; -1: none
-  std::int64_t block_sums = -1;  ///< Index of the first partial sum of squares of this rank's slice; -1: none.
+  std::int64_t reduced = -1;       ///< accumulation dtype, trainable; -1: in place, in `sums` or `gradient`
+  std::int64_t errors = -1;        ///< fp32, whole, of what this rank encodes by `sign`; -1: none
+  std::int64_t slice_errors = -1;  ///< fp32, slice: the same of sums that this rank encodes; -1: none
+  std::int64_t block_sums = -1;    ///< Index of the first partial sum of squares of this rank's slice; -1: none.
   /// In scratch: compute dtype, and gradient dtype, trainable; the whole. -1: guards return the memory itself.
   std::int64_t lent_parameters = -1, lent_gradient = -1;
 };
@@ -110,6 +112,7 @@ struct MemoryPlan {
   /// See MatrixDirections: directions of this rank's elements, matrices of its home, workspace. -1: not needed.
   std::int64_t directions = -1;
   std::int64_t parameter_norms = -1;  ///< See ParameterNorms; -1: not needed.
+  std::int64_t encoded_momenta = -1;  ///< See EncodedMomenta; -1: not needed.
   std::int64_t comm_staging = 0, comm_staging_bytes = 0;
   std::int64_t transfer = 0, transfer_bytes = 0;  ///< A piece of a shard on its way to or from a file.
   // slots
@@ -141,9 +144,14 @@ struct StoredSlices {
 /// Bytes that a rank reads from its disk to gather parameters of `flat` that are there.
 [[nodiscard]] std::int64_t bytes_read_to_gather(FlatUnit const& flat, PlanRequest const& request) noexcept;
 
-/// Whether ranks keep what encoding loses of `flat`'s gradients.
+/// Whether the optimizer encodes its first moments after some steps.
+[[nodiscard]] inline bool encodes_momenta(Settings const& settings) noexcept {
+  return std::holds_alternative<optim::OneBitAdam>(settings.update.rule);
+}
+
+/// Whether ranks keep what encoding loses of `flat`'s gradients or first moments.
 [[nodiscard]] inline bool keeps_errors(FlatUnit const& flat, Settings const& settings) noexcept {
-  return settings.reduce_codec == Codec::sign && flat.gradients().padded_count > 0;
+  return (settings.reduce_codec == Codec::sign || encodes_momenta(settings)) && flat.gradients().padded_count > 0;
 }
 
 /// The placement of `flat`'s parameters.

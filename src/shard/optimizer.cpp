@@ -54,6 +54,11 @@ Optimizer::Optimizer(Memory& memory, optim::LossScaleState const& loss_scale)
   if (has_trust_ratios(settings)) {
     norms_.emplace(memory);
   }
+  if (encodes_momenta(settings)) {
+    momenta_.emplace(memory);
+    before_freeze_ = settings.update;
+    before_freeze_.rule = std::get<optim::OneBitAdam>(settings.update.rule).adam;
+  }
   cut_stretches();
   begin_states();
   results_->initial.scalars.loss_scale = loss_scale;
@@ -172,7 +177,8 @@ void Optimizer::sum_over_stages(std::string_view purpose, optim::StepSums& mine,
 
 void Optimizer::await_decision() { memory_->compute().wait(*decided_); }
 
-void Optimizer::begin_updates() {
+void Optimizer::begin_updates(bool frozen) {
+  frozen_ = frozen;
   auto const compute = [this](auto& first_part) {
     if (!first_part) {
       return;
@@ -200,6 +206,11 @@ void Optimizer::update(FlatId flat) {
     auto args = memory_->update_args(flat, elements);
     if (by_matrices) {
       matrices_->direct(flat, elements, args);
+    }
+    if (momenta_ && frozen_) {
+      momenta_->exchange(flat, args);
+    } else if (momenta_) {
+      args.update = &before_freeze_;
     }
     states->acquire(args);
     for (auto const& [before, count, segments] : pieces) {

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "shard/encoded_momenta.hpp"
 #include "shard/matrix_directions.hpp"
 #include "shard/memory.hpp"
 #include "shard/parameter_norms.hpp"
@@ -34,11 +35,14 @@ class Optimizer {
   void await_decision();
   /// Computes what updates need of whole matrices and parameters. Call after await_decision(), and before the first
   /// update. Collective.
-  void begin_updates();
+  /// `frozen`: see Gradients::frozen().
+  void begin_updates(bool frozen);
   /// Call after begin_updates(), and once no rank reads what this one is about to write: Parameters::await_gathers().
   void update(FlatId flat);
-  /// Bytes passed to collectives for the directions of matrices so far, over all ranks.
-  [[nodiscard]] MovedBytes moved() const noexcept { return matrices_ ? matrices_->moved() : MovedBytes{}; }
+  /// Bytes passed to collectives for the directions of matrices, or for first moments, so far, over all ranks.
+  [[nodiscard]] MovedBytes moved() const noexcept {
+    return matrices_ ? matrices_->moved() : momenta_ ? momenta_->moved() : MovedBytes{};
+  }
   /// Sums `mine` of evaluation passes over ranks. Waits.
   [[nodiscard]] optim::StepSums sum_evaluation(optim::StepSums const& mine);
   /// The sums that decide() will compute, ahead of it. Waits.
@@ -88,6 +92,9 @@ class Optimizer {
   ById<FlatId, std::vector<Stretch>> stretches_;
   std::optional<MatrixDirections> matrices_;  // if they have a rule of their own
   std::optional<ParameterNorms> norms_;       // if the rule needs them
+  std::optional<EncodedMomenta> momenta_;     // if the rule encodes them
+  optim::Update before_freeze_;               // the update of steps in which it does not
+  bool frozen_ = false;
   std::size_t metric_count_ = 0;
   std::unique_ptr<device::Event> decided_;
   std::function<void(FlatId)> before_update_;

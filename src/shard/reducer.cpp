@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shard/reducer.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace zeroth::shard {
@@ -87,7 +88,7 @@ std::int64_t Reducer::scratch_bytes(PlanRequest const& request) noexcept {
 }
 
 void Reducer::reduce(std::span<Unreduced const> gradients, bool last) {
-  if (before_errors_ && memory_->addresses(gradients.front().flat).errors != nullptr) {
+  if (before_errors_ && memory_->request().settings.reduce_codec == Codec::sign) {
     before_errors_();
   }
   auto const dtype = memory_->request().settings.precision.reduce;
@@ -101,9 +102,13 @@ void Reducer::reduce(std::span<Unreduced const> gradients, bool last) {
     }
     converted_.push_back(each);
   }
-  sum(converted_, last);
-  if (last) {
-    share(converted_);
+  if (frozen_) {
+    std::ranges::for_each(converted_, [&](Unreduced const& each) { keep(each, last); });
+  } else {
+    sum(converted_, last);
+    if (last) {
+      share(converted_);
+    }
   }
   for (auto const& each : converted_) {
     summed_before_[each.flat] = last ? 0 : 1;
@@ -128,6 +133,21 @@ void Reducer::sum(std::span<Unreduced const> gradients, bool last) {
   if (last) {
     sum_over_tensor(gradients);
   }
+}
+
+/// Without a sum over ranks: accumulates the whole gradient, and computes its block sums.
+void Reducer::keep(Unreduced const& gradient, bool complete) {
+  auto const count = memory_->flat(gradient.flat).gradients().padded_count;
+  auto const read = read_by_optimizer(gradient.flat);
+  memory_->kernels().reduce_epilogue(memory_->stream(Lane::reduce),
+                                     {.source = gradient.data,
+                                      .source_dtype = gradient.dtype,
+                                      .destination = read.data,
+                                      .destination_dtype = read.dtype,
+                                      .count = count,
+                                      .accumulate = summed_before(gradient.flat),
+                                      .block_sums = complete ? memory_->addresses(gradient.flat).block_sums : nullptr,
+                                      .sums_count = complete ? count : 0});
 }
 
 bool Reducer::is_partial(FlatId flat) const noexcept { return memory_->flat(flat).tensor_kind == TensorKind::partial; }

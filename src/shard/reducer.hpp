@@ -32,6 +32,8 @@ class Reducer {
   /// are complete: computes the block sums of their squares, and provides all elements of this rank's optimizer. The
   /// memory of the gradients may be overwritten.
   void reduce(std::span<Unreduced const> gradients, bool last);
+  /// With `frozen`, reduce() sums over no ranks: the optimizer reads this rank's own gradients, all of them.
+  void set_frozen(bool frozen) noexcept { frozen_ = frozen; }
   /// Calls `action` before each reduction that changes errors.
   void set_before_errors(std::function<void()> action) { before_errors_ = std::move(action); }
   /// Bytes that a plan reserves to convert what is reduced in one transaction to the dtype that travels; 0 without a
@@ -60,6 +62,7 @@ class Reducer {
   [[nodiscard]] bool is_partial(FlatId flat) const noexcept;
   void sum_over_tensor(std::span<Unreduced const> gradients);
   void share(std::span<Unreduced const> gradients);
+  void keep(Unreduced const& gradient, bool complete);
 
   Memory* memory_;
   Carrier carrier_;
@@ -69,6 +72,7 @@ class Reducer {
   std::vector<Unreduced> converted_;
   ById<FlatId, char> summed_before_;  // in this step
   std::function<void()> before_errors_;
+  bool frozen_ = false;
 };
 
 /// The reducer of the plan: sums in place over all hops of the route, or folds micro-steps into the sums.

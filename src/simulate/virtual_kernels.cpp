@@ -56,7 +56,8 @@ void VirtualKernels::reduce_epilogue(device::Stream& stream, device::ReduceEpilo
 }
 
 void VirtualKernels::encode(device::Stream& stream, device::Encode const& args) {
-  auto const errors = args.errors != nullptr ? 2 * args.count * bytes_of(Dtype::fp32) : 0;
+  auto const arrays = (args.errors != nullptr ? 2 : 0) + (args.momentum != nullptr ? 1 : 0);
+  auto const errors = arrays * args.count * bytes_of(Dtype::fp32);
   move(stream, args.count * bytes_of(args.dtype) + encoded_bytes(args.codec, args.dtype, args.count) + errors);
 }
 

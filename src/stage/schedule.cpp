@@ -238,7 +238,7 @@ void Schedule::end_pass() {
 
 void Schedule::update() {
   manager_->optimizer.await_decision();
-  manager_->optimizer.begin_updates();
+  manager_->optimizer.begin_updates(manager_->gradients.frozen());
   // Until the last gather is done, other ranks may still read this rank's slices.
   manager_->parameters.await_gathers();
   manager_->parameters.drop_trainable();

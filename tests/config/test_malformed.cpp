@@ -110,7 +110,7 @@ TEST_CASE("A mistake causes no further messages about keys that depend on it") {
         "  train_batch_size (line 1): 0 is out of range; allowed: an integer from 1 to 2147483647");
   CHECK(problems_of(testing::file_with(R"("optimizer": {"type": 1, "params": {"lr": 1, "adam_w_mode": false}})")) ==
         "  optimizer.type (line 1): 1 is a number; allowed: \"AdamW\", \"Adam\", \"SGD\", \"Adagrad\", \"RMSprop\", "
-        "\"Lion\", \"Lamb\" or \"Muon\"");
+        "\"Lion\", \"Lamb\", \"Muon\" or \"OneBitAdam\"");
 }
 
 TEST_CASE("A message quotes only printable characters of a file") {

@@ -147,10 +147,10 @@ TEST_CASE("Trailing commas are read, and other Hjson syntax is rejected by name"
 TEST_CASE("Several keys with one cause give one line") {
   CHECK(problems_of(testing::file_with(R"("bf16": {"enabled": true, "loss_scale": 0, "hysteresis": 2})")) ==
         "  bf16.loss_scale (line 1): 0 is not supported: bf16 needs no loss scale; remove it (likewise hysteresis)");
-  CHECK(problems_of(testing::file_with(
-            R"("optimizer": {"params": {"lr": 1, "freeze_step": 400, "cuda_aware": true}, "type": "OneBitAdam"})")) ==
-        "  optimizer.type (line 1): \"OneBitAdam\" has been removed from DeepSpeed 0.19; allowed: \"AdamW\", \"Adam\", "
-        "\"SGD\", \"Adagrad\", \"RMSprop\", \"Lion\", \"Lamb\" or \"Muon\"");
+  CHECK(problems_of(
+            testing::file_with(R"("optimizer": {"params": {"lr": 1, "coeff_beta": 0.9}, "type": "OneBitLamb"})")) ==
+        "  optimizer.type (line 1): \"OneBitLamb\" has been removed from DeepSpeed 0.19; allowed: \"AdamW\", \"Adam\", "
+        "\"SGD\", \"Adagrad\", \"RMSprop\", \"Lion\", \"Lamb\", \"Muon\" or \"OneBitAdam\"");
   CHECK(problems_of(testing::file_with(R"("scheduler": {"type": "WarmupCosineLR", "params": {"warmup_min_lr": 0,
                                           "warmup_max_lr": 1, "total_num_steps": 2000}})")) ==
         "  scheduler.params.warmup_min_lr (line 1): not a parameter of WarmupCosineLR, but of WarmupLR and "

@@ -119,10 +119,24 @@ TEST_CASE("What Muon does not support is refused, with the reason") {
           "which computes directions from fp32 states in memory; allowed: \"none\"");
   refused("", R"("zero_optimization": {"cpu_offload": true}, )",
           "cpu_offload (line 1): true, but optimizer.type is Muon");
-  refused("", R"("zero_optimization": {"stage": 3, "zero_hpz_partition_size": 2}, )",
-          "which sends matrices between all ranks");
   refused("", R"("bf16": {"enabled": true, "bf16_master_weights_and_grads": true, "bf16_optimizer_states": true}, )",
           "which computes directions from fp32 states in memory; allowed: false");
+}
+
+TEST_CASE("1-bit Adam is AdamW with a freeze, and clips nothing") {
+  auto const given = with_optimizer(
+      R"("type": "OneBitAdam", "params": {"lr": 0.5, "betas": [0.5, 0.75], "eps": 0.125, "weight_decay": 0.25,
+         "freeze_step": 7, "cuda_aware": false, "comm_backend_name": "nccl"})");
+  auto const& rule = std::get<optim::OneBitAdam>(given.update.rule);
+  CHECK(rule.freeze_step == 7);
+  CHECK(rule.adam.beta1 == 0.5);
+  CHECK(rule.adam.epsilon == 0.125F);
+  CHECK(rule.adam.weight_decay == 0.25F);
+  CHECK(rule.adam.decoupled_decay);
+  CHECK(given.rules.second_moves_until == 7);
+  CHECK(given.rules.betas == std::array{0.5, 0.75});
+  CHECK(given.rules.clip == 0);
+  CHECK(with_optimizer(R"("type": "AdamW")").rules.clip == 1);
 }
 
 TEST_CASE("A program's own products are Muon's, in every copy of a config") {

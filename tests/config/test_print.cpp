@@ -82,7 +82,7 @@ TEST_CASE("Every value is printed with its origin") {
         "null derived: train batch / (accumulation x world), given the world size");
   CHECK(entry("gradient_accumulation_steps") ==
         "1 derived: train batch / (micro-batch x world) if both are given, else 1");
-  CHECK(entry("gradient_clipping") == "1.0 default (the file says \"auto\")");
+  CHECK(entry("gradient_clipping") == "1.0 derived: 0 for OneBitAdam, else 1 (the file says \"auto\")");
   CHECK(entry("zero_optimization.reduce_bucket_size") == "null derived: \"auto\", the elements of the largest unit");
   CHECK(entry("zero_optimization.stage3_prefetch_bucket_size") == "50000000 file");
   CHECK(entry("zero_optimization.overlap_comm") == "false derived: true at stage 3 only");

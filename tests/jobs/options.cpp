@@ -78,6 +78,7 @@ Option optimizer() {
            {"Lion", of("Lion", R"(, "betas": [0.9, 0.99], "weight_decay": 0.1)")},
            {"Lamb", of("Lamb", R"(, "weight_decay": 0.1, "max_coeff": 2)")},
            {"Lamb without correction", of("Lamb", R"(, "bias_correction": false, "min_coeff": 0.25, "eps": 1e-6)")},
+           {"OneBitAdam", of("OneBitAdam", R"(, "weight_decay": 0.1, "freeze_step": 2)")},
            {"a rule of its own", ""},
            {"Muon", of("Muon", R"(, "adam_lr": 0.003, "weight_decay": 0.1)")},
            {"Muon without Nesterov",

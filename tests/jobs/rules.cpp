@@ -82,9 +82,10 @@ std::vector<std::string_view> types_without_reduction() {
   return all;
 }
 
-/// Of these, those without a dynamic loss scale.
-std::vector<std::string_view> types_with_a_constant_scale() {
-  auto all = types_without_reduction();
+enum class Codecs : bool { any, of_integers };
+/// Types without a dynamic loss scale.
+std::vector<std::string_view> types_with_a_constant_scale(Codecs codecs = Codecs::of_integers) {
+  auto all = codecs == Codecs::any ? values_without("types", "none such") : types_without_reduction();
   std::erase_if(all, [](auto name) { return name.starts_with("fp16") && name != "fp16 with a scale of its own"; });
   return all;
 }
@@ -104,6 +105,25 @@ std::vector<Rule> rules_of_signs() {
         "zero_optimization.stage3_prefetch_bucket_size", "zero_optimization.stage3_max_live_parameters"}) {
     rules.push_back(
         {"zeroth.reduce_codec", {R"("sign")"}, option, {options()[option_named(option)].values.front().name}});
+  }
+  return rules;
+}
+
+/// What 1-bit Adam refuses: among others all that needs stage 1 or more.
+std::vector<Rule> rules_of_one_bit_adam() {
+  auto const others = values_without("optimizer", "OneBitAdam");
+  std::vector<Rule> rules{{"optimizer", {"OneBitAdam"}, "zero_optimization.stage", {"0"}},
+                          {"optimizer", {"OneBitAdam"}, "gradient_clipping", {"0"}},
+                          {"optimizer", {"OneBitAdam"}, "zeroth.tied_gradients", {"-", "together"}},
+                          {"optimizer", {"OneBitAdam"}, "zeroth.reduce_codec", {"-", "\"none\""}},
+                          {"optimizer", {"OneBitAdam"}, "types", types_with_a_constant_scale(Codecs::any)},
+                          {"types", {"bf16 masters and states"}, "optimizer", others},
+                          {"zeroth.same_bits_at_any_ranks", {"true"}, "optimizer", others}};
+  for (auto const* const option :
+       {"states", "groups", "parameters", "zeroth.two_level_sums", "zeroth.mesh.pipeline", "zeroth.mesh.tensor",
+        "tensor ranks that go on", "zeroth.gradient_slots", "zero_optimization.stage3_prefetch_bucket_size",
+        "zero_optimization.stage3_max_live_parameters"}) {
+    rules.push_back({option, {}, "optimizer", others});
   }
   return rules;
 }
@@ -169,8 +189,8 @@ std::vector<Rule> all_rules() {
       {"skips units", {}, "order", {"declared"}},
       {"skips micro-steps", {}, "order", {"declared"}},
   };
-  for (auto const& more :
-       {rules_of_pipelines(), rules_of_tensor_ranks(), rules_of_muon(), rules_of_lamb(), rules_of_signs()}) {
+  for (auto const& more : {rules_of_pipelines(), rules_of_tensor_ranks(), rules_of_muon(), rules_of_lamb(),
+                           rules_of_signs(), rules_of_one_bit_adam()}) {
     rules.insert(rules.end(), more.begin(), more.end());
   }
   for (auto const* const option :

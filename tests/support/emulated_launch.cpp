@@ -83,7 +83,9 @@ cudaError_t encode(cudaStream_t stream, device::Encode const& args) {
   return launch_on(stream,
                    {{args.source, args.count * bytes_of(args.dtype)},
                     {args.destination, encoded_bytes(args.codec, args.dtype, args.count)},
-                    {args.errors, args.count * std::int64_t{sizeof(float)}}},
+                    {args.errors, args.count * std::int64_t{sizeof(float)}},
+                    {args.momentum, args.count * std::int64_t{sizeof(float)}},
+                    {args.scalars, sizeof(*args.scalars)}},
                    [&](auto const& on) { return launch_encode(on, args); });
 }
 

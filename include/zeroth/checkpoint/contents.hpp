@@ -54,6 +54,7 @@ struct SavedState {
 struct Space {
   std::string unit;                ///< Informative only.
   bool trainable = true;           ///< If false, its only state is "frozen".
+  bool of_each_rank = false;       ///< Each slice is a whole of its own, and `at` counts from its start.
   int first_place = 0;             ///< The first file that has a slice.
   int places = 1;                  ///< Number of consecutive files that have a slice.
   std::int64_t slice_count = 0;    ///< Elements per slice.
@@ -102,9 +103,8 @@ struct ZEROTH_EXPORT Contents {
   int places = 1;             ///< Number of files, one for each rank that wrote it.
   int tensor_ranks = 1;       ///< Number of tensor-parallel ranks that divided parameters; 1 if none did.
   std::vector<Space> spaces;  ///< In the order of their files.
-  /// What encoding has lost of gradients (the codec `sign`), one for each flat unit; empty with other codecs. These
-  /// slices are not parts of a whole: each rank has one of its own, and SavedParam::at counts from its start. Their
-  /// only state is "error". In a file they come before the states of `spaces`.
+  /// What encoding has lost: of each rank's gradients or first moments, and with 1-bit Adam of slices of their sums.
+  /// Empty unless signs travel. Their only state is "error". In a file they come before the states of `spaces`.
   std::vector<Space> errors;
   std::vector<FileGroup> groups;  ///< Ascending and disjoint. Files in no group have no states.
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "zeroth/core/export.hpp"
 #include "zeroth/optim/exact_sum.hpp"
@@ -48,6 +49,8 @@ struct LossTerm {
 struct StepRules {
   /// Decay rates of moving averages that start at zero, for the bias corrections in StepScalars; 0: none.
   std::array<double, 2> betas{0.9, 0.999};
+  /// Updates after which the second average rests, and so its correction; see OneBitAdam.
+  std::int64_t second_moves_until = std::numeric_limits<std::int64_t>::max();
   Schedule schedule;               ///< Learning-rate schedule.
   LossScaleRules loss_scale;       ///< Loss scaling for fp16.
   float clip = 0;                  ///< Max global norm of the gradient; 0: no clipping.

@@ -152,6 +152,20 @@ struct Lamb {
   [[nodiscard]] std::vector<State> states() const { return {{"exp_avg"}, {"exp_avg_sq"}}; }
 };
 
+/// 1-bit Adam: Tang et al. 2021, "1-bit Adam: communication efficient large-scale training with Adam's convergence
+/// speed", algorithm 1. Up to step `freeze_step` updates are those of `adam`. Then the second moment rests, and ranks
+/// exchange first moments as signs. An update by this rule is one of those: its gradient is the new first moment, in
+/// fp32. Elements whose second moment is zero keep a first moment of zero.
+struct OneBitAdam {
+  static constexpr int state_count = 2;  ///< Number of states.
+  Adam adam;                             ///< With decoupled decay.
+  std::int64_t freeze_step = 100'000;    ///< Steps with gradients that are not encoded.
+  /// The type in a stage file.
+  [[nodiscard]] std::string_view name() const { return "OneBitAdam"; }
+  /// Its states.
+  [[nodiscard]] std::vector<State> states() const { return adam.states(); }
+};
+
 /// The arguments of a custom rule in one call: some elements of one parameter, in fp32.
 struct CustomRuleElements {
   std::span<float> master;                           ///< Updated by the call.
@@ -177,7 +191,8 @@ struct CustomRule {
 };
 
 /// Any rule. Decay rates are fp64, because one minus a rate is computed in fp64, as in PyTorch, and rounded once.
-using Rule = std::variant<Adam, Sgd, Momentum, Adagrad, RmsProp, RmsPropMomentum, Lion, Muon, Lamb, CustomRule>;
+using Rule =
+    std::variant<Adam, Sgd, Momentum, Adagrad, RmsProp, RmsPropMomentum, Lion, Muon, Lamb, OneBitAdam, CustomRule>;
 
 /// The optimizer.
 struct Update {
