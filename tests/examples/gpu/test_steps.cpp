@@ -58,6 +58,22 @@ TEST_CASE("20 steps on a GPU have the losses of the CPU in fp32") {
   CHECK(gpu.weights.size() == cpu.weights.size());
 }
 
+TEST_CASE("20 steps of Muon on a GPU have the losses of the CPU, and every stage the same bits") {
+  auto const keys = GENERATE(as<std::string>{}, "", bf16_keys);
+  INFO(keys);
+  Run run{.ranks = 2, .precision = keys, .everywhere = true};
+  run.optimizer = R"("type": "Muon", "params": {"lr": 0.02, "adam_lr": 3e-3, "weight_decay": 0.1})";
+  auto const gpu = on_gpu(run);
+  CHECK(worst_loss(on_cpu(run), gpu) < 5e-3);
+  CHECK(gpu.steps.back()["loss"].get<double>() < 0.97 * gpu.steps.front()["loss"].get<double>());
+  for (run.stage = 0; run.stage < 3; ++run.stage) {
+    INFO("stage " << run.stage);
+    auto const other = on_gpu(run);
+    CHECK(numbers(other) == numbers(gpu));
+    CHECK(other.weights == gpu.weights);
+  }
+}
+
 // Tensor ranks sum products of parts, in another order than one rank: rounding.
 TEST_CASE("tensor ranks on GPUs have the losses of one rank on the CPU") {
   auto const tensor = GENERATE(1, 2);

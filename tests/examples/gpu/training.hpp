@@ -31,16 +31,17 @@ struct Run {
   bool divides_rows = false, untied_head = false;
   bool everywhere = false;  ///< Gradients are reduced after each micro-step at every stage.
   bool traces = false;
+  std::string optimizer = R"("type": "AdamW", "params": {"lr": 3e-3, "weight_decay": 0.1})";
   std::int64_t save_every = 0;  ///< Into `saved` of the folder, from which it also goes on; 0: no checkpoints.
 };
 
 inline zeroth::Config config_of(Run const& run) {
   return zeroth::Config::from_json(fmt::format(R"({{
     "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2, "gradient_clipping": 1.0,
-    "optimizer": {{"type": "AdamW", "params": {{"lr": 3e-3, "weight_decay": 0.1}}}},
+    "optimizer": {{ {} }},
     "zero_optimization": {{"stage": {}}},
     "zeroth": {{"timeout_ms": 120000, "mesh": {{"tensor": {}}}, "sequence_parallel": {} {}}} {} }})",
-                                               run.stage, run.tensor, run.divides_rows,
+                                               run.optimizer, run.stage, run.tensor, run.divides_rows,
                                                run.everywhere ? R"(, "reduce_gradients": "every_micro_step")" : "",
                                                run.precision));
 }
