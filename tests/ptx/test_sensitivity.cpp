@@ -42,6 +42,8 @@ std::vector<Mistake> const mistakes{
     {"a barrier is gone", LIBRARY_CASES, sum_cases, sums, barrier, "", 0, "race"},
     {"a barrier is gone", LIBRARY_CASES, collect_cases, collect, barrier, "", 1, "race"},
     {"a sum becomes a difference", LIBRARY_CASES, collect_cases, collect, R"(add\.rn\.f64)", "sub.rn.f64", 1, "memcmp"},
+    {"a quotient becomes a product", LIBRARY_CASES, "matrices are divided by their norm*",
+     "zeroth::cuda::NormaliseElements", R"(div\.rn\.f32)", "mul.rn.f32", 0, "first_difference"},
     {"a barrier is gone", TRAIN_GPT_CASES, attention_cases, attention, barrier, "", 0, "race"},
     {"a copy is not waited for", TRAIN_GPT_CASES, attention_cases, attention, R"(cp\.async\.wait_group 0)",
      "cp.async.wait_group 1", 0, "brought"},
