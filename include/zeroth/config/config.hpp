@@ -50,7 +50,7 @@ class ZEROTH_EXPORT Config {
   [[nodiscard]] Config with(optim::CustomRule rule) const;
   /// Returns a copy in which the program's own function computes the products of the optimizer Muon, on the thread that
   /// calls step(). Other optimizers do not use it. step() throws what it throws. If ranks are threads that share this
-  /// config, they call it concurrently. Throws ContractError if it is empty.
+  /// config, they call it concurrently. Throws ContractError if it is empty. An Engine on a GPU rejects it.
   [[nodiscard]] Config with(optim::Multiply multiply) const;
   [[nodiscard]] Dtype compute_dtype() const;   ///< Dtype of the parameters that guards provide. Throws if it is open.
   [[nodiscard]] Dtype gradient_dtype() const;  ///< Dtype of the memory that backward writes. Throws if it is open.
