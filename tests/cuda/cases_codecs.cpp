@@ -85,6 +85,45 @@ TEMPLATE_TEST_CASE("signs are encoded with the CPU's bits, and leave its errors"
   }
 }
 
+TEMPLATE_TEST_CASE("first moments are encoded with the CPU's bits, and a skipped step keeps its errors", "", float,
+                   bf16) {
+  testing::every_way();
+  bool const skip = GENERATE(false, true);
+  auto const count = 9 * codec_block_count;
+  auto const gradient = testing::random_values<TestType>(count, 3, Numbers::ordinary);
+  auto const momentum = testing::random_values<float>(count, 4, Numbers::ordinary);
+  auto const before = testing::random_values<float>(count, 5, Numbers::ordinary);
+  optim::StepScalars scalars;
+  scalars.gradient_scale = 0.375F;
+  scalars.skip = skip;
+  OnMachine<TestType> const their_gradient{gradient};
+  OnMachine<float> const their_momentum{momentum}, their_errors{before};
+  OnMachine<optim::StepScalars> const their_scalars{{scalars}};
+  auto bytes = garbage_of(encoded_bytes(Codec::sign, dtype_of<TestType>, count));
+  OnMachine<std::byte> const destination{bytes};
+  device::Encode args{.codec = Codec::sign,
+                      .source = their_gradient.data(),
+                      .dtype = dtype_of<TestType>,
+                      .count = count,
+                      .destination = destination.data(),
+                      .errors = their_errors.data(),
+                      .momentum = their_momentum.data(),
+                      .momentum_factor = 0.3F,
+                      .gradient_factor = 0.1F,
+                      .scalars = their_scalars.data()};
+  CHECK(encode(machine().stream(), args) == cudaSuccess);
+  auto errors = before;
+  args.source = gradient.data();
+  args.destination = bytes.data();
+  args.errors = errors.data();
+  args.momentum = momentum.data();
+  args.scalars = &scalars;
+  device::encode(args);
+  CHECK(destination.values() == bytes);
+  CHECK(testing::first_difference(their_errors.values(), errors) == -1);
+  CHECK((errors == before) == skip);
+}
+
 TEMPLATE_TEST_CASE("parameters are rounded with the CPU's bits", "", bf16, fp16) {
   testing::every_way();
   for (std::int64_t const blocks : {0, 1, 9, 70}) {

@@ -126,7 +126,7 @@ TEMPLATE_TEST_CASE("an update gives the CPU's bits for every dtype", "", (Types<
                    (Types<bf16, void, bf16, bf16>)) {
   testing::every_way();
   auto const numbers = GENERATE(Numbers::ordinary, Numbers::any);
-  auto const rule = GENERATE(from_range(testing::trained_rules()));
+  auto const rule = GENERATE(from_range(testing::kernel_rules()));
   INFO(rule.name);
   Case<typename TestType::G, typename TestType::P, typename TestType::M, typename TestType::S> given{4501, numbers};
   given.take(rule.rule);

@@ -75,6 +75,19 @@ TEST_CASE("ranks on one GPU give the CPU's bits") {
   }
 }
 
+TEST_CASE("ranks on one GPU give the CPU's bits where signs travel") {
+  for (auto const& types : {fp32_types, bf16_types, bf16_summed_in_fp32}) {
+    auto const signs = file(types, 1, 2, movements[0], R"(, "reduce_codec": "sign")");
+    auto one_bit = file(types, 0, 2, movements[2], "", testing::kernel_rules().back().optimizer);
+    std::string const clipped = R"("gradient_clipping": 0.5)";
+    one_bit.replace(one_bit.find(clipped), clipped.size(), R"("gradient_clipping": 0)");
+    for (auto const& text : {signs, one_bit}) {
+      INFO(types.name << ": " << text);
+      CHECK(bits_of(train_on_gpu(2, text, {})) == bits_of(train_on_cpu(2, text)));
+    }
+  }
+}
+
 TEST_CASE("ranks in groups on a GPU give the bits of the CPU without groups") {
   auto const types = GENERATE_COPY(all_types[0], all_types[1], all_types[6]);
   for (auto const& [stage, keys] : {std::pair{3, R"(, "zero_hpz_partition_size": 2)"},

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine_scenarios.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -154,6 +155,38 @@ void train_on_tensor_ranks(Job& job, Fault fault, TensorPlace place) {
       add(p.grad(weight), std::vector<float>(12, seed));
       add(p.grad(gain), std::vector<float>(4, seed));
       come_to(TensorPlace::parts);
+    }
+    static_cast<void>(engine.step());
+  }
+}
+
+void train_with_muon(Job& job, Fault fault) {
+  int step = 0;
+  auto const multiply = optim::Multiply{[&](optim::MatrixProduct const& product) {
+    if (step == 1 && job.rank() == 1) {
+      befall(fault);
+    }
+    std::fill_n(product.sums, product.rows * product.columns, 0.0F);
+  }};
+  auto const config = Config::from_json(R"({
+      "train_micro_batch_size_per_gpu": 1, "optimizer": {"type": "Muon"}, "zero_optimization": {"stage": 2},
+      "zeroth": {"timeout_ms": 3000}})")
+                          .with(multiply);
+  Model model;
+  auto const unit = model.unit("block");
+  std::vector<Param<2>> matrices;
+  for (int rank = 0; rank < job.world(); ++rank) {
+    matrices.push_back(model.param(unit, fmt::format("block.w{}", rank), {4, 4}, Normal{0.5F}, {.matrix = true}));
+  }
+  Engine<float> engine{job, model, config};
+  for (; step < steps; ++step) {
+    for (auto micro : engine.micro_steps()) {
+      static_cast<void>(micro.forward(unit));
+      auto const seed = micro.report_loss(1);
+      auto const p = micro.backward(unit);
+      for (auto const& matrix : matrices) {
+        add(p.grad(matrix), std::vector<float>(16, seed));
+      }
     }
     static_cast<void>(engine.step());
   }

@@ -29,6 +29,10 @@ enum class TensorPlace { enter, leave, leave_backward, enter_backward, parts };
 /// `fault` at `place`, where the others wait for it.
 void train_on_tensor_ranks(Job& job, Fault fault, TensorPlace place);
 
+/// Trains with Muon, so that every rank is the home of a matrix. In the second step rank 1 has `fault` in a product of
+/// its matrix, for which the others wait.
+void train_with_muon(Job& job, Fault fault);
+
 /// Trains with the record of the last collectives in the folder `flights`; after the first step rank 1 throws.
 void throw_in_training(Job& job, char const* flights);
 

@@ -233,6 +233,9 @@ std::function<void(zeroth::Job&)> stage_scenario(std::string const& name) {
   }
   auto const does = fault->second;
   auto const rest = name.substr(fault->first.size());
+  if (rest == "_in_a_product") {
+    return [=](Job& job) { zeroth::testing::train_with_muon(job, does); };
+  }
   if (rest == "_before_ties") {
     return [=](Job& job) { zeroth::testing::train_with_ties(job, does); };
   }

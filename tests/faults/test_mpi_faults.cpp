@@ -273,6 +273,15 @@ TEST_CASE("a process that throws, freezes or is killed before sums of shared par
   check_failed(killed.wait());
 }
 
+TEST_CASE("a process that is killed while others wait for its matrix ends all") {
+  Folder const folder;
+  auto options = fault_program_under_mpi(world, {"die_in_a_product"}, folder);
+  options.environment = {{"OMPI_MCA_odls_base_sigkill_timeout", "2"}};
+  Child killed{options};
+  check_failed(killed.wait());
+  CHECK(problem_of_flights(folder.path(), {0, 2}, world, "no answer from rank 1") == "");
+}
+
 TEST_CASE("a process of a tensor rank that throws, freezes or is killed before a verb or a sum of gradients ends all") {
   for (auto const& [place, words] :
        {std::pair{"leave", "reduce_scatter (leave(), 8 fp32)"},

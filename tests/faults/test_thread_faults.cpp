@@ -253,6 +253,18 @@ TEST_CASE("a fault of a tensor rank before a verb, or a sum of gradients, ends a
   }
 }
 
+TEST_CASE("a fault of a home, while others wait for its matrix, ends all with the unit and the rank") {
+  Run throws{on_three_ranks("throw_in_a_product")};
+  Run freezes{on_three_ranks("freeze_in_a_product")};
+  check_failed(throws.child.wait());
+  CHECK(count_of(throws.child.output(), "zeroth: [rank 1/3] the data are gone\n") == 1);
+  CHECK_THAT(throws.child.output(), Contains("launch has returned."));
+  check_failed(freezes.child.wait());
+  CAPTURE(freezes.child.output());
+  CHECK_THAT(freezes.child.output(), Contains(" waited ") && Contains("(from_homes of unit 'block") &&
+                                         Contains("missing: rank 1") && Contains("rank 1 did not stop within 1.00 s"));
+}
+
 TEST_CASE("ranks that do different things get one error") {
   Folder const folder;
   Child child{fault_program({"out_of_order"}, folder)};

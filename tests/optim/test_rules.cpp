@@ -53,8 +53,9 @@ struct Textbook {
     theta -= rate * (sign + wide(r.weight_decay) * theta);
     first = beta2 * first + (1 - beta2) * g;
   }
-  void update(Muon const& /*r*/, double /*rate*/, double /*g*/, int /*t*/) {}  // see test_muon.cpp
-  void update(Lamb const& /*r*/, double /*rate*/, double /*g*/, int /*t*/) {}  // see test_moments.cpp
+  void update(Muon const& /*r*/, double /*rate*/, double /*g*/, int /*t*/) {}        // see test_muon.cpp
+  void update(Lamb const& /*r*/, double /*rate*/, double /*g*/, int /*t*/) {}        // see test_moments.cpp
+  void update(OneBitAdam const& /*r*/, double /*rate*/, double /*g*/, int /*t*/) {}  // see one_bit_adam.cpp of parity
   void update(CustomRule const& /*r*/, double /*rate*/, double /*g*/, int /*t*/) {}
 
  private:
@@ -179,7 +180,7 @@ TEMPLATE_TEST_CASE("every rule gives the bits of one element after another on ev
   auto const numbers = GENERATE(Numbers::ordinary, Numbers::any);
   auto const scalars = scalars_of_update(GENERATE(1, 7));
   std::vector<Segment> const segments{{0, 3, 1, 1, 5}, {3, 1024, 0.5F, 2, 128}, {1030, count, 1, 0, 4096}};
-  for (auto const& [name, rule, optimizer] : testing::trained_rules()) {
+  for (auto const& [name, rule, optimizer] : testing::kernel_rules()) {
     INFO(name);
     auto expected = case_of<G, P, M, S>(rule, count, numbers);
     testing::update_one_by_one(expected, expected.args(scalars, segments));

@@ -50,6 +50,14 @@ struct NamedRule {
   rules.push_back(lamb());
   return rules;
 }
+/// trained_rules(), and the one that trains at stage 0 alone.
+[[nodiscard]] inline std::vector<NamedRule> kernel_rules() {
+  auto rules = trained_rules();
+  rules.push_back(
+      {"1-bit Adam", optim::OneBitAdam{.adam = {.epsilon = 1e-6F, .weight_decay = 0.1F}},
+       R"("type": "OneBitAdam", "params": {"lr": 0.01, "weight_decay": 0.1, "eps": 1e-6, "freeze_step": 2})"});
+  return rules;
+}
 /// Whether a stage file with this rule may ask for bf16 states.
 [[nodiscard]] inline bool has_bf16_states(NamedRule const& rule) {
   return !std::holds_alternative<optim::Lamb>(rule.rule);
