@@ -12,11 +12,13 @@
 #include <array>
 #include <cstdint>
 #include <cstdlib>
+#include <ctime>
 #include <iostream>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "command_line.hpp"
@@ -203,6 +205,7 @@ void fill_gradients(Engine<float>& engine, Matrices const& matrices) {
 
 struct Update {
   double seconds = 0;
+  double processor_seconds = 0;  ///< Of all threads, over the number of ranks: without what other programs take.
   MemoryBytes planned;
 };
 
@@ -212,17 +215,22 @@ Update update_of(Variant const& variant) {
   int const status = launch({.thread_ranks = variant.ranks}, [&](Job& job) {
     Matrices const matrices;
     Engine<float> engine{job, matrices.model, config_of(variant)};
-    std::vector<double> spent;
+    std::vector<double> spent, processor;
     for (int step = 0; step < 4; ++step) {  // the first one warms pages and caches
       fill_gradients(engine, matrices);
       static_cast<void>(engine.gradient_norm());  // all ranks are there
+      auto const before = std::clock();
       spent.push_back(bench::seconds([&] {
         static_cast<void>(engine.step());
         static_cast<void>(engine.finish());
       }));
+      processor.push_back(static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC / variant.ranks);
     }
     if (job.rank() == 0) {
-      result = {bench::quantile({spent.begin() + 1, spent.end()}, 0.5), engine.planned()};
+      auto const median = [](std::vector<double> const& of) {
+        return bench::quantile({of.begin() + 1, of.end()}, 0.5);
+      };
+      result = {median(spent), median(processor), engine.planned()};
     }
   });
   if (status != 0) {
@@ -251,23 +259,25 @@ void updates(int rounds) {
       variants.push_back({"Muon", ranks, true});
     }
   }
-  std::map<Variant, std::vector<double>> seconds;
+  std::map<Variant, std::vector<double>> seconds, processor;
   std::map<Variant, MemoryBytes> planned;
   for (int round = 0; round < rounds; ++round) {
     for (auto const& variant : variants) {
       auto const update = update_of(variant);
       seconds[variant].push_back(update.seconds);
+      processor[variant].push_back(update.processor_seconds);
       planned[variant] = update.planned;
     }
   }
   for (auto const& variant : variants) {
-    auto const ratio_to = [&](Variant const& other, double at) {
+    auto const ratio = [&](auto& of, Variant const& other, double at) {
       std::vector<double> ratios;
-      for (std::size_t round = 0; round < seconds[variant].size(); ++round) {
-        ratios.push_back(seconds[variant][round] / seconds[other][round]);
+      for (std::size_t round = 0; round < of[variant].size(); ++round) {
+        ratios.push_back(of[variant][round] / of[other][round]);
       }
       return bench::quantile(ratios, at);
     };
+    auto const ratio_to = [&](Variant const& other, double at) { return ratio(seconds, other, at); };
     Variant const adamw{"AdamW", variant.ranks}, alone{variant.optimizer, 1, variant.onednn};
     auto const& bytes = planned[variant];
     std::cout << Line{{"benchmark", "muon_update"},
@@ -280,6 +290,8 @@ void updates(int rounds) {
                       {"ms", 1e3 * bench::quantile(seconds[variant], 0.5)},
                       {"over_one_rank", ratio_to(alone, 0.5)},
                       {"over_one_rank_quartiles", {ratio_to(alone, 0.25), ratio_to(alone, 0.75)}},
+                      {"processor_ms_per_rank", 1e3 * bench::quantile(processor[variant], 0.5)},
+                      {"processor_over_one_rank", ratio(processor, alone, 0.5)},
                       {"over_adamw", ratio_to(adamw, 0.5)},
                       {"over_adamw_quartiles", {ratio_to(adamw, 0.25), ratio_to(adamw, 0.75)}},
                       {"optimizer_bytes", bytes.optimizer},
