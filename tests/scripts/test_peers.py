@@ -486,7 +486,7 @@ class Muon(unittest.TestCase):
 
 class CodecLosses(unittest.TestCase):
     def test_codecs_differ_in_one_key(self):
-        none, int4 = (json.loads(codec_losses.config(loads.LOADS["L1"], "bf16", codec)) for codec in ("none", "int4"))
+        none, int4 = (json.loads(codec_losses.config(loads.LOADS["L1"], "bf16", codec, 1000)) for codec in ("none", "int4"))
         self.assertEqual([file.pop("zeroth") for file in (none, int4)], [{"reduce_codec": "none"}, {"reduce_codec": "int4"}])
         self.assertEqual(none, int4)
 

@@ -247,17 +247,20 @@ at::Tensor orthogonal(at::Tensor x) {
 
 TEST_CASE("a Linear's rows are its outputs, and the first step is along the orthogonal gradient") {
   constexpr double rate = 0.02;
-  for (auto const& [rule, factor] :
-       {std::pair<std::string, double>{"original", std::sqrt(20.0 / 12)}, {"match_rms_adamw", 0.2 * std::sqrt(20.0)}}) {
-    INFO(rule);
+  struct Case {
+    std::string rule;
+    double factor;
+  };
+  for (auto const& each : {Case{"original", std::sqrt(20.0 / 12)}, Case{"match_rms_adamw", 0.2 * std::sqrt(20.0)}}) {
+    INFO(each.rule);
     at::Tensor moved, expected;
     auto const outcome = run_job(1, [&](Job& job) {
       auto plain = make_words(Head::own), net = make_words(Head::own);
       loss_of(plain, 0, 2).backward();
       auto const& weight = plain->first->up->weight;
-      expected = orthogonal(weight.grad()) * (-rate * factor);
+      expected = orthogonal(weight.grad()) * (-rate * each.factor);
       File const file{.optimizer = R"("type": "Muon", "params": {"lr": 0.02, "weight_decay": 0, "adjust_lr_fn": ")" +
-                                   rule + R"("})"};
+                                   each.rule + R"("})"};
       Trainer trainer{job, file.config(), *net};
       for (auto micro : trainer.micro_steps()) {
         micro.backward(loss_of(net, micro.first_sample(), trainer.micro_batch()));
