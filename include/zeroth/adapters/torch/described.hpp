@@ -35,7 +35,7 @@ struct Parameter {
   c10::intrusive_ptr<LentStorage> storage{};  ///< The storage of `tensor`, until the program calls set_data().
   int open = 0;                               ///< Number of open guards that lend it memory.
   at::Tensor refused_gradient{};              ///< The value of .grad between backward passes; reading it throws.
-  bool matrix = false;                        ///< Whether it gets ParamOptions::matrix.
+  bool matrix = false;                        ///< Whether a MatrixRule selects it.
   bool trainable = false;                     ///< Whether the engine trains it.
   std::int64_t version = 0;                   ///< version_of(tensor) when the engine took it.
 };
