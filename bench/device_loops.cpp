@@ -49,7 +49,7 @@ class Bench {
     squares(Dtype::fp32);
     squares(Dtype::bf16);
     norm();
-    for (Codec const codec : {Codec::exact, Codec::int8, Codec::int4}) {
+    for (Codec const codec : {Codec::exact, Codec::int8, Codec::int4, Codec::sign}) {
       for (Dtype const dtype : {Dtype::fp32, Dtype::bf16}) {
         encode_and_fold(codec, dtype);
       }
@@ -133,11 +133,18 @@ class Bench {
   void encode_and_fold(Codec codec, Dtype dtype) {
     auto const count = bytes_ / bytes_of(dtype) / (2 * codec_block_count) * (2 * codec_block_count);
     auto const sent = encoded_bytes(codec, dtype, count);
-    auto const encoded = keeps_elements(codec) ? 0 : count * bytes_of(dtype) + sent;
+    auto const errors = codec == Codec::sign ? 2 * count * bytes_of(Dtype::fp32) : 0;
+    auto const encoded = keeps_elements(codec) ? 0 : count * bytes_of(dtype) + sent + errors;
+    std::vector<float> lost(static_cast<std::size_t>(codec == Codec::sign ? count : 0));
     report("encode and fold " + std::string{name_of(codec)} + " of " + std::string{name_of(dtype)},
            encoded + sent + count / 2 * bytes_of(dtype), [&] {
              if (!keeps_elements(codec)) {
-               device::encode({codec, at(0), dtype, count, at(1)});
+               device::encode({.codec = codec,
+                               .source = at(0),
+                               .dtype = dtype,
+                               .count = count,
+                               .destination = at(1),
+                               .errors = errors > 0 ? lost.data() : nullptr});
              }
              device::fold_received(
                  {.codec = codec, .received = at(1), .ranks = 2, .dtype = dtype, .count = count / 2, .output = at(2)});

@@ -3,6 +3,7 @@
 #pragma once
 #include <cuda_runtime_api.h>
 
+#include "optim/muon_element.hpp"
 #include "zeroth/optim/update.hpp"
 
 namespace zeroth::cuda {
@@ -15,5 +16,6 @@ cudaError_t update_by(optim::RmsProp const& rule, cudaStream_t stream, optim::Up
 cudaError_t update_by(optim::RmsPropMomentum const& rule, cudaStream_t stream, optim::UpdateArgs const& args);
 cudaError_t update_by(optim::Lamb const& rule, cudaStream_t stream, optim::UpdateArgs const& args);
 cudaError_t update_by(optim::Lion const& rule, cudaStream_t stream, optim::UpdateArgs const& args);
+cudaError_t update_by(optim::MuonUpdate const& rule, cudaStream_t stream, optim::UpdateArgs const& args);
 
 }  // namespace zeroth::cuda

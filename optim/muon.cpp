@@ -7,19 +7,11 @@
 
 #include "core/dispatch.hpp"
 #include "core/isa.hpp"
+#include "muon_element.hpp"
 #include "scaled_product.hpp"
 
 namespace zeroth::optim {
 namespace {
-
-constexpr float smallest_norm = 1e-7F;
-/// The coefficients of x, x^3 and x^5 (Jordan et al. 2024).
-constexpr float of_x = 3.4445F, of_x3 = -4.7750F, of_x5 = 2.0315F;
-
-/// The mean of `a` and `b` with weight `w` of `b`, as torch.lerp rounds it.
-ZEROTH_INLINE float mean(float a, float b, float w) noexcept {
-  return w < 0.5F ? a + w * (b - a) : b - (b - a) * (1.0F - w);
-}
 
 template <class G>
 struct Direction {
@@ -30,15 +22,10 @@ struct Direction {
     auto* const momentum = args.momentum;
     auto* const direction = args.direction;
     float const scale = args.scalars->gradient_scale;
-    auto const beta = static_cast<float>(args.rule->momentum);
-    auto const rest = static_cast<float>(1 - args.rule->momentum);
-    bool const nesterov = args.rule->nesterov;
+    auto const factors = direction_factors_of(*args.rule);
 #pragma GCC ivdep
     for (std::int64_t i = 0; i < args.count; ++i) {
-      float const g = to_float(gradient[i]) * scale;
-      float const next = mean(momentum[i], g, rest);
-      momentum[i] = next;
-      direction[i] = from_float<bf16>(nesterov ? mean(g, next, beta) : next);
+      direction[i] = from_float<bf16>(move_momentum(factors, to_float(gradient[i]) * scale, momentum[i]));
     }
   }
 };
@@ -89,7 +76,7 @@ void normalise(bf16* x, std::int64_t count) noexcept {
     auto const value = static_cast<double>(to_float(x[i]));
     squares += value * value;
   }
-  auto const norm = std::max(static_cast<float>(std::sqrt(squares)), smallest_norm);
+  float const norm = matrix_norm(squares);
   for (std::int64_t i = 0; i < count; ++i) {
     x[i] = from_float<bf16>(to_float(x[i]) / norm);
   }
@@ -140,9 +127,9 @@ void orthogonalise(OrthogonalArgs const& args) {
   for (int step = 1; step <= args.rule->steps; ++step) {
     // gram = x x^T, factor = of_x3 gram + of_x5 gram gram, next = of_x x + factor x
     product({x, x, true, nullptr, gram, n, m, n, 1, 0, true});
-    product({gram, gram, false, gram, factor, n, n, n, of_x5, of_x3, true});
+    product({gram, gram, false, gram, factor, n, n, n, newton_schulz.of_x5, newton_schulz.of_x3, true});
     float const scale = step == args.rule->steps ? result_factor : 1.0F;
-    product({factor, x, false, x, next, n, n, m, scale, scale * of_x, false});
+    product({factor, x, false, x, next, n, n, m, scale, scale * newton_schulz.of_x, false});
     std::swap(x, next);
   }
   if (tall) {

@@ -26,6 +26,10 @@ struct CodecBlocks {
   }
   /// The first of a thread's elements in each half of its block.
   [[nodiscard]] static ZEROTH_DEVICE int first_of(int thread) { return thread % warp_threads * per_half; }
+  /// The index in its block of a thread's element `k`.
+  [[nodiscard]] static ZEROTH_DEVICE int element_of(int thread, int k) {
+    return k / per_half * half_count + first_of(thread) + k % per_half;
+  }
   template <class T>
   [[nodiscard]] static ZEROTH_DEVICE Values read(T const* block, int thread) {
     Values values;
@@ -145,6 +149,103 @@ struct EncodeBlocks : ScaledBlocks<EncodeBlocks<codec, T>, T> {
   }
 };
 
+template <class T>
+struct EncodeSigns : CodecBlocks {
+  struct Shared {
+    std::uint32_t largest[warps];
+    std::uint16_t headers[warps];
+    std::uint32_t signs[warps][codec_block_count];
+  };
+
+  T const* source;
+  float* errors;
+  std::byte* destination;
+
+  template <class Block>
+  ZEROTH_DEVICE void operator()(Block& block, Shared& shared) const {
+    PerThread<Values, Block> values;
+    PerThread<std::uint32_t, Block> largest, units;
+    PerThread<std::int32_t, Block> count;
+    for (std::int64_t tile = block.index(); tile < tiles(); tile += block.count()) {
+      block.alone([&](int thread) {
+        largest[thread] = 0;
+        if (auto const at = block_of(tile, thread); at < blocks) {
+          values[thread] = read_sum(at, thread);
+          for (float const value : values[thread].at) {
+            auto const bits = device::magnitude_bits(value);
+            largest[thread] = bits > largest[thread] ? bits : largest[thread];
+          }
+        }
+      });
+      block.fold_warps(largest, [](std::uint32_t a, std::uint32_t b) { return a > b ? a : b; });
+      block.phase([&](int thread) {
+        if (thread % warp_threads == 0) {
+          shared.largest[thread / warp_threads] = largest[thread];
+        }
+      });
+      block.phase([&](int thread) {
+        int const warp = thread / warp_threads;
+        units[thread] = 0;
+        count[thread] = 0;
+        for (int k = 0; k < 2 * per_half; ++k) {
+          float const value = values[thread].at[k];
+          units[thread] += device::units_of(value, shared.largest[warp]);
+          count[thread] = value == 0 ? count[thread] : element_of(thread, k) + 1;
+          shared.signs[warp][element_of(thread, k)] = device::encode_sign(value);
+        }
+      });
+      block.fold_warps(units, [](std::uint32_t a, std::uint32_t b) { return a + b; });
+      block.fold_warps(count, [](std::int32_t a, std::int32_t b) { return a > b ? a : b; });
+      block.phase([&](int thread) {
+        if (int const warp = thread / warp_threads; thread % warp_threads == 0) {
+          auto const code = device::code_of_magnitude(units[thread], count[thread], shared.largest[warp]);
+          shared.headers[warp] = device::header_of_signs(code, count[thread]);
+        }
+      });
+      block.phase([&](int thread) {
+        if (auto const at = block_of(tile, thread); at < blocks) {
+          put(at, thread, values[thread], shared);
+        }
+      });
+    }
+  }
+
+ private:
+  [[nodiscard]] ZEROTH_DEVICE Values read_sum(std::int64_t at, int thread) const {
+    auto sum = read(source + at * codec_block_count, thread);
+    auto const lost = read(errors + at * codec_block_count, thread);
+    for (int k = 0; k < 2 * per_half; ++k) {
+      sum.at[k] += lost.at[k];
+    }
+    return sum;
+  }
+
+  ZEROTH_DEVICE void put(std::int64_t at, int thread, Values values, Shared const& shared) const {
+    int const warp = thread / warp_threads, lane = thread % warp_threads;
+    auto const header = shared.headers[warp];
+    auto* const to = destination + at * encoded_block_bytes(Codec::sign);
+    if (lane == 0) {
+      *reinterpret_cast<std::uint16_t*>(to) = header;
+    }
+    if (lane < device::sign_bytes) {
+      unsigned byte = 0;
+      for (int k = 0; k < 8; ++k) {
+        byte |= shared.signs[warp][k * device::sign_bytes + lane] << static_cast<unsigned>(k);
+      }
+      to[static_cast<int>(sizeof header) + lane] = static_cast<std::byte>(byte);
+    }
+    if (shared.largest[warp] < device::infinity_bits) {
+      float const magnitude = device::magnitude_of_header(header);
+      for (int k = 0; k < 2 * per_half; ++k) {
+        auto const sign = device::encode_sign(values.at[k]);
+        bool const has_magnitude = element_of(thread, k) < device::count_of_header(header);
+        values.at[k] = has_magnitude ? values.at[k] - device::decode_sign(sign, magnitude) : values.at[k];
+      }
+      write(errors + at * codec_block_count, thread, values);
+    }
+  }
+};
+
 template <Codec codec, class T>
 struct FoldBlocks : CodecBlocks {
   struct Shared {};
@@ -187,6 +288,20 @@ struct FoldBlocks : CodecBlocks {
   [[nodiscard]] static ZEROTH_DEVICE Values decoded(std::byte const* piece, std::int64_t at, int thread) {
     if constexpr (codec == Codec::exact) {
       return read(reinterpret_cast<T const*>(piece) + at * codec_block_count, thread);
+    } else if constexpr (codec == Codec::sign) {
+      auto const* const from = piece + at * encoded_block_bytes(codec);
+      auto const header = *reinterpret_cast<std::uint16_t const*>(from);
+      auto const* const bytes = reinterpret_cast<std::uint8_t const*>(from + sizeof header);
+      float const magnitude = device::magnitude_of_header(header);
+      Values values;
+      for (int k = 0; k < 2 * per_half; ++k) {
+        int const element = element_of(thread, k);
+        auto const bit = bytes[element % device::sign_bytes] >> (element / device::sign_bytes) & 1;
+        values.at[k] = element < device::count_of_header(header)
+                           ? device::decode_sign(static_cast<std::uint32_t>(bit), magnitude)
+                           : 0.0F;
+      }
+      return values;
     } else {
       auto const* const from = piece + at * encoded_block_bytes(codec);
       float const scale = *reinterpret_cast<float const*>(from);
@@ -215,7 +330,11 @@ template <class Launch>
           {{args.count / codec_block_count}, static_cast<T const*>(args.source)}, args.destination, args.scales};
       result = body.blocks == 0 ? cudaSuccess : launch(body, body.tiles());
     };
-    if (args.codec == Codec::int8) {
+    if (args.codec == Codec::sign) {
+      EncodeSigns<T> const body{
+          {args.count / codec_block_count}, static_cast<T const*>(args.source), args.errors, args.destination};
+      result = body.blocks == 0 ? cudaSuccess : launch(body, body.tiles());
+    } else if (args.codec == Codec::int8) {
       run(std::integral_constant<Codec, Codec::int8>{});
     } else {
       run(std::integral_constant<Codec, Codec::int4>{});
@@ -249,6 +368,7 @@ template <class Launch>
       case Codec::exact: return run(std::integral_constant<Codec, Codec::exact>{});
       case Codec::int8: return run(std::integral_constant<Codec, Codec::int8>{});
       case Codec::int4: return run(std::integral_constant<Codec, Codec::int4>{});
+      case Codec::sign: return run(std::integral_constant<Codec, Codec::sign>{});
     }
   });
   return result;

@@ -153,6 +153,16 @@ template <class G, class P, class M, class S, class Rule, class Launch>
   return launch_on_segments(launch, body, args.segments);
 }
 
+/// Calls `function(std::type_identity<G>{})` with the type of the gradients of `Rule`. Directions of Muon are bf16.
+template <class Rule, class F>
+void with_gradient(Dtype dtype, F const& function) {
+  if constexpr (std::is_same_v<Rule, optim::MuonUpdate>) {
+    function(std::type_identity<bf16>{});
+  } else {
+    with_element(dtype, function);
+  }
+}
+
 /// Instantiates only the combinations that device::expect_update() accepts, since each is a kernel.
 template <class Rule, class Launch>
 [[nodiscard]] cudaError_t launch_rule(Launch const& launch, optim::UpdateArgs const& args, Rule const& rule) {
@@ -165,7 +175,7 @@ template <class Rule, class Launch>
     return launch_segments<bf16, void, bf16, float>(launch, args, rule);
   }
   cudaError_t result = cudaSuccess;
-  with_element(args.gradient_dtype, [&]<class G>(std::type_identity<G>) {
+  with_gradient<Rule>(args.gradient_dtype, [&]<class G>(std::type_identity<G>) {
     if (args.parameter == nullptr) {
       result = launch_segments<G, void, float, float>(launch, args, rule);
     } else if (args.parameter_dtype == Dtype::bf16) {
@@ -182,8 +192,10 @@ template <class F>
 [[nodiscard]] cudaError_t with_rule(optim::UpdateArgs const& args, F const& function) {
   return std::visit(
       [&]<class Rule>(Rule const& rule) {
-        if constexpr (std::is_same_v<Rule, optim::CustomRule> || std::is_same_v<Rule, optim::Muon>) {
-          return cudaErrorNotSupported;  // a function of the host, and a rule that has no kernels yet
+        if constexpr (std::is_same_v<Rule, optim::CustomRule>) {
+          return cudaErrorNotSupported;  // a function of the host
+        } else if constexpr (std::is_same_v<Rule, optim::Muon>) {
+          return function(optim::MuonUpdate{rule.weight_decay});
         } else {
           return function(rule);
         }

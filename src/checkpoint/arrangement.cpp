@@ -60,6 +60,33 @@ void add_part(Arrangement& arrangement, int first_place, shard::Memory const& me
   arrangement.contents.spaces.push_back(std::move(space));
 }
 
+/// What encoding has lost of this rank's gradients.
+void add_errors(Arrangement& arrangement, int first_place, shard::Memory const& memory) {
+  auto const& model = memory.model();
+  for (auto const flat : memory.layout().flats().ids()) {
+    auto const* const errors = memory.addresses(flat).errors;
+    if (errors == nullptr) {
+      continue;
+    }
+    auto const& part = memory.flat(flat).gradients();
+    Space space{.unit = memory.flat(flat).name,
+                .trainable = true,
+                .first_place = first_place,
+                .places = memory.layout().world(),
+                .slice_count = part.padded_count,
+                .params = {},
+                .states = {{"error", Dtype::fp32, 0}}};
+    for (auto const& placed : part.params) {
+      auto const& param = model.params[placed.param];
+      space.params.push_back({param.name, param.global_shape(), param.count, placed.offset, {}, {}});
+    }
+    arrangement.contents.errors.push_back(std::move(space));
+    arrangement.sources.push_back({reinterpret_cast<std::byte const*>(errors),
+                                   part.padded_count * bytes_of(Dtype::fp32), memory.flat(flat).name});
+  }
+  arrangement.errors = arrangement.sources.size();
+}
+
 }  // namespace
 
 Arrangement arrange(shard::ShardManager const& manager, int first_place, int places) {
@@ -69,6 +96,7 @@ Arrangement arrange(shard::ShardManager const& manager, int first_place, int pla
   arrangement.contents.places = places;
   arrangement.contents.tensor_ranks = memory.model().tensor.of;
   arrangement.reads.resize(layout.flats().size());
+  add_errors(arrangement, first_place, memory);
   for (auto const flat : layout.update_order()) {
     auto const& unit = memory.flat(flat);
     add_part(arrangement, first_place, memory, unit, unit.trainable, manager.slices.trainable(flat));

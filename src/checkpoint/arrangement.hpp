@@ -24,6 +24,7 @@ struct Source {
 struct Arrangement {
   Contents contents;                       ///< Covers the files of all ranks that share these states.
   std::vector<Source> sources;             ///< This rank's sources; views of the layout.
+  std::size_t errors = 0;                  ///< Number of sources of errors, which come first: reductions change them.
   ById<shard::FlatId, std::size_t> reads;  ///< Number of sources up to the last one of a flat unit.
 };
 

@@ -255,7 +255,7 @@ bool KnownFiles::seem_whole(fs::path const& checkpoint) {
 }
 
 void KnownFiles::note(fs::path const& checkpoint, Contents const& contents) {
-  Contents const sizes{contents.places, contents.tensor_ranks, {}, contents.groups};
+  Contents const sizes{contents.places, contents.tensor_ranks, {}, {}, contents.groups};
   files_[checkpoint] = {version_of(checkpoint), sizes};
 }
 

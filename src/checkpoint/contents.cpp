@@ -27,6 +27,22 @@ bool has_slice(Space const& space, int place) noexcept {
   return place >= space.first_place && place - space.first_place < space.places;
 }
 
+/// Calls `f(space, begin)` for all spaces with a slice in file `place`, in file order. Parameters from `begin` on are
+/// in the slice.
+template <class F>
+void each_slice(Contents const& contents, int place, F const& f) {
+  for (auto const& space : contents.errors) {
+    if (has_slice(space, place)) {
+      f(space, std::int64_t{0});
+    }
+  }
+  for (auto const& space : contents.spaces) {
+    if (has_slice(space, place)) {
+      f(space, (place - space.first_place) * space.slice_count);
+    }
+  }
+}
+
 /// "[1/2]" of a part, the suffix of the parameter's name.
 std::string part_text(SavedParam const& param) {
   return param.cut ? fmt::format("[{}/{}]", param.cut->part.index, param.cut->part.of) : std::string{};
@@ -40,13 +56,11 @@ class HeaderWriter {
                             {"save_id", save_id},
                             {"place", std::to_string(place)},
                             {"places", std::to_string(contents.places)}});
-    for (auto const& space : contents.spaces) {
+    each_slice(contents, place, [&](Space const& space, std::int64_t begin) {
       for (auto const& state : space.states) {
-        if (has_slice(space, place)) {
-          add_slice(space, state, (place - space.first_place) * space.slice_count);
-        }
+        add_slice(space, state, begin);
       }
-    }
+    });
     add("xxh3_64_of_each_mib", "U64", hash_count(contents, place), sizeof(std::uint64_t));
   }
 
@@ -133,11 +147,13 @@ int Contents::stages() const noexcept {
 
 void place_states(Contents& contents) {
   std::map<int, FileGroup> groups;
-  for (auto& space : contents.spaces) {
-    auto& group = groups.try_emplace(space.first_place, FileGroup{space.first_place, space.places, 0}).first->second;
-    for (auto& state : space.states) {
-      state.base = group.state_bytes;
-      group.state_bytes += space.slice_count * bytes_of(state.dtype);
+  for (auto* const spaces : {&contents.errors, &contents.spaces}) {
+    for (auto& space : *spaces) {
+      auto& group = groups.try_emplace(space.first_place, FileGroup{space.first_place, space.places, 0}).first->second;
+      for (auto& state : space.states) {
+        state.base = group.state_bytes;
+        group.state_bytes += space.slice_count * bytes_of(state.dtype);
+      }
     }
   }
   contents.groups.clear();
@@ -161,11 +177,7 @@ std::vector<Piece> pieces_of(Space const& space, SavedState const& state, std::i
 
 Extents extents_at(Contents const& contents, int place, std::int64_t begin, std::int64_t end, std::size_t most) {
   Extents extents;
-  for (auto const& space : contents.spaces) {
-    if (!has_slice(space, place)) {
-      continue;
-    }
-    auto const slice = (place - space.first_place) * space.slice_count;
+  each_slice(contents, place, [&](Space const& space, std::int64_t slice) {
     for (auto const& state : space.states) {
       auto const size = bytes_of(state.dtype);
       auto const from = std::max(begin, state.base);
@@ -184,7 +196,7 @@ Extents extents_at(Contents const& contents, int place, std::int64_t begin, std:
         }
       }
     }
-  }
+  });
   return extents;
 }
 

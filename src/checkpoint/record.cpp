@@ -75,12 +75,17 @@ Json json_of(std::vector<Space> const& spaces) {
 
 }  // namespace
 
-std::string text_of_spaces(std::vector<Space> const& spaces) { return Json{{"spaces", json_of(spaces)}}.dump(); }
+std::string text_of_spaces(Contents const& contents) {
+  return Json{{"spaces", json_of(contents.spaces)}, {"errors", json_of(contents.errors)}}.dump();
+}
 
 std::string to_text(Record const& record, std::int64_t largest) {
   auto const& position = record.position;
   bool const has_cuts = record.contents.tensor_ranks > 1;
-  Json json{{"format", has_cuts ? format_version : format_without_cuts},
+  bool const has_errors = !record.contents.errors.empty();
+  Json json{{"format", has_errors ? format_version
+                       : has_cuts ? format_without_errors
+                                  : format_without_cuts},
             {"save_id", record.save_id},
             {"step", position.step},
             {"applied", position.applied},
@@ -107,8 +112,11 @@ std::string to_text(Record const& record, std::int64_t largest) {
   json["stage_file"] = record.stage_file;
   json["program_state"] = hexadecimal(record.program_state);
   json["places"] = record.contents.places;
-  if (has_cuts) {
+  if (has_cuts || has_errors) {
     json["tensor_ranks"] = record.contents.tensor_ranks;
+  }
+  if (has_errors) {
+    json["errors"] = json_of(record.contents.errors);
   }
   json["spaces"] = json_of(record.contents.spaces);
   auto text = json.dump();

@@ -11,16 +11,17 @@
 namespace zeroth::checkpoint {
 
 /// Increased by every change that an older reader would misread. In version 1 all files had slices of all spaces; in
-/// version 2 each parameter was in one space. Both are read. Version 2 is written if tensor ranks have divided no
-/// parameter.
-inline constexpr std::int64_t format_version = 3;
+/// version 2 each parameter was in one space, and in version 3 there were no errors. All are read. Version 3 is written
+/// if there are none, and version 2 if also no tensor ranks have divided parameters.
+inline constexpr std::int64_t format_version = 4;
+inline constexpr std::int64_t format_without_errors = 3;
 inline constexpr std::int64_t format_without_cuts = 2;
 /// The line that ends the file after `text`, with the hash of `text`.
 [[nodiscard]] std::string hash_line(std::string_view text);
 
-/// Serializes spaces, to send them to another rank.
-[[nodiscard]] std::string text_of_spaces(std::vector<Space> const& spaces);
-/// The inverse of text_of_spaces(), for a checkpoint of `places` files. Throws SystemError.
-[[nodiscard]] std::vector<Space> spaces_of_text(std::string const& text, int places);
+/// Serializes spaces and errors, to send them to another rank.
+[[nodiscard]] std::string text_of_spaces(Contents const& contents);
+/// Appends what text_of_spaces() has written of a checkpoint of as many files. Throws SystemError.
+void add_spaces_of_text(std::string const& text, Contents& contents);
 
 }  // namespace zeroth::checkpoint

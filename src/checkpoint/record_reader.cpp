@@ -218,8 +218,11 @@ SavedState state_of(Fields const& fields) {
   throw Wrong{fmt::format("{} is {}; allowed: fp32, bf16 and fp16", fields.path("dtype"), config::in_quotes(dtype))};
 }
 
+/// Whether slices of a space are parts of a whole, or each is one of its own.
+enum class Slices : bool { of_one, of_each_rank };
+
 /// `places` is the number of all files, `format` the record's version.
-Space space_of(Fields const& fields, int places, std::int64_t format) {
+Space space_of(Fields const& fields, int places, std::int64_t format, Slices slices) {
   Space space;
   space.unit = fields.text("unit");
   space.trainable = fields.flag("trainable");
@@ -237,7 +240,7 @@ Space space_of(Fields const& fields, int places, std::int64_t format) {
                               config::in_quotes(space.states.back().name), most_states)};
     }
   });
-  auto const count = space.places * space.slice_count;
+  auto const count = (slices == Slices::of_one ? space.places : 1) * space.slice_count;
   auto end = std::int64_t{0};
   fields.each("params", [&](Node const& node, std::string const& path) {
     auto param = param_of({node, path});
@@ -251,11 +254,11 @@ Space space_of(Fields const& fields, int places, std::int64_t format) {
   return space;
 }
 
-std::vector<Space> spaces_of(Fields const& fields, int places, std::int64_t format) {
+std::vector<Space> spaces_of(Fields const& fields, char const* name, int places, std::int64_t format, Slices slices) {
   std::vector<Space> spaces;
   std::int64_t elements = 0;
-  fields.each("spaces", [&](Node const& node, std::string const& path) {
-    spaces.push_back(space_of({node, path}, places, format));
+  fields.each(name, [&](Node const& node, std::string const& path) {
+    spaces.push_back(space_of({node, path}, places, format, slices));
     elements += spaces.back().slice_count;
     if (elements > model::largest_count) {
       throw Wrong{fmt::format("{}: more than 2^54 elements so far", path)};
@@ -266,7 +269,7 @@ std::vector<Space> spaces_of(Fields const& fields, int places, std::int64_t form
 
 /// Checks that any two spaces are in the same files, or share none.
 void check_groups(Contents const& contents) {
-  for (auto const& space : contents.spaces) {
+  auto const check = [&](Space const& space) {
     auto const behind = std::ranges::upper_bound(contents.groups, space.first_place, {}, &FileGroup::first_place);
     auto const& group = *std::prev(behind);
     auto const end = space.first_place + space.places;
@@ -274,7 +277,9 @@ void check_groups(Contents const& contents) {
       throw Wrong{fmt::format("unit {} is in files {} to {}, some of which share other units with files outside these",
                               config::in_quotes(space.unit), space.first_place, end - 1)};
     }
-  }
+  };
+  std::ranges::for_each(contents.errors, check);
+  std::ranges::for_each(contents.spaces, check);
 }
 
 /// Whether two spaces have parts of the same parameter.
@@ -315,34 +320,41 @@ void check_parts(Contents const& contents) {
   }
 }
 
+/// Calls `f(space, state)` for all states.
+template <class F>
+void each_state(Contents const& contents, F const& f) {
+  for (auto const* const spaces : {&contents.errors, &contents.spaces}) {
+    for (auto const& space : *spaces) {
+      std::ranges::for_each(space.states, [&](SavedState const& state) { f(space, state); });
+    }
+  }
+}
+
 Contents contents_of(Fields const& fields, std::int64_t format) {
   Contents contents;
   contents.places = static_cast<int>(fields.whole("places", 1, most_places));
   contents.tensor_ranks =
       format > format_without_cuts ? static_cast<int>(fields.whole("tensor_ranks", 1, contents.places)) : 1;
-  contents.spaces = spaces_of(fields, contents.places, format);
+  if (format > format_without_errors) {
+    contents.errors = spaces_of(fields, "errors", contents.places, format, Slices::of_each_rank);
+  }
+  contents.spaces = spaces_of(fields, "spaces", contents.places, format, Slices::of_one);
   check_parts(contents);
   std::vector<std::int64_t> bases;
-  for (auto const& space : contents.spaces) {
-    for (auto const& state : space.states) {
-      bases.push_back(state.base);
-    }
-  }
+  each_state(contents, [&](Space const&, SavedState const& state) { bases.push_back(state.base); });
   place_states(contents);
   check_groups(contents);
   auto base = bases.begin();
-  for (auto const& space : contents.spaces) {
-    for (auto const& state : space.states) {
-      if (*base++ != state.base) {
-        throw Wrong{fmt::format("state {} of unit {} begins at byte {}, but those before it end at {}",
-                                config::in_quotes(state.name), config::in_quotes(space.unit), *(base - 1), state.base)};
-      }
-      if (state.base % bytes_of(state.dtype) != 0) {
-        throw Wrong{fmt::format("state {} of unit {} begins at byte {}, within an element",
-                                config::in_quotes(state.name), config::in_quotes(space.unit), state.base)};
-      }
+  each_state(contents, [&](Space const& space, SavedState const& state) {
+    if (*base++ != state.base) {
+      throw Wrong{fmt::format("state {} of unit {} begins at byte {}, but those before it end at {}",
+                              config::in_quotes(state.name), config::in_quotes(space.unit), *(base - 1), state.base)};
     }
-  }
+    if (state.base % bytes_of(state.dtype) != 0) {
+      throw Wrong{fmt::format("state {} of unit {} begins at byte {}, within an element", config::in_quotes(state.name),
+                              config::in_quotes(space.unit), state.base)};
+    }
+  });
   if (format == 1 && fields.whole("state_bytes", 0) != contents.state_bytes(0)) {
     throw Wrong{fmt::format("state_bytes is {}, but the states have {}", fields.whole("state_bytes", 0),
                             contents.state_bytes(0))};
@@ -399,14 +411,19 @@ Record parse(std::string const& text) {
 
 }  // namespace
 
-std::vector<Space> spaces_of_text(std::string const& text, int places) {
+void add_spaces_of_text(std::string const& text, Contents& contents) {
   config::Problems problems;
   auto const object = config::read_document(text, problems, config::Comments::refused);
   try {
     if (!problems.empty()) {
       throw Wrong{problems.text("damaged")};
     }
-    return spaces_of({object, std::string{}}, places, format_version);
+    auto const add = [&](char const* name, Slices slices, std::vector<Space>& to) {
+      std::ranges::move(spaces_of({object, std::string{}}, name, contents.places, format_version, slices),
+                        std::back_inserter(to));
+    };
+    add("errors", Slices::of_each_rank, contents.errors);
+    add("spaces", Slices::of_one, contents.spaces);
   } catch (Wrong const& error) {
     throw SystemError{fmt::format("another rank's description of its units is damaged: {}", error.what())};
   }

@@ -181,7 +181,7 @@ optim::LossScaleRules loss_scale(Values const& values) {
 }
 
 Codec codec_named(std::string_view name) {
-  constexpr std::array all{Codec::none, Codec::exact, Codec::int8, Codec::int4};
+  constexpr std::array all{Codec::none, Codec::exact, Codec::int8, Codec::int4, Codec::sign};
   return *std::ranges::find_if(all, [&](Codec codec) { return name_of(codec) == name; });
 }
 

@@ -127,7 +127,8 @@ inline constexpr Name pipeline_partition_names[] = {
     {"parameters", "parameters"}, {"units", "units"}, {"flops", "flops"}};
 inline constexpr Name reduce_gradients_names[] = {{"every_micro_step", "every_micro_step"},
                                                   {"last_micro_step", "last_micro_step"}};
-inline constexpr Name reduce_codec_names[] = {{"none", "none"}, {"exact", "exact"}, {"int8", "int8"}, {"int4", "int4"}};
+inline constexpr Name reduce_codec_names[] = {
+    {"none", "none"}, {"exact", "exact"}, {"int8", "int8"}, {"int4", "int4"}, {"sign", "sign"}};
 inline constexpr Name gather_codec_names[] = {{"none", "none"}, {"int8", "int8"}};
 inline constexpr Name tied_gradients_names[] = {{"together", "together"}, {"apart", "apart"}};
 inline constexpr Name offload_names[] = {{"none", "none"}, {"cpu", "cpu"}, {"nvme", "nvme"}};
@@ -425,7 +426,7 @@ inline constexpr Key keys[] = {
    .meaning = "When gradients leave a rank: after every micro-step, or once, after they were accumulated on the rank. This changes roundings: with several micro-steps set it, and every stage trains the same bits."},
   {.path = "zeroth.reduce_codec", .kind = Kind::name, .names = reduce_codec_names,
    .derive = derive::reduce_codec, .why = "int4 with zero_optimization.zero_quantized_gradients, else none",
-   .meaning = "How gradients are encoded while ranks reduce them; see docs/codecs.md. `none`: the transport adds them up. `exact`: they travel as they are, and each rank adds up what it receives in rank order, which gives NCCL the bits of other transports. `int8`, `int4`: a scale for each block of 128 elements and an integer for each element. Every stage trains the same bits."},
+   .meaning = "How gradients are encoded while ranks reduce them; see docs/codecs.md. `none`: the transport adds them up. `exact`: they travel as they are, and each rank adds up what it receives in rank order, which gives NCCL the bits of other transports. `int8`, `int4`: a scale for each block of 128 elements and an integer for each element. `sign`: the sign of each element and one magnitude for each block; what that loses is added to the next gradient. Stages 0 and 1 only. Every stage trains the same bits."},
   {.path = "zero_optimization.zero_quantized_gradients", .kind = Kind::boolean, .value = false,
    .meaning = "DeepSpeed's name of `zeroth.reduce_codec` `int4`, here at every stage and with or without groups."},
   {.path = "zeroth.gather_codec", .kind = Kind::name, .names = gather_codec_names,

@@ -17,6 +17,7 @@ namespace zeroth::config {
 [[nodiscard]] std::string reduce_dtype_is_wide_or_gradient(Values const& values);
 [[nodiscard]] std::string accumulate_dtype_is_used(Values const& values);
 [[nodiscard]] std::string codec_is_said_once(Values const& values);
+[[nodiscard]] std::string signs_leave_errors(Values const& values);
 [[nodiscard]] std::string quantised_parameters_have_masters(Values const& values);
 [[nodiscard]] std::string same_bits_are_kept(Values const& values);
 
@@ -51,10 +52,5 @@ namespace zeroth::config {
 [[nodiscard]] std::string states_have_no_older_offload(Values const& values);
 [[nodiscard]] std::string states_are_wide(Values const& values);
 [[nodiscard]] std::string norms_are_of_masters(Values const& values);
-[[nodiscard]] std::string muon_has_no_hpz(Values const& values);
-[[nodiscard]] std::string muon_has_no_mics(Values const& values);
-[[nodiscard]] std::string muon_has_one_level(Values const& values);
-[[nodiscard]] std::string muon_has_one_stage(Values const& values);
-[[nodiscard]] std::string muon_has_one_tensor_rank(Values const& values);
 
 }  // namespace zeroth::config

@@ -10,25 +10,6 @@ namespace {
 
 bool is_muon(Values const& values) { return values.get<"optimizer.type">() == "Muon"; }
 
-std::string with_muon(Values const& values, bool good, std::string const& given, char const* why, char const* allowed) {
-  return is_muon(values) && !good ? fmt::format("{}, but optimizer.type is Muon, {}; allowed: {}", given, why, allowed)
-                                  : std::string{};
-}
-
-template <Path P>
-std::string muon_has_no_groups(Values const& values, std::int64_t most) {
-  auto const size = values.get<P>();
-  return with_muon(values, size <= most, fmt::format("{}", size), "which sends matrices between all ranks",
-                   most == 0 ? "-1" : "1");
-}
-
-template <Path P>
-std::string muon_has_one_part(Values const& values) {
-  auto const parts = values.get<P>();
-  return with_muon(values, parts == 1, fmt::format("{}", parts),
-                   "which has the whole model's matrices among data-parallel ranks", "1");
-}
-
 /// For optimizers whose updates are computed from states of whole matrices or parameters, which are fp32 in memory.
 std::string needs_all_states(Values const& values, bool good, std::string const& given, char const* allowed) {
   auto const type = values.get<"optimizer.type">();
@@ -87,22 +68,5 @@ std::string coefficients_ascend(Values const& values) {
              ? fmt::format("{} is more than max_coeff, {}; allowed: up to that", least, most)
              : "";
 }
-
-std::string muon_has_no_hpz(Values const& values) {
-  return muon_has_no_groups<"zero_optimization.zero_hpz_partition_size">(values, 1);
-}
-
-std::string muon_has_no_mics(Values const& values) {
-  return muon_has_no_groups<"zero_optimization.mics_shard_size">(values, 0);
-}
-
-std::string muon_has_one_level(Values const& values) {
-  return with_muon(values, !values.get<"zeroth.two_level_sums">(), "true", "which sends matrices between all ranks",
-                   "false");
-}
-
-std::string muon_has_one_stage(Values const& values) { return muon_has_one_part<"zeroth.mesh.pipeline">(values); }
-
-std::string muon_has_one_tensor_rank(Values const& values) { return muon_has_one_part<"zeroth.mesh.tensor">(values); }
 
 }  // namespace zeroth::config

@@ -102,13 +102,38 @@ std::string codec_is_said_once(Values const& values) {
     return fmt::format(
         R"("{}", but zero_optimization.zero_quantized_gradients is true, which is "int4"; give one of them)", codec);
   }
-  bool const encodes = codec == "int8" || codec == "int4";
+  bool const encodes = codec == "int8" || codec == "int4" || codec == "sign";
   return encodes && values.says<"communication_data_type">()
              ? fmt::format(
                    R"("{}", but communication_data_type is "{}", and gradients travel as {}; give one of them, or )"
                    R"("exact")",
                    codec, values.get<"communication_data_type">(), codec)
              : "";
+}
+
+std::string signs_leave_errors(Values const& values) {
+  if (values.get<"zeroth.reduce_codec">() != "sign") {
+    return {};
+  }
+  auto const but = [](std::string const& other, std::string_view why, std::string_view remedy) {
+    return fmt::format(R"("sign", but {}, {}; {})", other, why, remedy);
+  };
+  if (auto const stage = values.get<"zero_optimization.stage">(); stage > 1) {
+    return but(fmt::format("zero_optimization.stage is {}", stage),
+               "and each rank would keep errors of whole gradients, the memory that this stage saves",
+               R"(allowed: stages 0 and 1, or "int8" or "int4")");
+  }
+  if (values.get<"zeroth.two_level_sums">()) {
+    return but("zeroth.two_level_sums is true", "and ranks keep errors of one sum", R"(set one of them)");
+  }
+  if (auto const ranks = values.get<"zeroth.mesh.tensor">(); ranks > 1) {
+    return but(fmt::format("zeroth.mesh.tensor is {}", ranks), "and sums over tensor ranks are not encoded",
+               R"(allowed: 1, or "int8" or "int4")");
+  }
+  bool const scales = values.get<"fp16.enabled">() && values.get<"fp16.loss_scale">() == 0;
+  return scales ? but("fp16.loss_scale is 0", "and errors of one loss scale do not fit to another",
+                      R"(set a constant scale, enable bf16 instead, or take "int8" or "int4")")
+                : "";
 }
 
 std::string quantised_parameters_have_masters(Values const& values) {
@@ -138,6 +163,9 @@ std::string same_bits_are_kept(Values const& values) {
   if (values.get<"zeroth.reduce_gradients">() == "last_micro_step") {
     return R"(true, but zeroth.reduce_gradients is "last_micro_step", and a rank adds up its own micro-steps first; )"
            R"(allowed: "every_micro_step")";
+  }
+  if (values.get<"zeroth.reduce_codec">() == "sign") {
+    return R"(true, but zeroth.reduce_codec is "sign", and each rank adds errors of its own; set one of them)";
   }
   if (values.get<"zeroth.two_level_sums">()) {
     return "true, but zeroth.two_level_sums is true, and groups of ranks sum first; set one of them";

@@ -85,6 +85,70 @@ inline constexpr std::uint32_t infinity_bits = 0x7f800000U;
   return static_cast<std::int32_t>((pair >> 4) ^ 8) - 8;
 }
 
+// `sign`. The bits of a block of codec_block_count elements are: first, in 16 bits, the code of its magnitude and, from
+// bit 9 on, one less than the number of elements that have it; elements after these are zeros, as padding is. Then the
+// sign bits: bit k of byte j is that of element 16 k + j.
+
+inline constexpr int sign_bytes = static_cast<int>(codec_block_count) / 8;
+inline constexpr std::uint32_t nonfinite_code = 0x1ff, largest_code_of_signs = 0x1fd;
+
+[[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline std::uint32_t exponent_of_units(
+    std::uint32_t largest) noexcept {
+  return largest < (24U << 23U) ? 24 : largest >> 23U;
+}
+
+/// A magnitude as an integer below 2^24, in units that depend on the largest magnitude_bits() of the block. So the sum
+/// over a block does not depend on the order of its terms.
+[[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline std::uint32_t units_of(float value,
+                                                                                   std::uint32_t largest) noexcept {
+  std::uint32_t const bits = magnitude_bits(value);
+  bool const is_normal = bits >= 1U << 23U;
+  std::uint32_t const mantissa = is_normal ? (bits & 0x7fffffU) | 1U << 23U : bits;
+  std::uint32_t const shift = exponent_of_units(largest) - (is_normal ? bits >> 23U : 1);
+  return shift < 32 ? mantissa >> shift : 0;
+}
+
+/// The mean of `count` magnitudes, rounded to a power of two or to 1.5 times one, as 9 bits: the exponent, and one bit
+/// of the mantissa. 0 below the normal numbers: the block decodes to zeros.
+[[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline std::uint32_t code_of_magnitude(
+    std::uint32_t units, std::int32_t count, std::uint32_t largest) noexcept {
+  if (largest >= infinity_bits) {
+    return nonfinite_code;
+  }
+  if (units == 0) {
+    return 0;
+  }
+  float const unit = std::bit_cast<float>((exponent_of_units(largest) - 23) << 23U);
+  float const mean = static_cast<float>(units) / static_cast<float>(count) * unit;
+  std::uint32_t const code = (std::bit_cast<std::uint32_t>(mean) + (1U << 21U)) >> 22U;
+  return code < 2 ? 0 : code < largest_code_of_signs ? code : largest_code_of_signs;
+}
+
+/// 0 for a block that decodes to zeros.
+[[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline std::uint16_t header_of_signs(std::uint32_t code,
+                                                                                          std::int32_t count) noexcept {
+  return code == 0 ? std::uint16_t{0} : static_cast<std::uint16_t>(code | static_cast<std::uint32_t>(count - 1) << 9U);
+}
+/// How many elements are not zeros, from the first on.
+[[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline std::int32_t count_of_header(
+    std::uint16_t header) noexcept {
+  return header == 0 ? 0 : (header >> 9U) + 1;
+}
+/// NaN for a block that is not finite.
+[[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline float magnitude_of_header(std::uint16_t header) noexcept {
+  return std::bit_cast<float>((header & 0x1ffU) << 22U);
+}
+
+/// 0 for a NaN, whose sign bit processors and GPUs choose differently.
+[[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline std::uint32_t encode_sign(float value) noexcept {
+  return value < 0 ? 1 : 0;
+}
+
+[[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline float decode_sign(std::uint32_t bit,
+                                                                              float magnitude) noexcept {
+  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(magnitude) | bit << 31U);
+}
+
 [[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline float decode_element(std::int32_t code,
                                                                                  float scale) noexcept {
   return code == 0 ? 0.0F : static_cast<float>(code) * scale;

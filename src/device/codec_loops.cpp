@@ -22,6 +22,11 @@ struct Values {
       at[i] = to_float(source[i]);
     }
   }
+  ZEROTH_INLINE void add(float const* more) noexcept {
+    for (std::int64_t i = 0; i < block_count; ++i) {
+      at[i] += more[i];
+    }
+  }
   [[nodiscard]] ZEROTH_INLINE std::uint32_t largest() const noexcept {
     std::uint32_t most = 0;
     for (float const value : at) {
@@ -87,6 +92,50 @@ struct EncodeBlocks {
   }
 };
 
+template <class T>
+struct EncodeBlocks<Codec::sign, T> {
+  Encode args;
+
+  ZEROTH_INLINE void operator()() const {
+    auto const* source = static_cast<T const*>(args.source);
+    auto* destination = args.destination;
+    for (std::int64_t first = 0; first < args.count; first += block_count) {
+      encode_block(source + first, args.errors + first, destination);
+      destination += encoded_block_bytes(Codec::sign);
+    }
+  }
+
+  ZEROTH_INLINE static void encode_block(T const* source, float* errors, std::byte* destination) {
+    Values values{source};
+    values.add(errors);
+    auto const largest = values.largest();
+    std::uint32_t units = 0;
+    std::int32_t count = 0;
+    for (std::int32_t i = 0; i < block_count; ++i) {
+      units += units_of(values.at[i], largest);
+      std::int32_t const after = values.at[i] == 0 ? 0 : i + 1;
+      count = count > after ? count : after;
+    }
+    auto const header = header_of_signs(code_of_magnitude(units, count, largest), count);
+    std::memcpy(destination, &header, sizeof header);
+    std::uint8_t bytes[sign_bytes] = {};
+    for (std::int32_t k = 0; k < 8; ++k) {
+      for (std::int32_t j = 0; j < sign_bytes; ++j) {
+        auto const bit = encode_sign(values.at[k * sign_bytes + j]);
+        bytes[j] = static_cast<std::uint8_t>(bytes[j] | bit << static_cast<unsigned>(k));
+      }
+    }
+    std::memcpy(destination + sizeof header, bytes, sizeof bytes);
+    if (largest < infinity_bits) {
+      float const magnitude = magnitude_of_header(header);
+      for (std::int32_t i = 0; i < block_count; ++i) {
+        float const decoded = decode_sign(encode_sign(values.at[i]), magnitude);
+        errors[i] = i < count_of_header(header) ? values.at[i] - decoded : values.at[i];
+      }
+    }
+  }
+};
+
 template <Codec codec, class T>
 struct FoldBlocks {
   FoldReceived args;
@@ -124,6 +173,19 @@ struct FoldBlocks {
       for (std::int64_t i = 0; i < block_count; ++i) {
         use(i, to_float(values[i]));
       }
+    } else if constexpr (codec == Codec::sign) {
+      std::uint16_t header = 0;
+      std::memcpy(&header, block, sizeof header);
+      auto const* const bytes = reinterpret_cast<std::uint8_t const*>(block) + sizeof header;
+      float const magnitude = magnitude_of_header(header);
+      auto const count = count_of_header(header);
+      for (std::int32_t k = 0; k < 8; ++k) {
+        for (std::int32_t j = 0; j < sign_bytes; ++j) {
+          auto const i = k * sign_bytes + j;
+          float const value = decode_sign(bytes[j] >> static_cast<unsigned>(k) & 1U, magnitude);
+          use(i, i < count ? value : 0.0F);
+        }
+      }
     } else {
       float scale = 0;
       std::memcpy(&scale, block, sizeof scale);
@@ -156,6 +218,7 @@ void run(Args const& args) noexcept {
         return;
       case Codec::int8: return with_best_isa(Body<Codec::int8, T>{args});
       case Codec::int4: return with_best_isa(Body<Codec::int4, T>{args});
+      case Codec::sign: return with_best_isa(Body<Codec::sign, T>{args});
     }
   });
 }

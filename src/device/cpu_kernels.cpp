@@ -77,10 +77,12 @@ void CpuKernels::trust_ratios(Stream& stream, TrustRatios const& args) {
 }
 
 void CpuKernels::direction(Stream& stream, optim::DirectionArgs const& args) {
+  expect_direction(args);
   as_cpu(stream).post([=] { optim::direction(args); });
 }
 
 void CpuKernels::orthogonalise(Stream& stream, optim::OrthogonalArgs const& args) {
+  expect_orthogonalise(args);
   as_cpu(stream).post([=] { optim::orthogonalise(args); });
 }
 

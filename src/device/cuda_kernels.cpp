@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "device/cuda_launch.hpp"
+#include "device/cuda_orthogonal.hpp"
 #include "device/cuda_stream.hpp"
 #include "device/kernel_arguments.hpp"
 #include "zeroth/core/error.hpp"
@@ -76,9 +77,7 @@ void CudaKernels::advance(Stream& stream, optim::StepRules const& rules, optim::
   enqueue(stream, "advance", [&](cudaStream_t on) { return cuda::advance(on, rules, total, scalars); });
 }
 
-bool CudaKernels::runs(optim::Rule const& rule) const {
-  return !std::holds_alternative<optim::CustomRule>(rule) && !std::holds_alternative<optim::Muon>(rule);
-}
+bool CudaKernels::runs(optim::Rule const& rule) const { return !std::holds_alternative<optim::CustomRule>(rule); }
 
 void CudaKernels::update(Stream& stream, optim::UpdateArgs const& args) {
   expect_update(args);
@@ -94,12 +93,23 @@ void CudaKernels::trust_ratios(Stream& stream, TrustRatios const& args) {
   enqueue(stream, "trust_ratios", [&](cudaStream_t on) { return cuda::trust_ratios(on, args); });
 }
 
-void CudaKernels::direction(Stream& /*stream*/, optim::DirectionArgs const& /*args*/) {
-  throw ContractError{"direction: Muon is for CPUs"};
+void CudaKernels::direction(Stream& stream, optim::DirectionArgs const& args) {
+  expect_direction(args);
+  enqueue(stream, "direction", [&](cudaStream_t on) { return cuda::direction(on, args); });
 }
 
-void CudaKernels::orthogonalise(Stream& /*stream*/, optim::OrthogonalArgs const& /*args*/) {
-  throw ContractError{"orthogonalise: Muon is for CPUs"};
+void CudaKernels::orthogonalise(Stream& stream, optim::OrthogonalArgs const& args) {
+  expect_orthogonalise(args);
+  enqueue(stream, "orthogonalise", [&](cudaStream_t on) {
+    if (products_ == nullptr) {
+      products_ = std::make_unique<CudaProducts>();
+    }
+    return device::orthogonalise(on, args, *products_);
+  });
+}
+
+void CudaKernels::prepare_orthogonalise(Stream& stream, optim::OrthogonalArgs const& args) {
+  orthogonalise(stream, args);
 }
 
 void CudaKernels::update_on_host(Stream& stream, HostUpdate const& update) {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The kernels of the CUDA device: launches on a stream.
 #pragma once
+#include <memory>
+
+#include "device/cuda_products.hpp"
 #include "device/kernels.hpp"
 
 namespace zeroth::device {
@@ -25,7 +28,11 @@ class CudaKernels final : public Kernels {
   void trust_ratios(Stream& stream, TrustRatios const& args) override;
   void direction(Stream& stream, optim::DirectionArgs const& args) override;
   void orthogonalise(Stream& stream, optim::OrthogonalArgs const& args) override;
+  void prepare_orthogonalise(Stream& stream, optim::OrthogonalArgs const& args) override;
   void update_on_host(Stream& stream, HostUpdate const& update) override;
+
+ private:
+  std::unique_ptr<CudaProducts> products_;  ///< Null until it is needed.
 };
 
 }  // namespace zeroth::device

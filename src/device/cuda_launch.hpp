@@ -48,6 +48,19 @@ cudaError_t update(cudaStream_t stream, optim::UpdateArgs const& args);
 cudaError_t move_moments(cudaStream_t stream, device::MoveMoments const& args);
 cudaError_t trust_ratios(cudaStream_t stream, device::TrustRatios const& args);
 
+/// optim::direction() on a GPU. `args.rule` is host memory, read before the call returns.
+cudaError_t direction(cudaStream_t stream, optim::DirectionArgs const& args);
+
+/// `result[i] = matrix[i] / optim::matrix_norm(squares)`. If `skip` is set, 0.
+struct Normalise {
+  bf16 const* matrix = nullptr;              ///< [count]
+  optim::ExactSum const* squares = nullptr;  ///< Of all elements.
+  bf16* result = nullptr;                    ///< [count]; may be `matrix`
+  std::int64_t count = 0;                    ///< Elements of each array.
+  optim::StepScalars const* scalars = nullptr;
+};
+cudaError_t normalise(cudaStream_t stream, Normalise const& args);
+
 /// The arguments of device::rank_fold, with the pointers by value: a kernel cannot read the caller's arrays.
 struct RankFold {
   static constexpr int most_ranks = 16;

@@ -52,6 +52,9 @@ void expect_encode(Encode const& args) {
   ZEROTH_EXPECTS(!keeps_elements(args.codec), fmt::format("encode: codec {} encodes nothing", name_of(args.codec)));
   ZEROTH_EXPECTS(args.codec == Codec::int8 || args.scales == BlockScales::tight,
                  fmt::format("encode: codec {} has tight scales", name_of(args.codec)));
+  ZEROTH_EXPECTS(
+      (args.codec == Codec::sign) == (args.errors != nullptr) || args.count == 0,
+      fmt::format("encode: codec {} {} errors", name_of(args.codec), args.codec == Codec::sign ? "needs" : "has no"));
 }
 
 void expect_quantise(Quantise const& args) {
@@ -88,6 +91,9 @@ void expect_update(optim::UpdateArgs const& args) {
   ZEROTH_EXPECTS(
       args.master_dtype == Dtype::fp32 || args.gradient_dtype == Dtype::bf16,
       fmt::format("update: gradients are {} beside masters of bf16, must be bf16", name_of(args.gradient_dtype)));
+  ZEROTH_EXPECTS(!std::holds_alternative<optim::Muon>(args.update->rule) || args.gradient_dtype == Dtype::bf16,
+                 fmt::format("update: the rule is Muon, whose gradients are directions in bf16, not {}",
+                             name_of(args.gradient_dtype)));
   ZEROTH_EXPECTS(args.parameter == nullptr || args.parameter_dtype != Dtype::fp32,
                  "update: parameters of fp32 are the masters, so `parameter` must be null");
   std::int64_t end = 0;
@@ -109,6 +115,16 @@ void expect_move_moments(MoveMoments const& args) {
                    fmt::format("move_moments: segment [{}, {}) must begin at a multiple of {}", segment.begin,
                                segment.end, sum_block_count));
   }
+}
+
+void expect_direction(optim::DirectionArgs const& args) {
+  expect_count("direction", "count", args.count);
+  expect_element("direction", args.gradient_dtype);
+}
+
+void expect_orthogonalise(optim::OrthogonalArgs const& args) {
+  ZEROTH_EXPECTS(args.rows > 0 && args.columns > 0,
+                 fmt::format("orthogonalise: the matrix is {} x {}, must have an element", args.rows, args.columns));
 }
 
 }  // namespace zeroth::device

@@ -14,5 +14,7 @@ void expect_fold_received(FoldReceived const& args);
 void expect_update(optim::UpdateArgs const& args);
 void expect_update(HostUpdate const& update);
 void expect_move_moments(MoveMoments const& args);
+void expect_direction(optim::DirectionArgs const& args);
+void expect_orthogonalise(optim::OrthogonalArgs const& args);
 
 }  // namespace zeroth::device

@@ -39,7 +39,7 @@ struct ReduceEpilogue {
   std::int64_t sums_count = 0;            ///< The number of elements that are squared and summed.
 };
 
-/// Encodes blocks: int8 or int4.
+/// Encodes blocks: int8, int4 or sign.
 struct Encode {
   Codec codec = Codec::int8;
   void const* source = nullptr;      ///< [count]
@@ -47,6 +47,9 @@ struct Encode {
   std::int64_t count = 0;            ///< A multiple of codec_block_count.
   std::byte* destination = nullptr;  ///< [encoded_bytes()]
   BlockScales scales = BlockScales::tight;
+  /// [count], of `sign`: what earlier calls have lost. It is added to the source, and becomes what this call loses. In
+  /// blocks that are not finite it stays. Null for other codecs.
+  float* errors = nullptr;
 };
 
 /// Replaces elements by what `int8` with BlockScales::powers_of_two decodes them to. A second time changes nothing.
@@ -119,7 +122,7 @@ class Kernels {
   /// optim::advance on the device: the only place that decides on an update.
   virtual void advance(Stream& stream, optim::StepRules const& rules, optim::StepSums const* total,
                        optim::StepScalars* scalars) = 0;
-  /// Whether all of `rule` runs here. A program's own rule and Muon are code for the CPU.
+  /// Whether all of `rule` runs here. A program's own rule is code for the CPU.
   [[nodiscard]] virtual bool runs(optim::Rule const& rule) const = 0;
   /// `args.update` and `args.segments` are host memory; `update` must stay valid until the stream has passed. Supports
   /// the dtypes that a config can ask for: parameters beside masters are bf16 or fp16, and gradients of bf16 masters
@@ -130,8 +133,12 @@ class Kernels {
   virtual void trust_ratios(Stream& stream, TrustRatios const& args) = 0;
   /// optim::direction on the device.
   virtual void direction(Stream& stream, optim::DirectionArgs const& args) = 0;
-  /// optim::orthogonalise on the device.
+  /// optim::orthogonalise on the device. On a GPU the products are cuBLASLt's, `args.workspace` is as
+  /// gpu_matrix_workspace() says, and a step that is skipped leaves zeros.
   virtual void orthogonalise(Stream& stream, optim::OrthogonalArgs const& args) = 0;
+  /// Does what only the first orthogonalise() of a matrix of this shape takes long for: on a GPU it loads cuBLASLt and
+  /// its kernels, and throws SystemError if that fails. Changes the matrix and the workspace.
+  virtual void prepare_orthogonalise(Stream& /*stream*/, optim::OrthogonalArgs const& /*args*/) {}
   /// Calls update_whole() on each share, on threads of the host other than the caller's. `update`, and all that it
   /// points to, is host memory and must stay valid until the stream has passed. The rule must not be a program's own.
   virtual void update_on_host(Stream& stream, HostUpdate const& update) = 0;

@@ -66,6 +66,7 @@ Checkpoints::Checkpoints(detail::EngineState& engine)
 
 Checkpoints::~Checkpoints() {
   engine_.sharded.manager->optimizer.set_before_update({});
+  engine_.sharded.manager->gradients.set_before_errors({});
   if (save_ && place_ == 0) {
     logger().warn(
         "{}the save of step {} into {} was not finished: call Saving::wait() or finish() before the engine is "
@@ -118,7 +119,9 @@ std::int64_t Checkpoints::save(std::filesystem::path const& folder, SaveOptions 
                 .direct = settings.checkpoint.direct_io ? Direct::on : Direct::off,
                 .prepare = prepare,
                 .on_disks = std::move(on_disks)});
-  engine_.sharded.manager->optimizer.set_before_update([this](shard::FlatId flat) { await_read(flat); });
+  engine_.sharded.manager->optimizer.set_before_update(
+      [this](shard::FlatId flat) { await_read(arrangement_.reads[flat]); });
+  engine_.sharded.manager->gradients.set_before_errors([this] { await_read(arrangement_.errors); });
   return number_;
 }
 
@@ -126,9 +129,9 @@ std::filesystem::path Checkpoints::path() const {
   return save_->folder / checkpoint::checkpoint_name(save_->record.position.step);
 }
 
-void Checkpoints::await_read(shard::FlatId flat) {
+void Checkpoints::await_read(std::size_t count) {
   auto const begin = Clock::now();
-  if (await_sources(arrangement_.reads[flat])) {
+  if (await_sources(count)) {
     waited_ms_ += std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
   }
 }
@@ -243,6 +246,7 @@ RankResult Checkpoints::result() const {
 void Checkpoints::end(std::vector<RankResult> const& results) {
   auto const save = std::move(save_);
   engine_.sharded.manager->optimizer.set_before_update({});
+  engine_.sharded.manager->gradients.set_before_errors({});
   try {
     throw_if_failed(fmt::format("save() of step {} into {} failed and changed nothing", save->record.position.step,
                                 save->folder.string()),

@@ -51,7 +51,7 @@ class Checkpoints {
 
  private:
   struct Save;
-  void await_read(shard::FlatId flat);
+  void await_read(std::size_t count);
   bool await_sources(std::size_t count);
   void note_position();
   void await_all();

@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "shard/matrix_homes.hpp"
 #include "shard/route.hpp"
 
 namespace zeroth::engine {
@@ -29,12 +30,14 @@ std::vector<Split> splits_of(Settings const& settings, shard::PlanRequest const&
   using shard::Lane;
   bool const one = settings.single_communicator;
   auto const is_used = [&](Lane lane, shard::Axes axes) {
+    bool const moves_matrices =
+        shard::has_directions(settings) && (one || lane == Lane::reduce) && axes == shard::axes_of_homes(request);
     auto const is_on = [&](shard::Route const& route) {
       return (one || route.lane == lane) &&
              std::ranges::any_of(route.hops, [&](auto const& hop) { return hop.axes == axes; });
     };
     auto const [gather, gather_frozen, sum, share, publish] = shard::routes_of({}, request, 0);
-    return axes == shard::all_axes || is_on(gather) || is_on(sum) || is_on(share) || is_on(publish);
+    return axes == shard::all_axes || moves_matrices || is_on(gather) || is_on(sum) || is_on(share) || is_on(publish);
   };
   std::vector<Split> splits;
   for (auto const lane : {Lane::gather, Lane::reduce}) {

@@ -96,11 +96,15 @@ PlannedPersistence persistent_in(shard::Layout const& layout, Dtype compute) {
   return persistent;
 }
 
-/// Bytes of states of all tensor ranks. A parameter that every tensor rank holds whole is saved once.
+/// Bytes of states of all tensor ranks, and of errors of all ranks. A parameter that every tensor rank holds whole is
+/// saved once.
 std::int64_t checkpoint_bytes(shard::Layout const& layout, Settings const& settings) {
   auto const& precision = settings.precision;
   std::int64_t bytes = 0;
   for (auto const& flat : layout.flats()) {
+    if (shard::keeps_errors(flat, settings)) {
+      bytes += layout.world() * flat.gradients().padded_count * bytes_of(Dtype::fp32);
+    }
     if (!flat.speaks) {
       continue;
     }

@@ -131,7 +131,8 @@ Blueprint make_blueprint(model::Description const& model, model::Description con
     // At every stage: squares are summed by flat units, and stages are to have the same norm.
     layout = shard::Layout{model, world, settings.persistence, tied, shard::matrices_of(settings)};
   }
-  if (settings.matrix_update && std::ranges::none_of(layout.flats(), &shard::FlatUnit::matrices)) {
+  auto const is_marked = [](model::ParamDescription const& param) { return param.options.matrix; };
+  if (settings.matrix_update && std::ranges::none_of(whole.params, is_marked)) {  // a stage may have none
     throw ConfigError{
         fmt::format("{}: optimizer.type is \"{}\", and no parameter of the model is marked by "
                     "ParamOptions::matrix; mark the matrices that it is to update, or take another "
@@ -161,6 +162,7 @@ Blueprint make_blueprint(model::Description const& model, model::Description con
                                 : std::min(limits.bucket_count, most_in_slots(limits.bucket_units, largest_here));
   request.largest_bucket_count = stage::Buckets::largest_count(layout, bucket_limit);
   request.comm_staging_bytes = staging_bytes(layout, request, options.transport);
+  request.on_gpu = options.device != DeviceKind::cpu;
   request.offload = stage::offload_for(settings, options.device == DeviceKind::cpu);
   request.offload_parameters = stage::parameter_offload_for(settings);
   return {std::move(settings), std::move(layout), std::move(limits), std::move(request), std::move(pipeline)};
@@ -224,9 +226,11 @@ std::string refused_same_bits(Settings const& settings, comm::Transport transpor
 }
 
 std::string refused_optimizer(Settings const& settings, DeviceKind device) {
-  return device == DeviceKind::cpu || !shard::has_directions(settings)
+  bool const own = shard::has_directions(settings) && std::get<optim::Muon>(settings.matrix_update->rule).multiply;
+  return device == DeviceKind::cpu || !own
              ? std::string{}
-             : "optimizer.type is \"Muon\", which is for CPUs so far; take another optimizer on GPUs, or train on CPUs";
+             : "Config::with(optim::Multiply) brings the program's own products for Muon, which are for CPUs: on GPUs "
+               "cuBLASLt computes them; leave it out";
 }
 
 std::string refused_offload(OffloadSettings const& offload, DeviceKind device) {

@@ -124,6 +124,18 @@ void read_states(device::Device& device, Opened& opened) {
   });
 }
 
+/// Sets what encoding has lost of gradients to zero.
+void clear_errors(EngineState& engine) {
+  auto const& memory = engine.sharded.manager->memory;
+  for (auto const flat : memory.layout().flats().ids()) {
+    if (auto* const errors = memory.addresses(flat).errors; errors != nullptr) {
+      auto const bytes = memory.flat(flat).gradients().padded_count * bytes_of(Dtype::fp32);
+      memory.kernels().fill(memory.compute(), errors, bytes, 0);
+    }
+  }
+  memory.compute().synchronize();
+}
+
 /// Updates all that follows from the states, and all progress that is not a state.
 void take_position(EngineState& engine, checkpoint::Position const& position) {
   auto const& rules = engine.settings().rules.loss_scale;
@@ -146,6 +158,12 @@ void tell(EngineState const& engine, Reader const& reader) {
   auto const& record = reader.record();
   logger().info("{}restored step {} from {}, saved {} by {} ranks", rank_prefix(), record.position.step,
                 reader.folder().string(), escaped(record.origin.created), record.contents.places);
+  if (!has_errors(record, *engine.sharded.manager)) {
+    logger().info(
+        "{}errors of encoded gradients (zeroth.reduce_codec \"sign\") begin at zero: {} has none for {} "
+        "data-parallel ranks",
+        rank_prefix(), reader.folder().string(), engine.runtime.exchange().world());
+  }
   if (auto const changes = config::changes(record.stage_file, engine.session.stage_file); !changes.empty()) {
     logger().info("{}the stage file has changed since {} was saved, and its new values apply:\n  {}", rank_prefix(),
                   reader.folder().string(), fmt::join(changes, "\n  "));
@@ -198,6 +216,7 @@ Restored restore_from(EngineState& engine, std::filesystem::path const& path, Re
     engine.runtime.reduce_stream->synchronize();
     engine.runtime.device->compute().synchronize();
     engine.sharded.manager->parameters.drop_all();
+    clear_errors(engine);
     return run_on_all_ranks(purpose, exchange, [&](RankResult&) { read_states(*engine.runtime.device, opened); });
   });
   throw_if_failed("restore() failed after it had changed states", read);

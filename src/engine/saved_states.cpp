@@ -126,6 +126,51 @@ void each_part(shard::ShardManager const& manager, F const& take) {
   }
 }
 
+/// Appends the arrivals of `flat`'s errors.
+void add_errors(Space const& saved, shard::Memory const& memory, shard::FlatId flat, std::vector<Arrival>& all) {
+  auto const& part = memory.flat(flat).gradients();
+  shard::HeldState const held{.data = reinterpret_cast<std::byte*>(memory.addresses(flat).errors),
+                              .dtype = Dtype::fp32,
+                              .in_memory_count = part.padded_count};
+  for (auto const& placed : part.params) {
+    auto const& name = memory.model().params[placed.param].name;
+    auto const found = std::ranges::find(saved.params, name, &checkpoint::SavedParam::name);
+    auto const whole = model::CutPart::all_of(placed.count);
+    auto const& state = saved.states.front();
+    auto const bytes = bytes_of(state.dtype);
+    all.push_back({{{saved.first_place + memory.place(), state.base + found->at * bytes, placed.count * bytes}, 0},
+                   state.dtype,
+                   std::make_shared<Crossing const>(Crossing{{}, whole, whole, {}}),
+                   held,
+                   placed.offset});
+  }
+}
+
+/// The saved errors of `flat`; null if there are none for this number of ranks.
+Space const* errors_of(Record const& record, shard::Memory const& memory, shard::FlatId flat) {
+  auto const& spaces = record.contents.errors;
+  auto const found = std::ranges::find(spaces, memory.flat(flat).name, &Space::unit);
+  if (found == spaces.end() || found->places != memory.layout().world() || found->states.size() != 1) {
+    return nullptr;
+  }
+  auto const is_saved = [&](shard::Placed const& placed) {
+    auto const& name = memory.model().params[placed.param].name;
+    auto const param = std::ranges::find(found->params, name, &checkpoint::SavedParam::name);
+    return param != found->params.end() && param->count == placed.count;
+  };
+  return std::ranges::all_of(memory.flat(flat).gradients().params, is_saved) ? &*found : nullptr;
+}
+
+/// Calls `f(flat)` for all flat units that have errors here.
+template <class F>
+void each_with_errors(shard::Memory const& memory, F const& f) {
+  for (auto const flat : memory.layout().flats().ids()) {
+    if (memory.addresses(flat).errors != nullptr) {
+      f(flat);
+    }
+  }
+}
+
 /// The part of a parameter that this rank holds.
 model::CutPart held_part(model::ParamDescription const& param) {
   return param.part ? *param.part : model::CutPart::all_of(param.count);
@@ -184,6 +229,17 @@ std::vector<Arrival> arrivals(Record const& record, shard::ShardManager const& m
       }
     }
   });
+  if (has_errors(record, manager)) {
+    each_with_errors(memory,
+                     [&](shard::FlatId flat) { add_errors(*errors_of(record, memory, flat), memory, flat, all); });
+  }
+  return all;
+}
+
+bool has_errors(Record const& record, shard::ShardManager const& manager) {
+  bool all = true;
+  each_with_errors(manager.memory,
+                   [&](shard::FlatId flat) { all = all && errors_of(record, manager.memory, flat) != nullptr; });
   return all;
 }
 

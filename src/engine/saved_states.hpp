@@ -28,7 +28,11 @@ struct Arrival {
   shard::HeldState slice;
   std::int64_t before = 0;  ///< Element `e` of this rank's part of the parameter is element `before + e` of `slice`.
 };
-/// The arrivals of this rank's own slices. Call only if misfits() is empty.
+/// The arrivals of this rank's own slices, and of its errors if has_errors(). Call only if misfits() is empty.
 [[nodiscard]] std::vector<Arrival> arrivals(checkpoint::Record const& record, shard::ShardManager const& manager);
+
+/// Whether `record` has what encoding has lost of gradients (zeroth.reduce_codec "sign"), for as many ranks as here. If
+/// not, it begins at zero.
+[[nodiscard]] bool has_errors(checkpoint::Record const& record, shard::ShardManager const& manager);
 
 }  // namespace zeroth::engine

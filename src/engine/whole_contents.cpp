@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <iterator>
 #include <span>
 #include <string>
 #include <utility>
@@ -42,7 +41,7 @@ std::optional<checkpoint::Contents> gather_contents(checkpoint::Contents const& 
                                                     Exchange const& whole) {
   bool const is_first = whole.rank() == 0;
   bool const says = sharing.rank() == 0 && !is_first;
-  auto text = says ? checkpoint::text_of_spaces(own.spaces) : std::string{};
+  auto text = says ? checkpoint::text_of_spaces(own) : std::string{};
   auto const length = static_cast<std::int64_t>(text.size());
   auto const lengths = gather(std::span{&length, 1}, of_save, whole);
   if (says) {
@@ -56,7 +55,7 @@ std::optional<checkpoint::Contents> gather_contents(checkpoint::Contents const& 
     if (lengths[rank] > 0) {
       text.resize(static_cast<std::size_t>(lengths[rank]));
       pass_text(comm::Operation::receive, text, static_cast<int>(rank), whole);
-      std::ranges::move(checkpoint::spaces_of_text(text, contents.places), std::back_inserter(contents.spaces));
+      checkpoint::add_spaces_of_text(text, contents);
     }
   }
   checkpoint::place_states(contents);

@@ -93,7 +93,12 @@ void Carrier::run_encoded(Names const& names, FlatId unit, std::span<Trip const>
     auto const dtype = trip.from.dtype;
     auto const* input = (h == 0 ? trip.from : trip.to).at(hop.from);
     if (!keeps_elements(codec)) {
-      kernels.encode(stream, {codec, input, dtype, hop.from.count(), free});
+      kernels.encode(stream, {.codec = codec,
+                              .source = input,
+                              .dtype = dtype,
+                              .count = hop.from.count(),
+                              .destination = free,
+                              .errors = trip.errors});
       input = std::exchange(free, free + encoded_bytes(codec, dtype, hop.from.count()));
     }
     auto const piece_bytes = encoded_bytes(codec, dtype, hop.to.count());

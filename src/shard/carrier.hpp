@@ -30,6 +30,7 @@ struct Trip {
   float* sums = nullptr;
   bool accumulate = false;
   Codec codec = Codec::none;  ///< Of gathers; reductions have Settings::reduce_codec.
+  float* errors = nullptr;    ///< Of `from`: what encoding it loses. See Encode.
 };
 
 /// The only code that moves states of flat units between ranks. Counts the bytes that it moves.

@@ -3,9 +3,11 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "shard/memory.hpp"
@@ -48,6 +50,8 @@ class Gradients {
   /// have had their last reduction, adds up those of ties that are summed apart: see TiedSums.
   void end_passes();
 
+  /// Calls `action` before each reduction that changes what encoding has lost of gradients.
+  void set_before_errors(std::function<void()> action) { reducer_->set_before_errors(std::move(action)); }
   /// This rank's addends of partial gradients.
   [[nodiscard]] Addends& addends() noexcept { return reducer_->addends(); }
   [[nodiscard]] int slots_high_water() const noexcept { return pool_.high_water(); }

@@ -181,8 +181,10 @@ void Layout::place_params(model::Description const& description, PersistenceSett
   auto const add = [&](FlatId flat, ParamId param) {
     auto const& described = description.params[param];
     auto& part = described.options.trainable ? flats_[flat].trainable : flats_[flat].frozen;
-    auto const rows = described.shape.empty() ? 1 : described.shape.front();
-    place(part, {param, 0, described.count, elements[param], id_at<GradientId>(index_of(param)), rows});
+    auto const& shape = described.part ? described.part->whole_shape() : described.shape;
+    auto const rows = shape.empty() ? 1 : shape.front();
+    auto const whole_count = described.part ? described.part->whole_count() : described.count;
+    place(part, {param, 0, described.count, elements[param], id_at<GradientId>(index_of(param)), rows, whole_count});
     by_param_[param] = {flat, described.options.trainable, part.params.back().offset, 0};
   };
   auto const use = [&](FlatId flat, UnitId unit) {

@@ -29,7 +29,8 @@ struct Placed {
   /// Position in the model: all parameters in order, each whole and starting at a multiple of alignment_count.
   std::int64_t element = 0;
   GradientId gradient{};
-  std::int64_t rows = 1;  ///< The parameter's first extent.
+  std::int64_t rows = 1;         ///< The first extent of the whole parameter, of which tensor ranks may have parts.
+  std::int64_t whole_count = 0;  ///< Elements of the whole parameter.
 };
 
 /// Elements [begin, end) of a part.

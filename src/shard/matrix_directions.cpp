@@ -2,9 +2,10 @@
 #include "shard/matrix_directions.hpp"
 
 #include <algorithm>
-#include <array>
+#include <set>
+#include <utility>
 
-#include "zeroth/optim/muon.hpp"
+#include "zeroth/model/cut.hpp"
 
 namespace zeroth::shard {
 
@@ -12,148 +13,257 @@ using comm::Operation;
 
 namespace {
 
-constexpr std::int64_t element_bytes = bytes_of(Dtype::bf16);
+constexpr std::int64_t element_bytes = MatrixMemory::element_bytes;
 
 }  // namespace
 
 MatrixDirections::MatrixDirections(Memory& memory)
     : memory_{&memory},
       rule_{&std::get<optim::Muon>(memory.request().settings.matrix_update->rule)},
-      homes_{matrix_homes(memory.layout(), *rule_, memory.request().placements.optimizer, memory.request().places)},
-      staged_{memory.directions()},
-      home_{staged_ + homes_.staged_count * element_bytes},
-      workspace_{home_ + homes_.home_count * element_bytes},
-      ready_{memory.context().device->make_event()},
-      arrived_{memory.context().device->make_event()} {
+      homes_{matrix_homes(memory.layout(), memory.request())},
+      at_{memory, homes_},
+      among_{memory.ranks(Lane::reduce).over(homes_.axes)},
+      own_{memory.request().places.index(homes_.axes, memory.place())},
+      last_batch_(memory.flat_count(), 0),
+      ready_{memory.context().device->make_event()} {
   for (auto const flat : memory.layout().update_order()) {
     if (memory.flat(flat).matrices) {
       flats_.push_back(flat);
     }
   }
-  plan_exchange();
+  cut_batches();
+  prepare();
 }
 
-/// The direction of `element`, counted in the part, if this rank's optimizer has it.
-std::byte* MatrixDirections::staged(HomedMatrix const& matrix, std::int64_t element) const noexcept {
-  auto const index = homes_.staged[matrix.flat] + element - memory_->optimized(matrix.flat).begin;
-  return staged_ + index * element_bytes;
+bool MatrixDirections::computes(HomedMatrix const& matrix) const noexcept {
+  return is_home(matrix) && (matrix.parts == 1 || matrix.tensor_home == memory_->request().tensor.index);
 }
 
-/// Lists the messages between slices and homes, by matrix and then by place, as both ends have them.
-void MatrixDirections::plan_exchange() {
-  auto const place = memory_->place();
-  auto const& places = memory_->request().places;
+/// Lists the messages between slices, homes and tensor ranks, by matrix and then by rank, as both ends have them.
+void MatrixDirections::cut_batches() {
+  auto const limit = memory_->request().settings.reduce_bucket_count;
   for (auto const& matrix : homes_.matrices) {
-    sent_count_ += matrix.elements.count();
-    if (homes_.whole()) {
-      auto* const data = staged(matrix, matrix.elements.begin);
-      back_.push_back({.operation = Operation::broadcast,
-                       .input = data,
-                       .output = data,
-                       .count = matrix.elements.count(),
-                       .dtype = Dtype::bf16,
-                       .peer = matrix.home});
-      continue;
+    if (batches_.empty() || batches_.back().sent_count + matrix.elements.count() > limit) {
+      batches_.emplace_back(*memory_->context().device);
     }
-    for (int of = 0; of < places.world(); ++of) {
-      auto const slice =
-          held(memory_->flat(matrix.flat).trainable, memory_->request().placements.optimizer, places, of);
-      auto const begin = std::max(slice.begin, matrix.elements.begin);
-      auto const count = std::min(slice.end, matrix.elements.end) - begin;
-      if (count <= 0 || (of != place && matrix.home != place)) {
-        continue;
-      }
-      auto* const in_home = home_ + (matrix.in_home + begin - matrix.elements.begin) * element_bytes;
-      if (of == matrix.home) {
-        copies_.push_back({staged(matrix, begin), in_home, count * element_bytes});
-      } else if (of == place) {
-        auto* const own = staged(matrix, begin);
-        to_homes_.push_back({Operation::send, own, nullptr, count, Dtype::bf16, matrix.home});
-        back_.push_back({Operation::receive, nullptr, own, count, Dtype::bf16, matrix.home});
-      } else {
-        to_homes_.push_back({Operation::receive, nullptr, in_home, count, Dtype::bf16, of});
-        back_.push_back({Operation::send, in_home, nullptr, count, Dtype::bf16, of});
-      }
+    auto& batch = batches_.back();
+    batch.matrices.push_back(&matrix);
+    batch.sent_count += matrix.elements.count();
+    plan_pieces(matrix, batch);
+    plan_parts(matrix, batch);
+    last_batch_[matrix.flat] = batches_.size() - 1;
+  }
+  for (auto& batch : batches_) {
+    if (!homes_.whole) {
+      add_own(batch.to_homes);
+      add_own(batch.back);
     }
   }
-  if (!homes_.whole()) {
-    add_own(to_homes_);
-    add_own(back_);
+}
+
+void MatrixDirections::plan_pieces(HomedMatrix const& matrix, Batch& batch) {
+  if (homes_.whole) {
+    auto* const data = at_.staged(matrix, matrix.elements.begin);
+    batch.back.push_back({.operation = Operation::broadcast,
+                          .input = data,
+                          .output = data,
+                          .count = matrix.elements.count(),
+                          .dtype = Dtype::bf16,
+                          .peer = matrix.home});
+    return;
+  }
+  auto const& places = memory_->request().places;
+  auto const& part = memory_->flat(matrix.flat).trainable;
+  for (int place = 0; place < places.world(); ++place) {
+    bool const has_other_copy =
+        places.index(all_axes ^ homes_.axes, place) != places.index(all_axes ^ homes_.axes, memory_->place());
+    auto const of = places.index(homes_.axes, place);
+    auto const slice = held(part, memory_->request().placements.optimizer, places, place);
+    auto const begin = std::max(slice.begin, matrix.elements.begin);
+    auto const count = std::min(slice.end, matrix.elements.end) - begin;
+    if (has_other_copy || count <= 0 || (of != own_ && !is_home(matrix))) {
+      continue;
+    }
+    auto* const in_home = at_.own_part(matrix) + (begin - matrix.elements.begin) * element_bytes;
+    if (of == matrix.home) {
+      batch.copies.push_back({at_.staged(matrix, begin), in_home, count * element_bytes});
+    } else if (of == own_) {
+      auto* const own = at_.staged(matrix, begin);
+      batch.to_homes.push_back({Operation::send, own, nullptr, count, Dtype::bf16, matrix.home});
+      batch.back.push_back({Operation::receive, nullptr, own, count, Dtype::bf16, matrix.home});
+    } else {
+      batch.to_homes.push_back({Operation::receive, nullptr, in_home, count, Dtype::bf16, of});
+      batch.back.push_back({Operation::send, in_home, nullptr, count, Dtype::bf16, of});
+    }
+  }
+}
+
+/// Within a home: parts go to the tensor rank that joins them.
+void MatrixDirections::plan_parts(HomedMatrix const& matrix, Batch& batch) {
+  auto const count = matrix.elements.count();
+  batch.sent_parts_count += (matrix.parts - 1) * count;
+  if (matrix.parts == 1 || !is_home(matrix)) {
+    return;
+  }
+  auto const tensor = memory_->request().tensor.index;
+  if (tensor != matrix.tensor_home) {
+    auto* const own = at_.own_part(matrix);
+    batch.to_tensor_homes.push_back({Operation::send, own, nullptr, count, Dtype::bf16, matrix.tensor_home});
+    batch.back_from_them.push_back({Operation::receive, nullptr, own, count, Dtype::bf16, matrix.tensor_home});
+    return;
+  }
+  for (int other = 0; other < matrix.parts; ++other) {
+    if (other != tensor) {
+      batch.to_tensor_homes.push_back(
+          {Operation::receive, nullptr, at_.part(matrix, other), count, Dtype::bf16, other});
+      batch.back_from_them.push_back({Operation::send, at_.part(matrix, other), nullptr, count, Dtype::bf16, other});
+    }
   }
 }
 
 /// Adds an empty message of this rank to itself, so that ranks without other messages also submit a transaction.
-void MatrixDirections::add_own(std::vector<comm::Collective>& messages) const {
-  messages.push_back({Operation::send, nullptr, nullptr, 0, Dtype::bf16, memory_->place()});
-  messages.push_back({Operation::receive, nullptr, nullptr, 0, Dtype::bf16, memory_->place()});
+void MatrixDirections::add_own(Messages& messages) const {
+  messages.push_back({Operation::send, nullptr, nullptr, 0, Dtype::bf16, own_});
+  messages.push_back({Operation::receive, nullptr, nullptr, 0, Dtype::bf16, own_});
+}
+
+/// Before the first step, in which peers would wait for this rank.
+void MatrixDirections::prepare() {
+  std::set<std::pair<std::int64_t, std::int64_t>> shapes;
+  for (auto const& matrix : homes_.matrices) {
+    if (computes(matrix) && shapes.emplace(matrix.rows, matrix.columns).second) {
+      memory_->kernels().prepare_orthogonalise(memory_->compute(), work_on(matrix));
+    }
+  }
+}
+
+/// What makes a matrix of this home orthogonal.
+optim::OrthogonalArgs MatrixDirections::work_on(HomedMatrix const& matrix) const noexcept {
+  return {.matrix = reinterpret_cast<bf16*>(matrix.parts > 1 ? at_.joined() : at_.own_part(matrix)),
+          .rows = matrix.rows,
+          .columns = matrix.columns,
+          .workspace = at_.workspace(),
+          .rule = rule_,
+          .scalars = &memory_->step()->scalars};
 }
 
 void MatrixDirections::compute() {
-  if (flats_.empty()) {
-    return;
-  }
+  compute_directions();
+  memory_->compute().record(*ready_);
+  memory_->stream(Lane::reduce).wait(*ready_);
+  std::ranges::for_each(batches_, [this](Batch const& batch) { send(batch); });
+  std::ranges::for_each(batches_, [this](Batch const& batch) { compute(batch); });
+}
+
+void MatrixDirections::compute_directions() {
   auto& kernels = memory_->kernels();
   auto& compute = memory_->compute();
-  auto const* const scalars = &memory_->step()->scalars;
   for (auto const flat : flats_) {
     device::SpanScope const span{compute, "update", memory_->flat(flat).name};
     auto const at = memory_->addresses(flat);
     kernels.direction(compute, {.gradient = at.reduced,
                                 .gradient_dtype = at.reduced_dtype,
                                 .momentum = reinterpret_cast<float*>(at.states.front()),
-                                .direction = reinterpret_cast<bf16*>(staged_ + homes_.staged[flat] * element_bytes),
+                                .direction = reinterpret_cast<bf16*>(at_.staged(flat)),
                                 .count = memory_->optimized(flat).count(),
                                 .rule = rule_,
-                                .scalars = scalars});
+                                .scalars = &memory_->step()->scalars});
   }
-  for (auto const& [staged, home, bytes] : copies_) {
-    kernels.copy(compute, home, staged, bytes);
-  }
-  if (!homes_.whole()) {
-    exchange("to_homes", to_homes_);
-  }
-  for (auto const& matrix : homes_.matrices) {
-    if (matrix.home != memory_->place()) {
-      continue;
+  for (auto const& batch : batches_) {
+    for (auto const& [staged, home, bytes] : batch.copies) {
+      kernels.copy(compute, home, staged, bytes);
     }
-    device::SpanScope const span{compute, "update", memory_->flat(matrix.flat).name};
-    auto* const data = homes_.whole() ? staged(matrix, matrix.elements.begin) : home_ + matrix.in_home * element_bytes;
-    kernels.orthogonalise(compute, {.matrix = reinterpret_cast<bf16*>(data),
-                                    .rows = matrix.rows,
-                                    .columns = matrix.columns,
-                                    .workspace = workspace_,
-                                    .rule = rule_,
-                                    .scalars = scalars});
   }
-  for (auto const& [staged, home, bytes] : copies_) {
-    kernels.copy(compute, staged, home, bytes);
-  }
-  exchange("from_homes", back_);
 }
 
-/// Every rank submits `messages`, after its work on the compute stream and before the following work there.
-void MatrixDirections::exchange(std::string_view purpose, std::vector<comm::Collective> const& messages) {
-  auto& among = *memory_->ranks(Lane::reduce).all();
-  auto& stream = memory_->stream(Lane::reduce);
-  if (among.world() == 1) {
-    return;
+void MatrixDirections::send(Batch const& batch) {
+  if (!homes_.whole) {
+    exchange_pieces("to_homes", batch, batch.to_homes);
   }
-  auto const first = flats_.front();
-  memory_->compute().record(*ready_);
-  stream.wait(*ready_);
-  among.submit(stream, {purpose, memory_->flat(first).name}, messages);
-  stream.record(*arrived_);
-  memory_->compute().wait(*arrived_);
-  // The logs of ranks are compared, and each has other messages: it notes what they are together.
-  comm::Collective const together{.operation = homes_.whole() ? Operation::broadcast : Operation::all_to_all,
-                                  .count = sent_count_,
-                                  .dtype = Dtype::bf16};
+  exchange_parts("to_tensor_homes", batch, batch.to_tensor_homes);
+  memory_->stream(Lane::reduce).record(*batch.arrived);
+}
+
+void MatrixDirections::compute(Batch const& batch) {
+  auto& stream = memory_->stream(Lane::reduce);
+  memory_->compute().wait(*batch.arrived);
+  for (auto const* const matrix : batch.matrices) {
+    if (computes(*matrix)) {
+      compute(*matrix);
+    }
+  }
+  memory_->compute().record(*batch.computed);
+  stream.wait(*batch.computed);
+  exchange_parts("from_tensor_homes", batch, batch.back_from_them);
+  for (auto const& [staged, home, bytes] : batch.copies) {
+    memory_->kernels().copy(stream, staged, home, bytes);
+  }
+  exchange_pieces("from_homes", batch, batch.back);
+  stream.record(*batch.returned);
+}
+
+void MatrixDirections::await(FlatId flat) { memory_->compute().wait(*batches_[last_batch_[flat]].returned); }
+
+void MatrixDirections::compute(HomedMatrix const& matrix) {
+  device::SpanScope const span{memory_->compute(), "update", memory_->flat(matrix.flat).name};
+  if (matrix.parts > 1) {
+    copy_parts(matrix, Way::to_home);
+  }
+  memory_->kernels().orthogonalise(memory_->compute(), work_on(matrix));
+  if (matrix.parts > 1) {
+    copy_parts(matrix, Way::back);
+  }
+}
+
+/// Padding of parts is left alone: its direction is zero.
+void MatrixDirections::copy_parts(HomedMatrix const& matrix, Way way) {
+  auto const& param = memory_->model().params[matrix.param];
+  for (int index = 0; index < matrix.parts; ++index) {
+    model::CutPart const cut{param.name, param.part->whole_shape(), *param.options.cut, {index, matrix.parts}};
+    auto* const part = at_.part(matrix, index);
+    cut.each_run(0, cut.count(), [&](model::CutPart::Run const& run) {
+      if (run.is_padding()) {
+        return;
+      }
+      auto* const in_part = part + run.first * element_bytes;
+      auto* const in_whole = at_.joined() + run.in_whole * element_bytes;
+      bool const joins = way == Way::to_home;
+      memory_->kernels().copy(memory_->compute(), joins ? in_whole : in_part, joins ? in_part : in_whole,
+                              run.count * element_bytes);
+    });
+  }
+}
+
+/// Submits `messages` on the reduce stream, if there are any. The logs of ranks are compared, and each has other
+/// messages: it notes what they are `together`.
+void MatrixDirections::exchange(std::string_view purpose, comm::Communicator& among, FlatId first,
+                                Messages const& messages, comm::Collective const& together) {
   memory_->note_call(purpose, first, {&together, 1}, among);
-  moved_.add((homes_.whole() ? among.world() : 1) * sent_count_ * element_bytes, false);
+  if (!messages.empty()) {
+    among.submit(memory_->stream(Lane::reduce), {purpose, memory_->flat(first).name}, messages);
+  }
+}
+
+void MatrixDirections::exchange_pieces(std::string_view purpose, Batch const& batch, Messages const& messages) {
+  if (among_->world() > 1) {
+    exchange(purpose, *among_, batch.matrices.front()->flat, messages,
+             {.operation = homes_.whole ? Operation::broadcast : Operation::all_to_all,
+              .count = batch.sent_count,
+              .dtype = Dtype::bf16});
+    moved_.add((homes_.whole ? among_->world() : 1) * batch.sent_count * element_bytes, false);
+  }
+}
+
+void MatrixDirections::exchange_parts(std::string_view purpose, Batch const& batch, Messages const& messages) {
+  if (batch.sent_parts_count > 0) {
+    exchange(purpose, *memory_->context().tensor, batch.matrices.front()->flat, messages,
+             {.operation = Operation::all_to_all, .count = batch.sent_parts_count, .dtype = Dtype::bf16});
+    moved_.add(batch.sent_parts_count * element_bytes, false);
+  }
 }
 
 void MatrixDirections::direct(FlatId flat, Range elements, optim::UpdateArgs& args) const noexcept {
-  args.gradient = staged_ + (homes_.staged[flat] + elements.begin) * element_bytes;
+  args.gradient = at_.staged(flat) + elements.begin * element_bytes;
   args.gradient_dtype = Dtype::bf16;
 }
 

@@ -3,8 +3,9 @@
 
 #include <algorithm>
 #include <numeric>
+#include <span>
 
-#include "shard/memory_plan.hpp"
+#include "device/gpu_matrices.hpp"
 #include "zeroth/optim/muon.hpp"
 
 namespace zeroth::shard {
@@ -15,57 +16,98 @@ double cost_of(HomedMatrix const& matrix) noexcept {
   return optim::orthogonal_operations({}, matrix.rows, matrix.columns);
 }
 
-void choose_homes(std::vector<HomedMatrix>& matrices, int places) {
+/// Assigns a home. `load` has the costs so far, by home and then by tensor rank.
+void choose_home(HomedMatrix& matrix, std::vector<double>& load, int tensor_ranks) {
+  auto const cost = cost_of(matrix);
+  if (matrix.parts > 1) {
+    auto const least = std::ranges::min_element(load);  // the first of several
+    auto const at = static_cast<int>(least - load.begin());
+    matrix.home = at / tensor_ranks;
+    matrix.tensor_home = at % tensor_ranks;
+    *least += cost;
+    return;
+  }
+  auto const tensor = static_cast<std::size_t>(tensor_ranks);
+  auto const of = [&](std::size_t home) { return std::span{load}.subspan(home * tensor, tensor); };
+  std::size_t least = 0;
+  for (std::size_t home = 1; home < load.size() / tensor; ++home) {
+    if (std::ranges::max(of(home)) < std::ranges::max(of(least))) {
+      least = home;
+    }
+  }
+  matrix.home = static_cast<int>(least);
+  std::ranges::for_each(of(least), [&](double& each) { each += cost; });
+}
+
+void choose_homes(std::vector<HomedMatrix>& matrices, int homes, int tensor_ranks) {
   std::vector<HomedMatrix*> by_cost;
   for (auto& matrix : matrices) {
     by_cost.push_back(&matrix);
   }
   std::ranges::stable_sort(by_cost, std::ranges::greater{}, [](auto const* matrix) { return cost_of(*matrix); });
-  std::vector<double> load(static_cast<std::size_t>(places));
+  std::vector<double> load(static_cast<std::size_t>(homes * tensor_ranks));
   for (auto* const matrix : by_cost) {
-    auto const least = std::ranges::min_element(load);  // the first of several
-    matrix->home = static_cast<int>(least - load.begin());
-    *least += cost_of(*matrix);
+    choose_home(*matrix, load, tensor_ranks);
+  }
+}
+
+/// Elements that `matrix` takes in its home: all parts where they are joined, and elsewhere one, unless directions are
+/// computed in place.
+std::int64_t count_in_home(HomedMatrix const& matrix, int tensor_rank, bool whole) noexcept {
+  bool const joins = matrix.parts > 1 && matrix.tensor_home == tensor_rank;
+  return joins ? matrix.parts * matrix.stride() : whole ? 0 : matrix.stride();
+}
+
+/// Assigns memory in homes.
+void place_in_homes(MatrixHomes& homes, int ranks, TensorPart tensor) {
+  for (int rank = 0; rank < tensor.of; ++rank) {
+    std::vector<std::int64_t> counts(static_cast<std::size_t>(ranks));
+    for (auto& matrix : homes.matrices) {
+      auto& count = counts[static_cast<std::size_t>(matrix.home)];
+      if (rank == tensor.index) {
+        matrix.in_home = count;
+      }
+      count += count_in_home(matrix, rank, homes.whole);
+    }
+    homes.home_count = std::max(homes.home_count, std::ranges::max(counts));
   }
 }
 
 }  // namespace
 
-MatrixHomes matrix_homes(Layout const& layout, optim::Muon const& rule, Placement optimizer, Places const& places) {
+MatrixHomes matrix_homes(Layout const& layout, PlanRequest const& request) {
+  auto const& rule = std::get<optim::Muon>(request.settings.matrix_update->rule);
+  auto const optimizer = request.placements.optimizer;
   MatrixHomes homes;
-  std::vector<ParamId> params;
+  homes.axes = axes_of_homes(request);
+  auto const ranks = request.places.size(homes.axes);
+  homes.whole = optimizer == Placement::whole || ranks == 1;
   for (auto const flat : layout.flats().ids()) {
     auto const& unit = layout.flats()[flat];
     homes.staged.push_back(homes.staged_count);
     if (!unit.matrices) {
       continue;
     }
-    homes.staged_count += held(unit.trainable, optimizer, places, 0).count();
+    homes.staged_count += held(unit.trainable, optimizer, request.places, 0).count();
     for (auto const& placed : unit.trainable.params) {
       homes.matrices.push_back({.flat = flat,
+                                .param = placed.param,
                                 .elements = {placed.offset, placed.offset + placed.count},
                                 .rows = placed.rows,
-                                .columns = placed.count / placed.rows});
-      params.push_back(placed.param);
+                                .columns = placed.whole_count / placed.rows,
+                                .parts = unit.tensor_kind == TensorKind::cut ? request.tensor.of : 1});
     }
   }
-  std::vector<std::size_t> order(params.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::sort(order, {}, [&](std::size_t i) { return params[i]; });
-  std::vector<HomedMatrix> in_order;
-  std::ranges::transform(order, std::back_inserter(in_order), [&](std::size_t i) { return homes.matrices[i]; });
-  homes.matrices = std::move(in_order);
-  choose_homes(homes.matrices, places.world());
-  std::vector<std::int64_t> counts(static_cast<std::size_t>(places.world()));
-  for (auto& matrix : homes.matrices) {
-    auto& count = counts[static_cast<std::size_t>(matrix.home)];
-    matrix.in_home = count;
-    count += (matrix.elements.count() + alignment_count - 1) / alignment_count * alignment_count;
-    homes.workspace_bytes =
-        std::max(homes.workspace_bytes, optim::orthogonal_workspace_bytes(rule, matrix.rows, matrix.columns));
+  std::ranges::sort(homes.matrices, {}, &HomedMatrix::param);
+  choose_homes(homes.matrices, ranks, request.tensor.of);
+  place_in_homes(homes, ranks, request.tensor);
+  for (auto const& matrix : homes.matrices) {
+    homes.joined_count = std::max(homes.joined_count, matrix.parts > 1 ? matrix.rows * matrix.columns : 0);
+    homes.workspace_bytes = std::max(
+        homes.workspace_bytes, request.on_gpu ? device::gpu_matrix_workspace(matrix.rows, matrix.columns).bytes
+                                              : optim::orthogonal_workspace_bytes(rule, matrix.rows, matrix.columns));
   }
-  bool const are_whole = optimizer == Placement::whole || places.size(optimizer.cut) == 1;
-  homes.home_count = are_whole ? 0 : *std::ranges::max_element(counts);
+  homes.joined_count = (homes.joined_count + alignment_count - 1) / alignment_count * alignment_count;
   return homes;
 }
 

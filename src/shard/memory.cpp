@@ -163,6 +163,7 @@ Memory::Addresses Memory::addresses(FlatId flat) const noexcept {
                    : at.sums >= 0 ? result.sums + summed_before * bytes_of(Dtype::fp32)
                                   : gradients_->data() + at.reduced;
   result.updated_parameters = at.master < 0 ? nullptr : updated;
+  result.errors = at.errors < 0 ? nullptr : reinterpret_cast<float*>(optimizer_->data() + at.errors);
   result.block_sums =
       at.block_sums < 0 ? nullptr : reinterpret_cast<float*>(scratch_->data() + plan_.block_sums) + at.block_sums;
   result.lent_parameters = at.lent_parameters < 0 ? nullptr : scratch_->data() + at.lent_parameters;

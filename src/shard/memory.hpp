@@ -86,6 +86,7 @@ class Memory {
     Dtype reduced_dtype;
     /// Compute copy of the optimizer's elements; null if the parameters are the master, or if the copy is on the disk.
     std::byte* updated_parameters;
+    float* errors;                               // of whole gradients: what encoding has lost; null if nothing is kept
     float* block_sums;                           // null if this rank counts no squares
     std::byte *lent_parameters, *lent_gradient;  // memory for guards, with poison
   };

@@ -9,6 +9,7 @@
 #include "core/block_file.hpp"
 #include "device/kernels.hpp"
 #include "shard/matrix_homes.hpp"
+#include "shard/matrix_memory.hpp"
 #include "shard/parameter_norms.hpp"
 #include "shard/parameters.hpp"
 #include "shard/reducer.hpp"
@@ -218,7 +219,7 @@ void plan_gradients(Layout const& layout, PlanRequest const& request, MemoryPlan
   }
 }
 
-/// Plans the masters and the rule's states that are in memory.
+/// Plans the masters and the rule's states that are in memory, and errors of gradients.
 void plan_optimizer(Layout const& layout, PlanRequest const& request, MemoryPlan& plan) {
   auto const& precision = request.settings.precision;
   auto& bytes = plan.bytes.optimizer;
@@ -234,6 +235,10 @@ void plan_optimizer(Layout const& layout, PlanRequest const& request, MemoryPlan
     auto const& rule = update_of(layout.flats()[flat], request.settings).rule;
     for (std::size_t k = 0; k < static_cast<std::size_t>(optim::state_count(rule)); ++k) {
       at.states[k] = take(bytes, padding, in_memory, precision.states);
+    }
+    if (keeps_errors(layout.flats()[flat], request.settings)) {
+      auto const whole = held_by_each(layout.flats()[flat].gradients(), Placement::whole, request.places);
+      at.errors = take(bytes, padding, whole, Dtype::fp32);
     }
   }
 }
@@ -286,10 +291,7 @@ void plan_scratch(Layout const& layout, PlanRequest const& request, MemoryPlan& 
     plan.tied = scratch.take(bytes);
   }
   if (has_directions(request.settings)) {
-    auto const homes = matrix_homes(layout, std::get<optim::Muon>(request.settings.matrix_update->rule),
-                                    request.placements.optimizer, request.places);
-    plan.directions =
-        scratch.take((homes.staged_count + homes.home_count) * bytes_of(Dtype::bf16) + homes.workspace_bytes);
+    plan.directions = scratch.take(MatrixMemory::bytes(matrix_homes(layout, request)));
   }
   if (has_trust_ratios(request.settings)) {
     plan.parameter_norms = scratch.take(ParameterNorms::scratch_bytes(layout, request));

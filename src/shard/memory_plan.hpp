@@ -29,6 +29,7 @@ struct PlanRequest {
   SlotCounts gradient_slots;   ///< No slots if gradients are whole.
   std::int64_t largest_bucket_count = 0;
   std::int64_t comm_staging_bytes = 0;
+  bool on_gpu = false;  ///< Muon's workspace is larger there.
   Offload offload;
   ParameterOffload offload_parameters;
 };
@@ -60,6 +61,7 @@ struct FlatOffsets {
   std::int64_t gradient = -1;  ///< gradient dtype, trainable, whole; -1: in slots
   std::int64_t sums = -1;  ///< fp32, trainable, whole, of micro-steps; -1: backward accumulates, or there is only one
   std::int64_t reduced = -1;     ///< accumulation dtype, trainable; -1: in place, in `sums` or `gradient`
+  std::int64_t errors = -1;      ///< fp32, whole, of gradients encoded by `sign`; -1: none
   std::int64_t block_sums = -1;  ///< Index of the first partial sum of squares of this rank's slice; -1: none.
   /// In scratch: compute dtype, and gradient dtype, trainable; the whole. -1: guards return the memory itself.
   std::int64_t lent_parameters = -1, lent_gradient = -1;
@@ -138,6 +140,11 @@ struct StoredSlices {
 
 /// Bytes that a rank reads from its disk to gather parameters of `flat` that are there.
 [[nodiscard]] std::int64_t bytes_read_to_gather(FlatUnit const& flat, PlanRequest const& request) noexcept;
+
+/// Whether ranks keep what encoding loses of `flat`'s gradients.
+[[nodiscard]] inline bool keeps_errors(FlatUnit const& flat, Settings const& settings) noexcept {
+  return settings.reduce_codec == Codec::sign && flat.gradients().padded_count > 0;
+}
 
 /// The placement of `flat`'s parameters.
 [[nodiscard]] inline Placement placement_of_parameters(FlatUnit const& flat, Placements const& placements) noexcept {

@@ -192,9 +192,13 @@ void Optimizer::update(FlatId flat) {
     before_update_(flat);
   }
   auto& parameters = memory_->home_of_parameters(flat);
+  bool const by_matrices = matrices_ && memory_->flat(flat).matrices;
+  if (by_matrices) {
+    matrices_->await(flat);
+  }
   for (auto const& [elements, states, pieces] : stretches_[flat]) {
     auto args = memory_->update_args(flat, elements);
-    if (matrices_ && memory_->flat(flat).matrices) {
+    if (by_matrices) {
       matrices_->direct(flat, elements, args);
     }
     states->acquire(args);

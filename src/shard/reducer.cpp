@@ -87,6 +87,9 @@ std::int64_t Reducer::scratch_bytes(PlanRequest const& request) noexcept {
 }
 
 void Reducer::reduce(std::span<Unreduced const> gradients, bool last) {
+  if (before_errors_ && memory_->addresses(gradients.front().flat).errors != nullptr) {
+    before_errors_();
+  }
   auto const dtype = memory_->request().settings.precision.reduce;
   std::byte* free = memory_->conversion();
   converted_.clear();
@@ -116,6 +119,7 @@ void Reducer::sum(std::span<Unreduced const> gradients, bool last) {
   trips_.clear();
   for (auto const& each : gradients) {
     trips_.push_back(trip(each));
+    trips_.back().errors = memory_->addresses(each.flat).errors;
   }
   carrier_.run({"reduce", "backward"}, gradients.front().flat, trips_);
   for (auto const& each : gradients) {

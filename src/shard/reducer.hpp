@@ -3,8 +3,10 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "shard/addends.hpp"
@@ -30,6 +32,8 @@ class Reducer {
   /// are complete: computes the block sums of their squares, and provides all elements of this rank's optimizer. The
   /// memory of the gradients may be overwritten.
   void reduce(std::span<Unreduced const> gradients, bool last);
+  /// Calls `action` before each reduction that changes errors.
+  void set_before_errors(std::function<void()> action) { before_errors_ = std::move(action); }
   /// Bytes that a plan reserves to convert what is reduced in one transaction to the dtype that travels; 0 without a
   /// conversion.
   [[nodiscard]] static std::int64_t scratch_bytes(PlanRequest const& request) noexcept;
@@ -64,6 +68,7 @@ class Reducer {
   std::vector<comm::Collective> over_tensor_;
   std::vector<Unreduced> converted_;
   ById<FlatId, char> summed_before_;  // in this step
+  std::function<void()> before_errors_;
 };
 
 /// The reducer of the plan: sums in place over all hops of the route, or folds micro-steps into the sums.

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <variant>
 
+#include "device/gpu_matrices.hpp"
 #include "simulate/virtual_device.hpp"
 #include "zeroth/core/error.hpp"
 #include "zeroth/optim/muon.hpp"
@@ -55,7 +56,8 @@ void VirtualKernels::reduce_epilogue(device::Stream& stream, device::ReduceEpilo
 }
 
 void VirtualKernels::encode(device::Stream& stream, device::Encode const& args) {
-  move(stream, args.count * bytes_of(args.dtype) + encoded_bytes(args.codec, args.dtype, args.count));
+  auto const errors = args.errors != nullptr ? 2 * args.count * bytes_of(Dtype::fp32) : 0;
+  move(stream, args.count * bytes_of(args.dtype) + encoded_bytes(args.codec, args.dtype, args.count) + errors);
 }
 
 void VirtualKernels::quantise(device::Stream& stream, device::Quantise const& args) {
@@ -103,7 +105,9 @@ void VirtualKernels::direction(device::Stream& stream, optim::DirectionArgs cons
 }
 
 void VirtualKernels::orthogonalise(device::Stream& stream, optim::OrthogonalArgs const& args) {
-  auto const operations = optim::orthogonal_operations(*args.rule, args.rows, args.columns);
+  auto const operations = machine_.host_bytes_per_s > 0
+                              ? device::gpu_matrix_operations(*args.rule, args.rows, args.columns)
+                              : optim::orthogonal_operations(*args.rule, args.rows, args.columns);
   as_virtual(stream).compute(
       std::max(machine_.kernel_us, 1e6 * operations / (machine_.peak(Dtype::bf16) * machine_.rates.math_efficiency)));
 }

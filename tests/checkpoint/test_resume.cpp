@@ -13,6 +13,7 @@
 #include "parity/tiers.hpp"
 #include "runs.hpp"
 #include "small_run.hpp"
+#include "support/log.hpp"
 #include "support/rules.hpp"
 #include "support/sanitized.hpp"
 #include "zeroth/checkpoint/folder.hpp"
@@ -152,6 +153,43 @@ TEST_CASE("a run resumes from its first step, from before it, and without accumu
     CHECK(bits_behind(at, resumed) == bits_behind(at, straight));
     CHECK(states_in(folder / "second/step_00000006") == states_in(folder / "straight/step_00000006"));
   }
+}
+
+TEST_CASE("a run resumes with what encoding has lost of its gradients") {
+  auto const signs = [](int stage, std::string const& more = "") {
+    return file(bf16_types, stage, 2, "every_micro_step", movements[stage], R"(, "reduce_codec": "sign")" + more);
+  };
+  check_resume(3, signs(0), signs(1));
+  check_resume(2, signs(1), signs(0), 1);
+  check_resume(1, signs(1), signs(1));
+  // Buffers that hold all states: the save reads them while the next step changes errors.
+  check_resume(2, signs(1, R"(, "checkpoint": {"buffer_bytes": 0})"), signs(1));
+}
+
+TEST_CASE("errors of another number of ranks, or of no signs, begin at zero, and the log says so") {
+  Folder const folder;
+  auto const text = [](char const* codec) {
+    return file(bf16_types, 1, 2, "every_micro_step", movements[1], fmt::format(R"(, "reduce_codec": "{}")", codec));
+  };
+  train(3, text("sign"), saving(folder / "signs", 3, 3));
+  train(2, text("none"), saving(folder / "none", 3, 3));
+  auto const resume = [&](int world, char const* codec, char const* from, char const* into) {
+    Log const log;
+    auto const trained = train(world, text(codec), resuming(folder / from, steps, folder / into));
+    return std::pair{bits_of(trained), log.all()};
+  };
+  auto const [with_errors, quiet] = resume(3, "sign", "signs", "a");
+  CHECK_THAT(quiet, !Catch::Contains("begin at zero"));
+  auto const [other, told] = resume(2, "sign", "signs", "b");
+  CHECK_THAT(told, Catch::Contains(R"(errors of encoded gradients (zeroth.reduce_codec "sign") begin at zero: )") &&
+                       Catch::Contains("has none for 2 data-parallel ranks"));
+  auto const [first, told_too] = resume(2, "sign", "none", "c");
+  CHECK_THAT(told_too, Catch::Contains("begin at zero"));
+  // Without signs, saved errors are left alone.
+  CHECK_THAT(resume(3, "none", "signs", "d").second, !Catch::Contains("begin at zero"));
+  auto const record = checkpoint::read_record(folder / "signs/step_00000003");
+  REQUIRE(!record.contents.errors.empty());
+  CHECK(checkpoint::read_record(folder / "none/step_00000003").contents.errors.empty());
 }
 
 TEST_CASE("at another number of ranks all states are the same right after a restore") {

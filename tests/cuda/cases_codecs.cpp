@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Codecs' kernels against the CPU's loops.
+#include <algorithm>
 #include <cstddef>
 #include <vector>
 
@@ -21,7 +22,13 @@ std::vector<std::byte> garbage_of(std::int64_t bytes) {
 template <class T>
 std::vector<std::byte> encoded_on_host(Codec codec, std::vector<T> const& values) {
   auto result = garbage_of(encoded_bytes(codec, dtype_of<T>, std::ssize(values)));
-  device::encode({codec, values.data(), dtype_of<T>, std::ssize(values), result.data()});
+  std::vector<float> errors(values.size(), 0.0F);
+  device::encode({.codec = codec,
+                  .source = values.data(),
+                  .dtype = dtype_of<T>,
+                  .count = std::ssize(values),
+                  .destination = result.data(),
+                  .errors = codec == Codec::sign ? errors.data() : nullptr});
   return result;
 }
 
@@ -39,6 +46,41 @@ TEMPLATE_TEST_CASE("blocks are encoded with the CPU's bits", "", float, bf16, fp
       CHECK(encode(machine().stream(),
                    {codec, source.data(), dtype_of<TestType>, std::ssize(values), destination.data()}) == cudaSuccess);
       CHECK(destination.values() == encoded_on_host(codec, values));
+    }
+  }
+}
+
+TEMPLATE_TEST_CASE("signs are encoded with the CPU's bits, and leave its errors", "", float, bf16, fp16) {
+  testing::every_way();
+  for (std::int64_t const blocks : {0, 1, 7, 8, 9, 70}) {
+    for (auto const numbers : {Numbers::ordinary, Numbers::any}) {
+      INFO(blocks << " blocks");
+      auto const count = blocks * codec_block_count;
+      auto values = testing::random_values<TestType>(count, 3, numbers);
+      if (blocks > 1) {
+        std::fill_n(values.end() - 200, 200, TestType{});  // zeros behind the last element, and in all of a block
+      }
+      auto errors = testing::random_values<float>(count, 4, Numbers::ordinary);
+      if (blocks > 1) {
+        std::fill_n(errors.end() - 200, 200, 0.0F);
+      }
+      OnMachine<TestType> const source{values};
+      OnMachine<float> const their_errors{errors};
+      auto bytes = garbage_of(encoded_bytes(Codec::sign, dtype_of<TestType>, count));
+      OnMachine<std::byte> const destination{bytes};
+      device::Encode args{.codec = Codec::sign,
+                          .source = source.data(),
+                          .dtype = dtype_of<TestType>,
+                          .count = count,
+                          .destination = destination.data(),
+                          .errors = their_errors.data()};
+      CHECK(encode(machine().stream(), args) == cudaSuccess);
+      args.source = values.data();
+      args.destination = bytes.data();
+      args.errors = errors.data();
+      device::encode(args);
+      CHECK(destination.values() == bytes);
+      CHECK(testing::first_difference(their_errors.values(), errors) == -1);
     }
   }
 }
@@ -73,7 +115,7 @@ TEMPLATE_TEST_CASE("parameters are rounded with the CPU's bits", "", bf16, fp16)
 
 TEMPLATE_TEST_CASE("what ranks have sent is added up with the CPU's bits", "", float, bf16, fp16) {
   testing::every_way();
-  auto const codec = GENERATE(Codec::exact, Codec::int8, Codec::int4);
+  auto const codec = GENERATE(Codec::exact, Codec::int8, Codec::int4, Codec::sign);
   auto const ranks = GENERATE(1, 2, 5);
   std::int64_t const count = 9 * codec_block_count;
   std::vector<std::byte> received;

@@ -156,7 +156,7 @@ std::vector<Option> all_options() {
       key(zero + "stage3_model_persistence_threshold", decides, {"-", "0", "500"}),
       key(zero + "stage3_gather_16bit_weights_on_model_save", decides, {"-", "true"}),
       call("zeroth.reduce_gradients", decides, {"-", "every_micro_step", "last_micro_step"}),
-      key("zeroth.reduce_codec", decides, {"-", "\"exact\"", "\"int8\"", "\"int4\"", "\"none\""}),
+      key("zeroth.reduce_codec", decides, {"-", "\"exact\"", "\"int8\"", "\"int4\"", "\"sign\"", "\"none\""}),
       key("zeroth.gather_codec", decides, {"-", "\"int8\"", "\"none\""}),
       call("zeroth.tied_gradients", decides, {"-", "apart", "together"}),
       key("zeroth.same_bits_at_any_ranks", decides, {"-", "true", "false"}),

@@ -21,12 +21,8 @@ std::vector<std::string_view> values_without(std::string_view option, std::strin
 
 /// What Muon refuses.
 std::vector<Rule> rules_of_muon() {
-  std::vector<Rule> rules{{"types", {"bf16 masters and states"}, "optimizer", values_without("optimizer", "Muon")}};
-  for (auto const* const option :
-       {"states", "groups", "zeroth.mesh.pipeline", "zeroth.mesh.tensor", "tensor ranks that go on"}) {
-    rules.push_back({option, {}, "optimizer", values_without("optimizer", "Muon")});
-  }
-  return rules;
+  auto const others = values_without("optimizer", "Muon");
+  return {{"types", {"bf16 masters and states"}, "optimizer", others}, {"states", {}, "optimizer", others}};
 }
 
 /// What Lamb refuses: parameters on a disk only if they are the masters.
@@ -84,6 +80,32 @@ std::vector<std::string_view> types_without_reduction() {
     }
   }
   return all;
+}
+
+/// Of these, those without a dynamic loss scale.
+std::vector<std::string_view> types_with_a_constant_scale() {
+  auto all = types_without_reduction();
+  std::erase_if(all, [](auto name) { return name.starts_with("fp16") && name != "fp16 with a scale of its own"; });
+  return all;
+}
+
+/// What signs refuse: among others all that needs stage 2 or 3.
+std::vector<Rule> rules_of_signs() {
+  std::vector<Rule> rules{{"zeroth.reduce_codec", {R"("sign")"}, "types", types_with_a_constant_scale()},
+                          {"zeroth.reduce_codec", {R"("sign")"}, "zero_optimization.stage", {"0", "1"}},
+                          {"zeroth.reduce_codec", {R"("sign")"}, "groups", {"none", "mics_shard_size"}},
+                          {"zeroth.same_bits_at_any_ranks",
+                           {"true"},
+                           "zeroth.reduce_codec",
+                           values_without("zeroth.reduce_codec", "\"sign")},
+                          {"parameters", {}, "zeroth.reduce_codec", values_without("zeroth.reduce_codec", "\"sign")}};
+  for (auto const* const option :
+       {"zeroth.two_level_sums", "zeroth.mesh.tensor", "tensor ranks that go on", "zeroth.gradient_slots",
+        "zero_optimization.stage3_prefetch_bucket_size", "zero_optimization.stage3_max_live_parameters"}) {
+    rules.push_back(
+        {"zeroth.reduce_codec", {R"("sign")"}, option, {options()[option_named(option)].values.front().name}});
+  }
+  return rules;
 }
 
 /// Types whose masters are apart from the parameters.
@@ -147,7 +169,8 @@ std::vector<Rule> all_rules() {
       {"skips units", {}, "order", {"declared"}},
       {"skips micro-steps", {}, "order", {"declared"}},
   };
-  for (auto const& more : {rules_of_pipelines(), rules_of_tensor_ranks(), rules_of_muon(), rules_of_lamb()}) {
+  for (auto const& more :
+       {rules_of_pipelines(), rules_of_tensor_ranks(), rules_of_muon(), rules_of_lamb(), rules_of_signs()}) {
     rules.insert(rules.end(), more.begin(), more.end());
   }
   for (auto const* const option :

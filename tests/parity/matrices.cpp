@@ -202,6 +202,28 @@ TEST_CASE("Muon: a program's own products give its bits at every stage, in memor
   }
 }
 
+TEST_CASE("Muon: groups share matrices within a copy of the states, with the same bits") {
+  auto const types = GENERATE(fp32_types, bf16_types, fp16_types);
+  auto const text = [&](int stage, std::string const& keys, char const* ours = "") {
+    auto result = file(types, stage, 2, "every_micro_step", movements[static_cast<std::size_t>(stage)], ours, muon);
+    std::string const before = R"("zero_optimization": {)";
+    return result.insert(result.find(before) + before.size(), keys);
+  };
+  Options const options{.overflow_at = types.name == fp16_types.name ? 1 : -1};
+  auto const base = trained(4, text(0, ""), options);
+  for (auto const* const keys : {R"("zero_hpz_partition_size": 2, )", R"("mics_shard_size": 2, )",
+                                 R"("mics_shard_size": 1, )", R"("mics_shard_size": 4, )"}) {
+    INFO(fmt::format("{}, {}", types.name, keys));
+    REQUIRE(trained(4, text(3, keys), options).bits == base.bits);
+    REQUIRE(trained(4, text(3, keys, R"(, "single_communicator": true)"), options).bits == base.bits);
+  }
+  REQUIRE(trained(4, text(1, R"("mics_shard_size": 2, )"), options).bits == base.bits);
+  auto const* const levels = R"(, "two_level_sums": true, "group_size": 2)";
+  auto const by_levels = trained(4, text(0, "", levels), options);
+  REQUIRE(trained(4, text(2, "", levels), options).bits == by_levels.bits);
+  REQUIRE(trained(4, text(3, R"("mics_shard_size": 2, )", levels), options).bits == by_levels.bits);
+}
+
 TEST_CASE("Muon: a step that is skipped changes neither momenta nor matrices, at every stage") {
   auto const base = trained(3, text_of(fp16_types, 0), {.overflow_at = 1});
   CHECK(base.skipped == 1);
@@ -262,10 +284,14 @@ TEST_CASE("Muon: what cannot be is refused, with the reason") {
   CHECK_THAT(
       refused(text_of(fp32_types, 1), none),
       Catch::Contains("optimizer.type is \"Muon\", and no parameter of the model is marked by ParamOptions::matrix"));
-  auto const notes =
-      plan(matrices.model, Config::from_json(text_of(fp32_types, 1)), 2, {.device = DeviceKind::cuda}).notes;
-  CHECK(std::ranges::any_of(notes,
-                            [](std::string const& note) { return note.find("for CPUs so far") != std::string::npos; }));
+  auto const says_on_gpus = [&](Config const& config) {
+    auto const notes = plan(matrices.model, config, 2, {.device = DeviceKind::cuda}).notes;
+    return std::ranges::any_of(notes,
+                               [](std::string const& note) { return note.find("for CPUs") != std::string::npos; });
+  };
+  auto const config = Config::from_json(text_of(fp32_types, 1));
+  CHECK_FALSE(says_on_gpus(config));
+  CHECK(says_on_gpus(config.with(optim::Multiply{[](optim::MatrixProduct const&) {}})));
 }
 
 TEST_CASE("Muon: a plan has one state of matrices and two of others, and says so") {

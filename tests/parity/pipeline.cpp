@@ -83,6 +83,23 @@ TEST_CASE("a pipeline trains like one stage, with every schedule, ZeRO stage and
   }
 }
 
+TEST_CASE("Muon: a pipeline trains like one stage, with matrices that stages share") {
+  auto const types = GENERATE(fp32_types, fp16_types);
+  auto const ties = GENERATE(Chain::Ties::near, Chain::Ties::across);
+  auto const options = options_of(types, ties);
+  auto const text = [&](int stage, int stages) {
+    return file(types, stage, micro_steps, "every_micro_step", movements[stage], pipeline_of(stages, "1f1b", 1),
+                R"("type": "Muon", "params": {"lr": 0.02, "adam_lr": 0.003, "weight_decay": 0.1})");
+  };
+  auto const base = train_on(data, text(0, 1), options, false).front();
+  for (int const stages : {2, 4}) {
+    for (int stage = 0; stage <= 3; ++stage) {
+      INFO(fmt::format("{}, {} stages, ZeRO {}", types.name, stages, stage));
+      REQUIRE(bits_of(train_on(data * stages, text(stage, stages), options, true).front()) == bits_of(base));
+    }
+  }
+}
+
 TEST_CASE("a program's own schedule trains like one stage") {
   Folder const folder;
   auto const path = folder.path() / "schedule.csv";

@@ -77,7 +77,8 @@ struct Chain {
                              {.trainable = layer.trains_bias});
   }
   void add_weight(Layer& layer, float deviation) {
-    layer.weight = model.param(layer.unit, name_of(layer) + ".w", {layer.in, layer.out}, Normal{deviation});
+    layer.weight =
+        model.param(layer.unit, name_of(layer) + ".w", {layer.in, layer.out}, Normal{deviation}, {.matrix = true});
   }
   void share(std::size_t index, std::optional<Param<2>> const& weight, std::optional<Param<1>> const& bias) {
     auto& layer = layers[index];

@@ -107,7 +107,8 @@ struct Divided {
         model{9, part},
         blocks{blocks_of(part)},
         head{model.unit("head", options_of(part))},
-        table{model.param(head, "table", {channels, classes}, Normal{0.4F}, {.cut = {{.dim = 1, .multiple = 4}}})} {}
+        table{model.param(head, "table", {channels, classes}, Normal{0.4F},
+                          {.cut = {{.dim = 1, .multiple = 4}}, .matrix = true})} {}
 
  private:
   [[nodiscard]] UnitOptions options_of(TensorPart part) const {
@@ -123,16 +124,18 @@ struct Divided {
         return model.param(unit, name + ".gain", {channels}, Uniform{0.5F, 1.5F}, {.partial = sequence});
       };
       auto const second = [&] {
-        return model.param(unit, name + ".second", {hidden, channels}, Normal{0.3F}, {.cut = {{.dim = 0}}});
+        return model.param(unit, name + ".second", {hidden, channels}, Normal{0.3F},
+                           {.cut = {{.dim = 0}}, .matrix = true});
       };
       bool const shares = tied && i == 2;
-      made.push_back({unit, shares ? of_first(unit, made.front().gain) : gain(),
-                      model.param(unit, name + ".first", {channels, 2 * hidden}, Normal{0.3F}, {.cut = of_two}),
-                      model.param(unit, name + ".first_bias", {2 * hidden}, Uniform{-0.1F, 0.1F},
-                                  {.cut = Cut{0, of_two.sections}}),
-                      shares ? of_first(unit, made.front().second) : second(),
-                      model.param(unit, name + ".bias", {channels}, Uniform{-0.1F, 0.1F},
-                                  {.trainable = i != 1, .partial = sequence})});
+      made.push_back(
+          {unit, shares ? of_first(unit, made.front().gain) : gain(),
+           model.param(unit, name + ".first", {channels, 2 * hidden}, Normal{0.3F}, {.cut = of_two, .matrix = true}),
+           model.param(unit, name + ".first_bias", {2 * hidden}, Uniform{-0.1F, 0.1F},
+                       {.cut = Cut{0, of_two.sections}}),
+           shares ? of_first(unit, made.front().second) : second(),
+           model.param(unit, name + ".bias", {channels}, Uniform{-0.1F, 0.1F},
+                       {.trainable = i != 1, .partial = sequence})});
     }
     return made;
   }

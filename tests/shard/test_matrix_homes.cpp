@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "device/gpu_matrices.hpp"
 #include "shard/matrix_homes.hpp"
 #include "shard/random_model.hpp"
 #include "support/catch.hpp"
@@ -41,6 +44,14 @@ Layout layout_of(Model const& model, int world) {
   return {model.description(), world, {}, TiedGradients::together, shard::Matrices::apart};
 }
 
+shard::PlanRequest request_of(int world, Placement optimizer) {
+  shard::PlanRequest request;
+  request.settings.matrix_update = optim::Update{.rule = optim::Muon{}};
+  request.placements.optimizer = optimizer;
+  request.places = {world, world};
+  return request;
+}
+
 double cost(shard::HomedMatrix const& matrix) {
   auto const n = static_cast<double>(std::min(matrix.rows, matrix.columns));
   auto const m = static_cast<double>(std::max(matrix.rows, matrix.columns));
@@ -53,7 +64,7 @@ TEST_CASE("homes of a GPT's matrices are balanced") {
   for (auto const& [layers, channels] : {std::pair{12, 768}, std::pair{24, 1024}, std::pair{48, 1600}}) {
     auto const model = gpt(layers, channels);
     for (int const world : {2, 3, 4, 8, 16, 32, 64}) {
-      auto const homes = shard::matrix_homes(layout_of(model, world), {}, Placement::shard, {world, world});
+      auto const homes = shard::matrix_homes(layout_of(model, world), request_of(world, Placement::shard));
       std::vector<double> load(static_cast<std::size_t>(world));
       double largest = 0;
       for (auto const& matrix : homes.matrices) {
@@ -76,7 +87,12 @@ TEST_CASE("every matrix has one home, in the order of the model, and memory ther
     for (auto const world : {1, 2, 3, 7, 64}) {
       auto const layout = layout_of(model, world);
       for (auto const placement : {Placement::whole, Placement::shard}) {
-        auto const homes = shard::matrix_homes(layout, {}, placement, {world, world});
+        auto const homes = shard::matrix_homes(layout, request_of(world, placement));
+        auto const on_gpu = shard::matrix_homes(layout, [&] {
+          auto request = request_of(world, placement);
+          request.on_gpu = true;
+          return request;
+        }());
         INFO(fmt::format("model {}, {} ranks", seed, world));
         std::vector<ParamId> marked, found;
         for (auto const param : d.params.ids()) {
@@ -104,15 +120,62 @@ TEST_CASE("every matrix has one home, in the order of the model, and memory ther
                  matrix.elements.count() == at->count;
           auto& end = ends.at(static_cast<std::size_t>(matrix.home));
           good = good && matrix.in_home >= end && matrix.in_home % shard::alignment_count == 0;
-          end = matrix.in_home + matrix.elements.count();
-          good = good && (homes.whole() || end <= homes.home_count) &&
-                 homes.workspace_bytes >= optim::orthogonal_workspace_bytes({}, matrix.rows, matrix.columns);
+          end = matrix.in_home + (homes.whole ? 0 : matrix.elements.count());
+          good = good && end <= homes.home_count &&
+                 homes.workspace_bytes >= optim::orthogonal_workspace_bytes({}, matrix.rows, matrix.columns) &&
+                 on_gpu.workspace_bytes >= device::gpu_matrix_workspace(matrix.rows, matrix.columns).bytes;
         }
         CHECK(good);
         CHECK(found == marked);
         CHECK(homes.staged_count == staged);
-        CHECK(homes.whole() == (placement == Placement::whole || world == 1 || marked.empty()));
+        CHECK(homes.whole == (placement == Placement::whole || world == 1));
       }
+    }
+  }
+}
+
+TEST_CASE("tensor ranks that divide matrices share their homes, evenly, and join each on one of them") {
+  for (int const tensor : {2, 4}) {
+    Model model{0, {0, tensor}};
+    for (int layer = 0; layer < 12; ++layer) {
+      auto const unit = model.unit(fmt::format("block {}", layer));
+      auto const matrix = [&](char const* name, std::int64_t rows, std::int64_t columns, std::optional<Cut> cut) {
+        static_cast<void>(model.param(unit, fmt::format("{}.{}", layer, name), {rows, columns}, Constant{0},
+                                      {.cut = std::move(cut), .matrix = true}));
+      };
+      matrix("up", 64, 256, Cut{.dim = 1});
+      matrix("down", 256, 64, Cut{.dim = 0});
+      matrix("whole", 64, 64, std::nullopt);
+    }
+    for (int const world : {1, 2, 3}) {
+      auto request = request_of(world, Placement::shard);
+      std::vector<std::vector<double>> load;
+      std::vector<std::vector<shard::HomedMatrix>> seen;
+      for (int index = 0; index < tensor; ++index) {
+        request.tensor = {index, tensor};
+        auto const homes = shard::matrix_homes(layout_of(model, world), request);
+        CHECK(homes.joined_count == 64 * 256);
+        auto& own = load.emplace_back(static_cast<std::size_t>(world));
+        for (auto const& matrix : homes.matrices) {
+          bool const divided = matrix.rows != matrix.columns;
+          REQUIRE(matrix.parts == (divided ? tensor : 1));
+          REQUIRE(matrix.elements.count() * matrix.parts == matrix.rows * matrix.columns);
+          REQUIRE(matrix.tensor_home < matrix.parts);
+          bool const computes = !divided || matrix.tensor_home == index;
+          own[static_cast<std::size_t>(matrix.home)] += computes ? cost(matrix) : 0;
+          auto const& first = seen.empty() ? homes.matrices : seen.front();
+          auto const& same = *std::ranges::find(first, matrix.param, &shard::HomedMatrix::param);
+          REQUIRE((same.home == matrix.home && same.tensor_home == matrix.tensor_home));
+        }
+        seen.push_back(homes.matrices);
+      }
+      double most = 0, sum = 0;
+      for (auto const& own : load) {
+        most = std::max(most, *std::ranges::max_element(own));
+        sum = std::accumulate(own.begin(), own.end(), sum);
+      }
+      INFO(fmt::format("{} tensor ranks, {} data ranks", tensor, world));
+      CHECK(most <= 1.2 * sum / (tensor * world));
     }
   }
 }

@@ -422,6 +422,22 @@ TEST_CASE("Simulating a trillion parameters on a thousand ranks needs little mem
   }
 }
 
+TEST_CASE("Muon on simulated GPUs has their workspace, and computes both halves of symmetric results") {
+  Model model;
+  auto const unit = model.unit("block");
+  static_cast<void>(model.param(unit, "w", {100, 200}, Normal{1}, {.matrix = true}));
+  auto const config = Config::from_json(R"({"train_micro_batch_size_per_gpu": 1, "optimizer": {"type": "Muon"}})");
+  auto gpu = machine(fast);
+  gpu.host_bytes_per_s = 1e12;
+  std::vector<UnitWork> const one{{1e6, 2e6}};
+  auto const on_cpu = run(model, config, 1, one, machine(fast));
+  auto const on_gpu = run(model, config, 1, one, gpu);
+  CHECK(on_cpu.memory == plan(model, config, 1).bytes);
+  CHECK(on_gpu.memory == plan(model, config, 1, {.device = DeviceKind::cuda}).bytes);
+  CHECK(on_gpu.memory.scratch > on_cpu.memory.scratch + (32 << 20) - (1 << 20));
+  CHECK(on_gpu.step_ms - on_cpu.step_ms == Approx(5 * (1e4 * 200 + 1e6) / 1e6));
+}
+
 TEST_CASE("Attention has its own rate, and activations and parameters cost memory bandwidth") {
   SmallModel const small;
   auto const step_ms = [&](std::vector<UnitWork> const& work, CodeRates const& rates, double bytes_per_s) {

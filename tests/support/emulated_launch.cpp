@@ -8,6 +8,7 @@
 #include "cuda/kernels/codec.hpp"
 #include "cuda/kernels/moments.hpp"
 #include "cuda/kernels/move.hpp"
+#include "cuda/kernels/muon.hpp"
 #include "cuda/kernels/rank_fold.hpp"
 #include "cuda/kernels/reduce_epilogue.hpp"
 #include "cuda/kernels/step.hpp"
@@ -81,7 +82,8 @@ cudaError_t reduce_epilogue(cudaStream_t stream, device::ReduceEpilogue const& a
 cudaError_t encode(cudaStream_t stream, device::Encode const& args) {
   return launch_on(stream,
                    {{args.source, args.count * bytes_of(args.dtype)},
-                    {args.destination, encoded_bytes(args.codec, args.dtype, args.count)}},
+                    {args.destination, encoded_bytes(args.codec, args.dtype, args.count)},
+                    {args.errors, args.count * std::int64_t{sizeof(float)}}},
                    [&](auto const& on) { return launch_encode(on, args); });
 }
 
@@ -157,6 +159,25 @@ cudaError_t trust_ratios(cudaStream_t stream, device::TrustRatios const& args) {
                     {args.sums, args.count * std::int64_t{sizeof(*args.sums)}},
                     {args.ratios, args.count * std::int64_t{sizeof(float)}}},
                    [&](auto const& on) { return launch_trust_ratios(on, args); });
+}
+
+cudaError_t direction(cudaStream_t stream, optim::DirectionArgs const& args) {
+  return launch_on(stream,
+                   {{args.gradient, args.count * bytes_of(args.gradient_dtype)},
+                    {args.momentum, args.count * std::int64_t{sizeof(float)}},
+                    {args.direction, args.count * std::int64_t{sizeof(bf16)}},
+                    {args.scalars, sizeof(*args.scalars)}},
+                   [&](auto const& on) { return launch_direction(on, args); });
+}
+
+cudaError_t normalise(cudaStream_t stream, Normalise const& args) {
+  auto const bytes = args.count * std::int64_t{sizeof(bf16)};
+  return launch_on(stream,
+                   {{args.matrix, bytes},
+                    {args.squares, sizeof(*args.squares)},
+                    {args.result, bytes},
+                    {args.scalars, sizeof(*args.scalars)}},
+                   [&](auto const& on) { return launch_normalise(on, args); });
 }
 
 cudaError_t rank_fold(cudaStream_t stream, RankFold const& args) {

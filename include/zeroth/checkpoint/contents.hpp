@@ -99,16 +99,20 @@ struct FileGroup {
 
 /// All states of a checkpoint.
 struct ZEROTH_EXPORT Contents {
-  int places = 1;                 ///< Number of files, one for each rank that wrote it.
-  int tensor_ranks = 1;           ///< Number of tensor-parallel ranks that divided parameters; 1 if none did.
-  std::vector<Space> spaces;      ///< In the order of their files.
+  int places = 1;             ///< Number of files, one for each rank that wrote it.
+  int tensor_ranks = 1;       ///< Number of tensor-parallel ranks that divided parameters; 1 if none did.
+  std::vector<Space> spaces;  ///< In the order of their files.
+  /// What encoding has lost of gradients (the codec `sign`), one for each flat unit; empty with other codecs. These
+  /// slices are not parts of a whole: each rank has one of its own, and SavedParam::at counts from its start. Their
+  /// only state is "error". In a file they come before the states of `spaces`.
+  std::vector<Space> errors;
   std::vector<FileGroup> groups;  ///< Ascending and disjoint. Files in no group have no states.
 
   /// Bytes of states in file `place`.
   [[nodiscard]] std::int64_t state_bytes(int place) const noexcept;
   /// Number of stages of the pipeline that wrote it; 1 without a pipeline.
   [[nodiscard]] int stages() const noexcept;
-  /// All parameters by name. Each has one position, or one for each of its parts, in order.
+  /// All parameters in `spaces` by name. Each has one position, or one for each of its parts, in order.
   [[nodiscard]] std::unordered_map<std::string, std::vector<Found>> by_name() const;
 };
 

@@ -14,10 +14,11 @@ enum class Codec : std::uint8_t {
   none,   ///< Elements travel as they are, and the transport adds them up.
   exact,  ///< Elements travel as they are.
   int8,   ///< An integer from -127 to 127 for each element, and an fp32 scale for each block.
-  int4    ///< An integer from -7 to 7 for each element, and an fp32 scale for each block.
+  int4,   ///< An integer from -7 to 7 for each element, and an fp32 scale for each block.
+  sign    ///< The sign of each element, and one magnitude for each block. What that loses is added in the next step.
 };
 
-/// Elements per block of `int8` and `int4`, counted from the start of each parameter.
+/// Elements per block of `int8`, `int4` and `sign`, counted from the start of each parameter.
 inline constexpr std::int64_t codec_block_count = 128;
 
 /// The name in stage files.
@@ -27,6 +28,7 @@ inline constexpr std::int64_t codec_block_count = 128;
     case Codec::exact: return "exact";
     case Codec::int8: return "int8";
     case Codec::int4: return "int4";
+    case Codec::sign: return "sign";
   }
   return "?";
 }
@@ -42,12 +44,13 @@ enum class BlockScales : bool {
   return codec == Codec::none || codec == Codec::exact;
 }
 
-/// Bytes of an encoded block of `int8` or `int4`: the scale, then the integers.
+/// Bytes of an encoded block: of `int8` and `int4` the scale, then the integers; of `sign` two bytes, then the signs.
 [[nodiscard]] constexpr std::int64_t encoded_block_bytes(Codec codec) noexcept {
-  return 4 + (codec == Codec::int8 ? codec_block_count : codec_block_count / 2);
+  return codec == Codec::sign ? 2 + codec_block_count / 8
+                              : 4 + (codec == Codec::int8 ? codec_block_count : codec_block_count / 2);
 }
 
-/// Bytes of `count` encoded elements of `dtype`. For `int8` and `int4` they are whole blocks.
+/// Bytes of `count` encoded elements of `dtype`. For `int8`, `int4` and `sign` they are whole blocks.
 [[nodiscard]] constexpr std::int64_t encoded_bytes(Codec codec, Dtype dtype, std::int64_t count) noexcept {
   return keeps_elements(codec) ? count * bytes_of(dtype) : count / codec_block_count * encoded_block_bytes(codec);
 }

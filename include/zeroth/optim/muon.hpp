@@ -27,6 +27,12 @@ struct DirectionArgs {
 /// nesterov a mean of gradient and momentum. Element-wise, so it does not depend on how a matrix is divided.
 ZEROTH_EXPORT void direction(DirectionArgs const& args);
 
+/// The coefficients of x, x^3 and x^5 in one step of the iteration (Jordan et al. 2024).
+struct NewtonSchulz {
+  float of_x = 3.4445F, of_x3 = -4.7750F, of_x5 = 2.0315F;
+};
+inline constexpr NewtonSchulz newton_schulz{};
+
 /// The arguments of one call of orthogonalise().
 struct OrthogonalArgs {
   bf16* matrix = nullptr;                ///< [rows, columns]; replaced by the result

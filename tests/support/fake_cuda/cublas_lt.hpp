@@ -2,8 +2,8 @@
 /// A cuBLASLt for tests on machines without a GPU, linked instead of the library. Products are plain loops in fp64, as
 /// work of the streams of fake_cuda.hpp, column by column as cuBLASLt reads them.
 ///
-/// It replaces the functions that the examples call, and knows the attributes and epilogues that they use. It rejects
-/// others, and the arguments that cuBLASLt rejects.
+/// It replaces the functions that the library and the examples call, and knows the attributes and epilogues that they
+/// use. It rejects others, and the arguments that cuBLASLt rejects.
 /// An algorithm is valid only for the problem that it was requested for. It uses all that it was allowed: the
 /// workspace, and the alignment of every address.
 /// It also rejects reduction schemes other than the one that adds split sums in order, in the compute type, though
@@ -14,6 +14,8 @@
 
 namespace zeroth::testing::fake_cuda {
 
+/// Sets whether the library finds a cuBLASLt. Initially true.
+void install_cublas_lt(bool is_there);
 /// Sets whether there are algorithms with GELU in the epilogue. Initially true.
 void offer_gelu(bool are_there);
 /// Sets whether there are algorithms at all. Initially true.
