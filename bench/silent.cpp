@@ -67,7 +67,8 @@ struct Network {
   explicit Network(int uses) {
     for (std::string const name : {"first", "middle", "last"}) {
       auto const unit = model.unit(name, {.uses_per_micro_step = name == "middle" ? uses : 1});
-      layers.push_back({unit, model.param(unit, name + ".weight", {width, width}, zeroth::Constant{0}),
+      layers.push_back({unit,
+                        model.param(unit, name + ".weight", {width, width}, zeroth::Constant{0}, {.matrix = true}),
                         model.param(unit, name + ".bias", {width}, zeroth::Constant{0})});
     }
     order.assign(static_cast<std::size_t>(uses), 1);

@@ -22,13 +22,16 @@
 #              of docs/benchmarks.md is written by hand
 #   adamw, collectives, engine_overhead, products
 #              the benchmarks of these names, for docs/verification.md: no page is made of them (minutes)
+#   muon       bench_muon; Muon beside torch.optim.Muon, DeepSpeed's, and one with owners in PyTorch (20 minutes; installs as
+#              peers): likewise
+#   codecs     bench_codecs; losses of 1,000 steps with and without codecs (20 minutes): likewise
 #   pipeline   torch.distributed.pipelining beside Zeroth's pipelines, two stages (an hour; installs as peers); likewise
 # Leave the machine alone meanwhile. A part that fails leaves its old file.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/lib/packages.sh
 
-all=(demo stages gpu step_time peers tensor checkpoints savings silent adamw collectives engine_overhead products pipeline)
+all=(demo stages gpu step_time peers tensor checkpoints savings silent adamw collectives engine_overhead products muon codecs pipeline)
 parts=("$@")
 if [ $# -eq 0 ]; then
   parts=("${all[@]}")
@@ -150,6 +153,21 @@ silent() {
   peers_installed
   .venv/bin/python bench/peers/silent.py --out "$new/silent.json"
   mv "$new/silent.json" "$kept/"
+}
+
+muon() {
+  benchmark muon 7
+  built train_gpt
+  peers_installed
+  .venv/bin/python bench/peers/muon.py --out "$new/muon_peers.json"
+  mv "$new/muon_peers.json" "$kept/"
+}
+
+codecs() {
+  benchmark codecs
+  built train_gpt
+  python3 scripts/codec_losses.py --out "$new/codec_losses.json"
+  mv "$new/codec_losses.json" "$kept/"
 }
 
 adamw() {  # in all dtypes, then every rule in fp32

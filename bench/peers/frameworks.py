@@ -11,7 +11,7 @@ from torch.distributed.tensor import distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
 import gpt
-from loads import CLIPPING, OPTIMIZER, PREFETCH_BUCKET, REDUCE_BUCKET, on_disk
+from loads import CLIPPING, MUON, OPTIMIZER, PREFETCH_BUCKET, REDUCE_BUCKET, on_disk
 
 
 def groups(model):
@@ -63,11 +63,39 @@ def torch_step(model, fused, autocast=False, optimizer=None):
     return step
 
 
-def ddp(load, weights, tuned, precision):
+def ddp(load, weights, tuned, precision, make_optimizer=None):
     model = empty_model(load)
     materialise(model, weights)
     options = {"gradient_as_bucket_view": True, "static_graph": True} if tuned else {}
-    return torch_step(DistributedDataParallel(model, **options), fused=tuned or None, autocast=precision == "bf16")
+    optimizer = make_optimizer(model, tuned or None) if make_optimizer else None
+    return torch_step(DistributedDataParallel(model, **options), fused=tuned or None, autocast=precision == "bf16",
+                      optimizer=optimizer)
+
+
+def is_hidden_matrix(name, parameter):
+    """What Muon updates: the four matrices of a block, as train_gpt marks them."""
+    return name.startswith("h.") and parameter.dim() == 2
+
+
+class MuonAndAdamW:
+    """torch.optim.Muon of the matrices of blocks, and AdamW of all else."""
+
+    def __init__(self, model, fused):
+        named = list(model.named_parameters())
+        others = torch.nn.ParameterList(p for name, p in named if not is_hidden_matrix(name, p))
+        self.optimizers = [torch.optim.Muon([p for name, p in named if is_hidden_matrix(name, p)], **MUON), adamw(others, fused)]
+
+    def step(self):
+        for optimizer in self.optimizers:
+            optimizer.step()
+
+    def zero_grad(self):
+        for optimizer in self.optimizers:
+            optimizer.zero_grad()
+
+
+def ddp_muon(load, weights, tuned, precision):
+    return ddp(load, weights, tuned, precision, MuonAndAdamW)
 
 
 def fsdp2_model(load, weights, tuned, precision):
@@ -154,7 +182,26 @@ def deepspeed(stage, nvme=None):
         deepspeed_engine(load, weights, stage, tuned, precision, nvme=nvme))
 
 
-MAKERS = {"ddp": ddp, "fsdp2": fsdp2, "deepspeed1": deepspeed(1), "deepspeed2": deepspeed(2), "deepspeed3": deepspeed(3)}
+def deepspeed_muon(load, weights, tuned, precision):
+    """Stage 1, with the iterations that torch.optim.Muon and Zeroth have. Its factor of the rate is that of adjust_lr_fn
+    `original`, so that losses are other ones."""
+    import deepspeed
+
+    model = empty_model(load)
+    materialise(model, weights)
+    for name, parameter in model.named_parameters():
+        parameter.use_muon = is_hidden_matrix(name, parameter)
+    params = {"lr": MUON["lr"], "weight_decay": MUON["weight_decay"], "momentum": MUON["momentum"], "ns_method": "standard"}
+    config = deepspeed_config(load, 1, tuned, precision) | {"optimizer": {"type": "Muon", "params": params}}
+    config["zero_optimization"]["reduce_scatter"] = False  # which its Muon asks for
+    engine, *_ = deepspeed.initialize(model=model, model_parameters=list(model.parameters()), config=config)
+    if precision == "bf16":
+        set_masters(engine.module, weights)
+    return deepspeed_step(engine)
+
+
+MAKERS = {"ddp": ddp, "fsdp2": fsdp2, "deepspeed1": deepspeed(1), "deepspeed2": deepspeed(2), "deepspeed3": deepspeed(3),
+          "ddp_muon": ddp_muon, "deepspeed_muon": deepspeed_muon}
 
 
 @contextlib.contextmanager

@@ -6,6 +6,8 @@ import statistics
 from dataclasses import dataclass
 
 OPTIMIZER = {"lr": 1e-4, "betas": [0.9, 0.999], "eps": 1e-8, "weight_decay": 0.1}
+# Of the matrices of blocks; all else is AdamW's with OPTIMIZER. The factor of the rate is the same for [in, out] and [out, in].
+MUON = {"lr": 1e-4, "momentum": 0.95, "weight_decay": 0.1, "nesterov": True, "ns_steps": 5, "adjust_lr_fn": "match_rms_adamw"}
 CLIPPING = 1.0
 VOCABULARY = 256
 
@@ -48,15 +50,16 @@ def on_disk(folder):
     return {"offload_optimizer": {"device": "nvme", "nvme_path": str(folder)}, "sub_group_size": SUB_GROUP}
 
 
-def stage_file(stage, load, precision, nvme=None):
-    """Text of a stage file for train_gpt. `nvme`: the folder for the optimizer's states, which are in memory without."""
+def stage_file(stage, load, precision, nvme=None, optimizer="AdamW"):
+    """Text of a stage file for train_gpt. `nvme`: the folder for the optimizer's states, which are in memory without.
+    `optimizer`: AdamW or Muon."""
     return json.dumps({
         "train_micro_batch_size_per_gpu": load.micro_batch,
         "gradient_clipping": CLIPPING,
         "bf16": {"enabled": precision == "bf16"},
         "zero_optimization": {"stage": stage, "overlap_comm": True, "reduce_bucket_size": REDUCE_BUCKET,
                               "stage3_prefetch_bucket_size": PREFETCH_BUCKET, **(on_disk(nvme) if nvme else {})},
-        "optimizer": {"type": "AdamW", "params": OPTIMIZER},
+        "optimizer": {"type": optimizer, "params": OPTIMIZER | (MUON if optimizer == "Muon" else {})},
     }, indent=2) + "\n"
 
 

@@ -116,6 +116,9 @@ inline zeroth::torch_adapter::TrainerOptions options_of(gpt::Shape const& shape)
   options.parameter = [is_norm](std::string const& name) {
     return zeroth::ParamOptions{.weight_decay_factor = name.ends_with(".bias") || is_norm(name) ? 0.0F : 1.0F};
   };
+  options.matrix = [](std::string const&, nn::Module const& module, torch::Tensor const& tensor) {  // for Muon
+    return dynamic_cast<Conv1DImpl const*>(&module) != nullptr && tensor.dim() == 2;
+  };
   options.start = [is_norm, layers = shape.layers](std::string const& name) -> std::optional<zeroth::Init> {
     if (name.ends_with(".bias")) {
       return zeroth::Constant{0};

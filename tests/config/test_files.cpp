@@ -34,8 +34,8 @@ TEST_CASE("Every file of configs/ loads for one to four ranks") {
                                         "zero3_bf16.json",
                                         "zero3_bf16_masters.json",
                                         "zero3_any_ranks.json",
-                                        "zero2_muon.json",
                                         "zero3_zeropp.json",
+                                        "zero1_muon.json",
                                         "zero2_accumulation.json",
                                         "pipeline.json",
                                         "3d.json"};

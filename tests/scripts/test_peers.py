@@ -20,10 +20,13 @@ from unittest import mock
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 PEERS = REPOSITORY / "bench" / "peers"
-sys.path.insert(0, str(PEERS))
+sys.path[:0] = [str(PEERS), str(REPOSITORY / "scripts")]
 import checkpoint  # noqa: E402
+import codec_losses  # noqa: E402
 import launch  # noqa: E402
 import loads  # noqa: E402
+import muon  # noqa: E402
+import muon_table  # noqa: E402
 import pipeline  # noqa: E402
 import resident  # noqa: E402
 import run  # noqa: E402
@@ -444,6 +447,52 @@ class TensorRanks(unittest.TestCase):
             with self.subTest(words=words), contextlib.redirect_stderr(err), self.assertRaises(SystemExit):
                 tensor.arguments(words)
             self.assertIn(problem, err.getvalue())
+
+
+class Muon(unittest.TestCase):
+    @staticmethod
+    def run_of(contender, number, speed, losses=(2.0, 1.5)):
+        return {"load": "L1", "precision": "bf16", "contender": contender, "round": number, "tokens_per_s": speed, "losses": list(losses)}
+
+    def test_matrices_are_muons_and_all_else_is_adamws(self):
+        plain = json.loads(loads.stage_file(1, loads.LOADS["L1"], "bf16"))
+        file = json.loads(loads.stage_file(1, loads.LOADS["L1"], "bf16", optimizer="Muon"))
+        self.assertEqual(file["optimizer"], {"type": "Muon", "params": loads.OPTIMIZER | loads.MUON})
+        self.assertEqual({**file, "optimizer": 0}, {**plain, "optimizer": 0})
+
+    def test_ratios_are_of_a_round_and_over_the_fastest_variant(self):
+        runs = [self.run_of(muon_table.BASE, number, speed) for number, speed in enumerate((300, 100, 200))]
+        runs += [self.run_of(f"{muon_table.DDP} tuned", number, 100) for number in range(3)]
+        runs += [self.run_of(f"{muon_table.DDP} default", number, 50) for number in range(3)]
+        updates = [{"contender": name, "round": 0, "update_ms": ms} for name, ms in ((muon_table.UPDATE, 40), (muon_table.OWNERS, 44))]
+        told = [muon_table.verdict(line) for line in muon_table.summarise(runs, updates)]
+        self.assertEqual(told, ["L1 bf16: tokens/s over torch.optim.Muon under DDP: 2.00 (aim 1.3)",
+                                f"L1 fp32: {muon_table.UPDATE_AIM[1]}: 1.10, missed (aim 1.2)"])
+        self.assertEqual(muon_table.summarise(runs, updates)[0]["under"], f"{muon_table.DDP} tuned")
+        self.assertEqual(muon_table.summarise(runs[3:], []), [])
+
+    def test_a_different_loss_of_ddp_is_reported_with_its_step(self):
+        runs = [self.run_of(muon_table.BASE, 0, 1), self.run_of(f"{muon_table.DDP} tuned", 0, 1, (2.01, 1.51)),
+                self.run_of(f"{muon_table.DEEPSPEED} tuned", 0, 1, (2.0, 1.0)), self.run_of(f"{muon_table.DDP} default", 0, 1, (2.0, 1.53))]
+        self.assertEqual(muon_table.wrong_losses(runs), ["L1, bf16, ddp_muon default: another loss in step 2"])
+
+    def test_wrong_arguments_are_refused(self):
+        for words, problem in (([], "--out"), (["--out", "x", "--peers", "fsdp2"], "fsdp2"), (["--out", "x", "--loads", "state"], "state")):
+            err = io.StringIO()
+            with self.subTest(words=words), contextlib.redirect_stderr(err), self.assertRaises(SystemExit):
+                muon.arguments(words)
+            self.assertIn(problem, err.getvalue())
+
+
+class CodecLosses(unittest.TestCase):
+    def test_codecs_differ_in_one_key(self):
+        none, int4 = (json.loads(codec_losses.config(loads.LOADS["L1"], "bf16", codec, 1000)) for codec in ("none", "int4"))
+        self.assertEqual([file.pop("zeroth") for file in (none, int4)], [{"reduce_codec": "none"}, {"reduce_codec": "int4"}])
+        self.assertEqual(none, int4)
+
+    def test_the_last_steps_are_compared(self):
+        lines = codec_losses.compared({"none": [9.0] * 50 + [2.0] * 50, "int8": [1.0] * 50 + [2.02] * 50})
+        self.assertEqual([(line["codec"], round(line["over_none"], 4)) for line in lines], [("none", 1.0), ("int8", 1.01)])
 
 
 if __name__ == "__main__":

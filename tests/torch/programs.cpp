@@ -197,6 +197,7 @@ Program gpt(std::vector<torch_adapter::UnitPolicy> recompute) {
   ::gpt::Shape const shape{.layers = 3, .heads = 2, .channels = 32, .context = 16, .vocabulary = 256};
   auto net = seeded(5, [&] { return torch_gpt::Gpt{shape}; });
   Program program{net.ptr(), {}, {}};
+  program.options.matrix = torch_gpt::options_of(shape).matrix;
   program.options.recompute = std::move(recompute);
   program.loss = [net, shape](std::int64_t first, std::int64_t count) mutable {
     auto const tokens = numbers(first, count, shape.context + 1, 97);

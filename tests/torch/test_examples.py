@@ -29,12 +29,16 @@ def expect_near(what, ours, theirs, bound):
         sys.exit(f"{what}: {ours}, and {theirs}")
 
 
-def check_gpt(programs, folder):
-    data, config = ROOT / "docs" / "design.md", folder / "zero.json"
+def common_options(folder, optimizer):
+    config = folder / f"{optimizer}.json"
     config.write_text(json.dumps({
         "train_micro_batch_size_per_gpu": 2, "gradient_clipping": 1.0, "zero_optimization": {"stage": 3},
-        "optimizer": {"type": "AdamW", "params": {"lr": 1e-3, "weight_decay": 0.1}}}), encoding="utf-8")
-    common = ["--data", data, "--config", config, "--ranks", "2", "--steps", STEPS]
+        "optimizer": {"type": optimizer, "params": {"lr": 1e-3, "weight_decay": 0.1}}}), encoding="utf-8")
+    return ["--data", ROOT / "docs" / "design.md", "--config", config, "--ranks", "2", "--steps", STEPS]
+
+
+def check_gpt(programs, folder):
+    common = common_options(folder, "AdamW")
     theirs = run(programs / "train_gpt", *common, *SHAPE, "--save-final", folder / "theirs")
     ours = run(programs / "torch_gpt", *common, *SHAPE, "--save-final", folder / "ours")
     expect_near("losses of torch_gpt, and of train_gpt", losses_of(ours), losses_of(theirs), 2e-4)
@@ -47,6 +51,12 @@ def check_gpt(programs, folder):
     theirs = run(programs / "train_gpt", *common, "--init", folder / "ours")
     ours = run(programs / "torch_gpt", *common, "--init", folder / "ours")
     expect_near("losses from torch_gpt's weights", losses_of(ours), losses_of(theirs), 2e-4)
+
+
+def check_muon(programs, folder):
+    common = common_options(folder, "Muon")
+    ours, theirs = (losses_of(run(programs / name, *common, *SHAPE)) for name in ("torch_gpt", "train_gpt"))
+    expect_near("losses of torch_gpt with Muon, and of train_gpt", ours, theirs, 2e-4)
 
 
 def check_vision(programs, folder, torch_dir):
@@ -65,6 +75,7 @@ def check_vision(programs, folder, torch_dir):
 def main(programs, torch_dir):
     with tempfile.TemporaryDirectory() as folder:
         check_gpt(pathlib.Path(programs), pathlib.Path(folder))
+        check_muon(pathlib.Path(programs), pathlib.Path(folder))
         check_vision(pathlib.Path(programs), pathlib.Path(folder), torch_dir)
 
 

@@ -8,6 +8,7 @@
 #pragma once
 #include "zeroth/adapters/torch/holder.hpp"
 #include "zeroth/adapters/torch/launch.hpp"
+#include "zeroth/adapters/torch/matrices.hpp"
 #include "zeroth/adapters/torch/sync_batch_norm.hpp"
 #include "zeroth/adapters/torch/trainer.hpp"
 #include "zeroth/adapters/torch/units.hpp"

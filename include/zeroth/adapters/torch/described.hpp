@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "zeroth/adapters/torch/device.hpp"
+#include "zeroth/adapters/torch/matrices.hpp"
 #include "zeroth/adapters/torch/storage.hpp"
 #include "zeroth/adapters/torch/units.hpp"
 #include "zeroth/engine/guards.hpp"
@@ -34,6 +35,7 @@ struct Parameter {
   c10::intrusive_ptr<LentStorage> storage{};  ///< The storage of `tensor`, until the program calls set_data().
   int open = 0;                               ///< Number of open guards that lend it memory.
   at::Tensor refused_gradient{};              ///< The value of .grad between backward passes; reading it throws.
+  bool matrix = false;                        ///< Whether a MatrixRule selects it.
   bool trainable = false;                     ///< Whether the engine trains it.
   std::int64_t version = 0;                   ///< version_of(tensor) when the engine took it.
 };
@@ -63,6 +65,7 @@ struct Unit {
 struct Wishes {
   std::function<std::string(std::string const&)> name;
   std::function<ParamOptions(std::string const&)> parameter;
+  MatrixRule matrix;  ///< Empty: that of hidden_matrices().
   std::function<std::optional<Init>(std::string const&)> start;
   std::uint64_t seed = 0;
   bool weights = false;  ///< Whether a file provides all values.
@@ -116,6 +119,16 @@ inline void check_aliases(std::vector<Parameter> const& parameters) {
   }
 }
 
+/// Sets Parameter::matrix of all parameters.
+inline void mark_matrices(std::vector<Parameter>& parameters, ::torch::nn::Module const& root, Wishes const& wishes) {
+  auto const hidden = hidden_matrices(root);
+  auto const places = registrations(root);
+  for (auto& parameter : parameters) {
+    auto const& module = *places.at(parameter.tensor.unsafeGetTensorImpl()).module;
+    parameter.matrix = (wishes.matrix ? wishes.matrix : hidden)(parameter.name, module, parameter.tensor);
+  }
+}
+
 /// Collects the units and their parameters. The root comes first, then the units of `chosen` in their order.
 [[nodiscard]] inline Described collect(::torch::nn::Module& root, std::vector<ChosenUnit> const& chosen,
                                        Wishes const& wishes) {
@@ -149,6 +162,7 @@ inline void check_aliases(std::vector<Parameter> const& parameters) {
     }
   }
   check_aliases(described.parameters);
+  mark_matrices(described.parameters, root, wishes);
   return described;
 }
 
@@ -205,6 +219,15 @@ inline void arrange(Described& described) {
   }};
 }
 
+/// What the engine is told about a parameter.
+[[nodiscard]] inline ParamOptions options_of(Parameter const& parameter, Wishes const& wishes) {
+  auto options = wishes.parameter ? wishes.parameter(parameter.name) : ParamOptions{};
+  options.trainable = options.trainable && parameter.tensor.requires_grad();
+  bool const may_be_marked = wishes.matrix || options.trainable;  // by default not what `parameter` freezes
+  options.matrix = options.matrix || (parameter.matrix && may_be_marked);
+  return options;
+}
+
 /// Declares all of it as a Model. The Model holds the module's values until it is destroyed.
 [[nodiscard]] inline Model declare(Described& described, Wishes const& wishes) {
   Model model{wishes.seed};
@@ -212,8 +235,7 @@ inline void arrange(Described& described) {
     unit.id = model.unit(unit.label(), {.stays_open = unit.outer});
   }
   for (auto& parameter : described.parameters) {
-    auto options = wishes.parameter ? wishes.parameter(parameter.name) : ParamOptions{};
-    options.trainable = options.trainable && parameter.tensor.requires_grad();
+    auto const options = options_of(parameter, wishes);
     parameter.trainable = options.trainable;
     parameter.tensor.requires_grad_(parameter.trainable);
     auto const sizes = parameter.tensor.sizes();

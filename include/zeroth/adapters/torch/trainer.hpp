@@ -16,6 +16,7 @@
 #include "zeroth/adapters/torch/buffers.hpp"
 #include "zeroth/adapters/torch/generators.hpp"
 #include "zeroth/adapters/torch/heap.hpp"
+#include "zeroth/adapters/torch/matrices.hpp"
 #include "zeroth/adapters/torch/passes.hpp"
 #include "zeroth/adapters/torch/recompute.hpp"
 #include "zeroth/adapters/torch/runtime.hpp"
@@ -34,6 +35,10 @@ struct TrainerOptions {
   /// Maps a parameter name to options, e.g. no weight decay. A parameter that does not require a gradient is frozen in
   /// any case.
   std::function<ParamOptions(std::string const&)> parameter{};
+  /// Whether a parameter, by its name here, is marked as a matrix, which Muon updates: see ParamOptions::matrix.
+  /// Default: hidden_matrices() of the module, without parameters that `parameter` freezes. What `parameter` marks is
+  /// marked in any case.
+  MatrixRule matrix{};
   /// Maps a parameter's name in the module to its name here and in files, and a buffer's name to its name in weight
   /// files. Default: names are unchanged.
   std::function<std::string(std::string const&)> name{};
@@ -77,7 +82,8 @@ class Trainer {
       : registered_{root} {
     check_device(job);
     auto const chosen = choose(root, options);
-    detail::Wishes const wishes{options.name, options.parameter, options.start, options.seed, !options.weights.empty()};
+    detail::Wishes const wishes{options.name,  options.parameter, options.matrix,
+                                options.start, options.seed,      !options.weights.empty()};
     auto described = detail::collect(root, chosen, wishes);
     ZEROTH_EXPECTS(!described.parameters.empty(), "a Trainer was given a module without parameters");
     detail::arrange(described);
