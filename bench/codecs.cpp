@@ -11,6 +11,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "command_line.hpp"
 #include "core/dispatch.hpp"
@@ -49,7 +50,15 @@ class Bench {
     auto const count = blocks * ranks * codec_block_count, piece = count / ranks;
     fill(dtype, count);
     auto const sent = encoded_bytes(codec, dtype, count);
-    auto const encode = [&] { device::encode({codec, elements_->data(), dtype, count, encoded_->data()}); };
+    std::vector<float> errors(static_cast<std::size_t>(codec == Codec::sign ? count : 0));
+    auto const encode = [&] {
+      device::encode({.codec = codec,
+                      .source = elements_->data(),
+                      .dtype = dtype,
+                      .count = count,
+                      .destination = encoded_->data(),
+                      .errors = codec == Codec::sign ? errors.data() : nullptr});
+    };
     auto const& received = keeps_elements(codec) ? elements_ : encoded_;
     auto const fold = [&] {
       device::fold_received({.codec = codec,
@@ -79,7 +88,8 @@ class Bench {
           {"ratio_quartiles", {paired.ratio_low * share, paired.ratio_high * share}}};
       std::cout << line.dump() << std::endl;
     };
-    auto const encoding = keeps_elements(codec) ? 0 : read + sent;
+    auto const of_errors = 2 * std::ssize(errors) * bytes_of(Dtype::fp32);
+    auto const encoding = keeps_elements(codec) ? 0 : read + sent + of_errors;
     print("encode, decode and sum", encoding + sent + written, [&] {
       if (!keeps_elements(codec)) {
         encode();
@@ -120,7 +130,7 @@ int main(int argc, char** argv) {
   app.add_option("ROUNDS", rounds, "that are measured")->capture_default_str()->check(zeroth::bench::count);
   CLI11_PARSE(app, argc, argv);
   zeroth::Bench bench{mebibytes << 20U, rounds};
-  for (auto const codec : {zeroth::Codec::exact, zeroth::Codec::int8, zeroth::Codec::int4}) {
+  for (auto const codec : {zeroth::Codec::exact, zeroth::Codec::int8, zeroth::Codec::int4, zeroth::Codec::sign}) {
     for (auto const dtype : {zeroth::Dtype::bf16, zeroth::Dtype::fp32}) {
       for (int const ranks : {2, 8}) {
         bench.reduction(codec, dtype, ranks);

@@ -167,7 +167,8 @@ struct MomentFactors {
 
 [[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline float decode_element(std::int32_t code,
                                                                                  float scale) noexcept {
-  return code == 0 ? 0.0F : static_cast<float>(code) * scale;
+  // Zeros choose the factor, not whether to multiply: so loops are vectorised.
+  return static_cast<float>(code) * (code == 0 ? 0.0F : scale);
 }
 
 }  // namespace zeroth::device

@@ -276,11 +276,16 @@ TEST_CASE("restore_latest() logs what it passes over, and throws if no checkpoin
     return notes.front().front();
   };
   auto const record = read_all(saves.second / "checkpoint.json");
+  auto odd = record;
+  odd.insert(odd.find("\"spaces\":[{") + 11, "\"of_each_rank\":true,");
+  write_record(saves.second, odd);
+  CHECK_THROWS_WITH(checkpoint::read_record(saves.second),
+                    Contains("spaces has a slice of each rank") || Contains("are beyond the unit's"));
   auto newer = record;
-  newer.replace(newer.find("\"format\":2"), 10, "\"format\":4");
+  newer.replace(newer.find("\"format\":2"), 10, "\"format\":5");
   write_record(saves.second, newer);
   CHECK_THAT(latest(), Contains("ContractError restore() failed and changed nothing") &&
-                           Contains("its format is 4, but this version of Zeroth reads formats 1 to 3"));
+                           Contains("its format is 5, but this version of Zeroth reads formats 1 to 4"));
   Log const log;
   CHECK(log.count("; trying ") == 0);
   fs::remove(saves.second / "checkpoint.json");

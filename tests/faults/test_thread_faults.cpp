@@ -261,7 +261,7 @@ TEST_CASE("a fault of a home, while others wait for its matrix, ends all with th
   CHECK_THAT(throws.child.output(), Contains("launch has returned."));
   check_failed(freezes.child.wait());
   CAPTURE(freezes.child.output());
-  CHECK_THAT(freezes.child.output(), Contains(" waited ") && Contains("(from_homes of unit 'block") &&
+  CHECK_THAT(freezes.child.output(), Contains(" waited ") && Contains("of unit 'block (matrices)'") &&
                                          Contains("missing: rank 1") && Contains("rank 1 did not stop within 1.00 s"));
 }
 
