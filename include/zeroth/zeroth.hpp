@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Zeroth: ZeRO stages 0 to 3 for any C++ training loop.
 #pragma once
+#include "zeroth/attention/block_layout.hpp"
 #include "zeroth/comm/collectives.hpp"
 #include "zeroth/comm/job.hpp"
 #include "zeroth/config/config.hpp"
