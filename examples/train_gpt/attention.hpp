@@ -13,9 +13,13 @@ class Attention {
  public:
   using Matrix = Activations<Device>;
 
-  /// `channels` are those of all heads or of this rank's heads.
-  Attention(Shape const& s, std::int64_t channels)
-      : heads_{.count = channels / (s.channels / s.heads), .width = s.channels / s.heads, .context = s.context} {
+  /// `channels` are those of all heads or of this rank's heads, and so is `key_blocks`, which must outlive it. Null:
+  /// attention is dense.
+  Attention(Shape const& s, std::int64_t channels, KeyBlocks const* key_blocks)
+      : heads_{.count = channels / (s.channels / s.heads),
+               .width = s.channels / s.heads,
+               .context = s.context,
+               .key_blocks = key_blocks} {
     Device::expect_heads(heads_);
   }
 

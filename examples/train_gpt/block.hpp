@@ -37,11 +37,11 @@ class Block {
   };
 
   /// `index` in the whole model.
-  Block(BlockParams const& p, Shape const& s, std::uint32_t index, float dropout)
+  Block(BlockParams const& p, Shape const& s, std::uint32_t index, float dropout, KeyBlocks const* key_blocks = nullptr)
       : unit_{p.unit},
         ln_1_{p.ln_1},
         c_attn_{p.c_attn},
-        attention_{s, p.c_proj.weight.shape()[0]},
+        attention_{s, p.c_proj.weight.shape()[0], key_blocks},
         c_proj_{p.c_proj},
         attention_dropout_{dropout, 1 + 2 * index, s},
         ln_2_{p.ln_2},

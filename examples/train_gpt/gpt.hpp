@@ -3,6 +3,7 @@
 #pragma once
 #include <algorithm>
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -38,10 +39,13 @@ class Gpt {
 
   /// `dropout` is its rate after the embedding, attention and the MLP; 0 disables it.
   Gpt(GptParams const& params, Recompute recompute, float dropout = 0)
-      : recompute_{recompute}, embedding_{params.embedding, params.shape, dropout}, head_{params.head} {
+      : recompute_{recompute},
+        embedding_{params.embedding, params.shape, dropout},
+        key_blocks_{params.key_blocks},
+        head_{params.head} {
     std::uint32_t index = 0;
     for (auto const& block : params.blocks) {
-      blocks_.emplace_back(block, params.shape, index++, dropout);
+      blocks_.emplace_back(block, params.shape, index++, dropout, key_blocks_.get());
     }
   }
   Gpt(zeroth::Model& model, Shape const& shape, Recompute recompute, float dropout = 0)
@@ -159,6 +163,7 @@ class Gpt {
 
   Recompute recompute_;
   Embedding<Device> embedding_;
+  std::shared_ptr<KeyBlocks const> key_blocks_;  // outlives the blocks
   std::vector<Block> blocks_;
   Head head_;
 };

@@ -4,11 +4,13 @@
 #pragma once
 #include <cmath>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include <zeroth/model/model.hpp>
 
+#include "key_blocks.hpp"
 #include "shape.hpp"
 
 namespace gpt {
@@ -128,6 +130,8 @@ struct GptParams {
   EmbeddingParams embedding;
   std::vector<BlockParams> blocks;
   HeadParams head;
+  /// Of this rank's heads, for block-sparse attention; null: attention is dense.
+  std::shared_ptr<KeyBlocks const> key_blocks{};
 
   GptParams(zeroth::Model& model, Shape const& s, Rows rows = Rows::whole)
       : shape{s}, embedding{model, s}, blocks{make_blocks(model, s, rows)}, head{model, s, embedding, rows} {}

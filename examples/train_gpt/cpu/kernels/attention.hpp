@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Causal attention, one head at a time. Works on groups of query rows and only on the keys up to each group's last
-/// row, so that little more than the lower triangle of the scores is computed.
+/// Causal attention, one head at a time. Works on groups of query rows and only on the keys that a row of the group
+/// reads: without a layout of blocks those up to its last row, so that little more than the lower triangle of the
+/// scores is computed.
 #pragma once
 #include <algorithm>
 #include <cmath>
 #include <concepts>
 #include <cstdint>
+#include <limits>
+#include <optional>
 
 #include "attention_heads.hpp"
 #include "cpu/kernels/rows.hpp"
 #include "cpu/matmul.hpp"
 #include "cpu/memory.hpp"
+#include "key_blocks.hpp"
 
 namespace gpt::cpu {
 
@@ -21,12 +25,17 @@ class HeadAttention {
 
   /// Allocates the memory for one head; later calls allocate no more.
   void prepare(Matmul& multiply, AttentionHeads heads) {
-    heads.count = 1;
+    if (heads.key_blocks != nullptr) {  // products have the shapes of all lists
+      heads.count = heads.key_blocks->distinct_heads().back() + 1;
+    } else {
+      heads.count = 1;
+    }
+    auto const channels = heads.channels();
     Matrix<T> qkv, y, dy, dqkv;
     Matrix<S> log_sums;
-    log_sums.resize(heads.context, 1);
+    log_sums.resize(heads.context, heads.count);
     for (auto* const zeros : {&qkv, &dqkv, &y, &dy}) {
-      zeros->resize(heads.context, zeros == &qkv || zeros == &dqkv ? 3 * heads.width : heads.width);
+      zeros->resize(heads.context, zeros == &qkv || zeros == &dqkv ? 3 * channels : channels);
       std::fill_n(zeros->data(), zeros->count(), T{});
     }
     forward(multiply, heads, qkv, log_sums, y);
@@ -38,11 +47,11 @@ class HeadAttention {
     each_head(heads, qkv.rows(), [&](std::int64_t sequence, std::int64_t head) {
       unpack_inputs(heads, qkv, sequence, head);
       out_.resize(heads.context, heads.width);
-      each_group(heads.context, [&](Group const& g) {
+      for (auto const& g : lists_of(heads).groups(head)) {
         compute_scores(multiply, g, heads);
         softmax(g, heads, log_sums.data() + sequence * heads.count + head);
-        multiply({.a = operand(probabilities()), .b = first(v_, g.keys), .out = rows_of(out_, g)});
-      });
+        multiply({.a = operand(probabilities()), .b = packed(v_, g, packed_v_), .out = rows_of(out_, g)});
+      }
       copy_columns(out_, y, sequence, head * heads.width);
     });
   }
@@ -58,19 +67,23 @@ class HeadAttention {
       dq_.resize(heads.context, heads.width);
       dk_.resize(heads.context, heads.width);
       dv_.resize(heads.context, heads.width);
-      each_group(heads.context, [&](Group const& g) {
+      auto const groups = lists_of(heads).groups(head);
+      // Without a layout of blocks the first group covers all keys, and overwrites the sums.
+      bool const overwrites = groups.front().keys == heads.context;
+      if (!overwrites) {
+        std::fill_n(dk_.data(), dk_.count(), S{});
+        std::fill_n(dv_.data(), dv_.count(), S{});
+      }
+      for (auto const& g : groups) {
         compute_scores(multiply, g, heads);
         dscores_.resize(g.rows, g.keys);
-        multiply({.a = operand_of(dout_, g), .b = transposed(first(v_, g.keys)), .out = result(dscores_)});
+        multiply({.a = operand_of(dout_, g), .b = transposed(packed(v_, g, packed_v_)), .out = result(dscores_)});
         slope(g, heads, log_sums.data() + sequence * heads.count + head);
-        // The first group covers all keys, and overwrites the sums.
-        float const beta = g.keys == heads.context ? 0.0F : 1.0F;
-        multiply({.a = operand(dprobabilities()), .b = first(k_, g.keys), .out = rows_of(dq_, g)});
-        multiply(
-            {.a = transposed(operand(dprobabilities())), .b = operand_of(q_, g), .out = result(dk_), .beta = beta});
-        multiply(
-            {.a = transposed(operand(probabilities())), .b = operand_of(dout_, g), .out = result(dv_), .beta = beta});
-      });
+        bool const starts = overwrites && &g == &groups.front();
+        multiply({.a = operand(dprobabilities()), .b = packed(k_, g, packed_k_), .out = rows_of(dq_, g)});
+        add_to_keys(multiply, transposed(operand(dprobabilities())), operand_of(q_, g), g, starts, dk_);
+        add_to_keys(multiply, transposed(operand(probabilities())), operand_of(dout_, g), g, starts, dv_);
+      }
       copy_columns(dq_, dqkv, sequence, column);
       copy_columns(dk_, dqkv, sequence, channels + column);
       copy_columns(dv_, dqkv, sequence, 2 * channels + column);
@@ -78,30 +91,23 @@ class HeadAttention {
   }
 
  private:
-  static constexpr std::int64_t query_rows = 64;
+  using Group = KeyBlocks::Group;
 
-  /// Query rows [query, query + rows) of a sequence, and the keys [0, keys) visible to them.
-  struct Group {
-    std::int64_t query, rows, keys;
-    /// Number of keys that row i sees.
-    [[nodiscard]] std::int64_t past(std::int64_t i) const { return query + i + 1; }
-  };
-
+  [[nodiscard]] KeyBlocks const& lists_of(AttentionHeads const& heads) {
+    if (heads.key_blocks != nullptr) {
+      return *heads.key_blocks;
+    }
+    if (!dense_ || dense_->context() != heads.context) {
+      dense_ = KeyBlocks::dense(heads.context);
+    }
+    return *dense_;
+  }
   template <class F>
   static void each_head(AttentionHeads const& heads, std::int64_t tokens, F const& f) {
     for (std::int64_t sequence = 0; sequence < tokens; sequence += heads.context) {
       for (std::int64_t head = 0; head < heads.count; ++head) {
         f(sequence, head);
       }
-    }
-  }
-  /// Starts with the last group.
-  template <class F>
-  static void each_group(std::int64_t context, F const& f) {
-    for (auto end = context; end > 0;) {
-      auto const query = (end - 1) / query_rows * query_rows;
-      f(Group{.query = query, .rows = end - query, .keys = end});
-      end = query;
     }
   }
 
@@ -133,8 +139,31 @@ class HeadAttention {
     gather_columns(qkv, sequence, 2 * heads.channels() + column, heads, v_);
   }
 
-  [[nodiscard]] static Operand first(Matrix<T> const& m, std::int64_t rows) {
-    return {m.data(), math_dtype<T>, rows, m.cols(), m.cols()};
+  /// The group's rows of the keys or values `m`: in place if they follow each other, otherwise copied to `copies`.
+  [[nodiscard]] static Operand packed(Matrix<T> const& m, Group const& g, Matrix<T>& copies) {
+    if (g.runs.size() == 1) {
+      return {m.data() + g.runs.front().key * m.cols(), math_dtype<T>, g.keys, m.cols(), m.cols()};
+    }
+    copies.resize(g.keys, m.cols());
+    for (auto const& run : g.runs) {
+      std::copy_n(m.data() + run.key * m.cols(), run.count * m.cols(), copies.data() + run.at * m.cols());
+    }
+    return operand(copies);
+  }
+  /// sums[keys of the group] = a b if it `starts` them, otherwise += a b
+  void add_to_keys(Matmul& multiply, Operand const& a, Operand const& b, Group const& g, bool starts, Matrix<S>& sums) {
+    if (g.runs.size() == 1) {
+      auto out = result(sums);
+      out.data = sums.data() + g.runs.front().key * sums.cols();
+      multiply({.a = a, .b = b, .out = out, .beta = starts ? 0.0F : 1.0F});
+      return;
+    }
+    packed_sums_.resize(g.keys, sums.cols());
+    multiply({.a = a, .b = b, .out = result(packed_sums_)});
+    for (auto const& run : g.runs) {
+      Row<S> to{sums.data() + run.key * sums.cols(), run.count * sums.cols()};
+      to += ConstRow<S>{packed_sums_.data() + run.at * sums.cols(), run.count * sums.cols()};
+    }
   }
   [[nodiscard]] static Operand operand_of(Matrix<T> const& m, Group const& g) {
     return {m.data() + g.query * m.cols(), math_dtype<T>, g.rows, m.cols(), m.cols()};
@@ -159,7 +188,17 @@ class HeadAttention {
     row_.resize(longest);
     drow_.resize(longest);
     scores_.resize(g.rows, g.keys);
-    multiply({.a = operand_of(q_, g), .b = transposed(first(k_, g.keys)), .out = result(scores_)});
+    multiply({.a = operand_of(q_, g), .b = transposed(packed(k_, g, packed_k_)), .out = result(scores_)});
+    for (std::int64_t i = 0; i < g.rows; ++i) {
+      fill_holes(g, i, scores_, -std::numeric_limits<S>::infinity());
+    }
+  }
+  /// Sets what row i does not read.
+  template <class V>
+  static void fill_holes(Group const& g, std::int64_t i, Matrix<V>& matrix, V value) {
+    for (auto const& hole : g.holes_of(i)) {
+      std::fill(matrix.data() + i * g.keys + hole.first, matrix.data() + i * g.keys + hole.end, value);
+    }
   }
   /// Turns scores into probabilities. `log_sums` are those of the sequence's rows, with stride `heads.count`.
   void softmax(Group const& g, AttentionHeads const& heads, S* log_sums) {
@@ -174,6 +213,7 @@ class HeadAttention {
       T* const to = probabilities.data() + i * g.keys;
       store(row * (1 / sum), to, row_);
       std::fill(to + past, to + g.keys, T{});
+      fill_holes(g, i, probabilities, T{});  // fast exponentials are not exactly 0
       log_sums[(g.query + i) * heads.count] = largest * scale + std::log(sum);
     }
   }
@@ -193,14 +233,19 @@ class HeadAttention {
       T* const dto = dprobabilities.data() + i * g.keys;
       store((drow - along) * row * scale, dto, drow_);
       std::fill(dto + past, dto + g.keys, T{});
+      fill_holes(g, i, dprobabilities, T{});
       T* const to = probabilities.data() + i * g.keys;
       store(row, to, row_);
       std::fill(to + past, to + g.keys, T{});
+      fill_holes(g, i, probabilities, T{});
     }
   }
 
   Matrix<T> q_, k_, v_, out_, dout_, dq_;  // [context, width]
   Matrix<S> dk_, dv_;                      // sums over the groups
+  Matrix<T> packed_k_, packed_v_;          // [keys, width] of a group whose keys do not follow each other
+  Matrix<S> packed_sums_;                  // the same
+  std::optional<KeyBlocks> dense_;         // for heads without a layout of blocks
   Matrix<S> scores_, dscores_;             // [rows, keys] of a group
   Matrix<T> probabilities_, dprobabilities_;
   RowArray<S> row_, drow_;
