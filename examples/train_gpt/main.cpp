@@ -12,6 +12,7 @@
 #include <new>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <zeroth/tool/core/standard_streams.hpp>
@@ -71,11 +72,40 @@ void expect_divided(zeroth::Config const& config, gpt::Shape const& shape) {
   }
 }
 
+/// Checks that train_gpt's attention, which is causal, can have the layout of the file.
+void expect_layout(zeroth::Config const& config, gpt::Options const& options, gpt::Shape const& shape) {
+  auto const layout = config.sparse_attention();
+  if (!layout) {
+    return;
+  }
+  std::string problems;
+  auto const add = [&](std::string_view field, std::string_view why) {
+    problems += fmt::format("\n  zeroth.sparse_attention.{}: {}", field, why);
+  };
+  if (options.device == zeroth::DeviceKind::cuda) {
+    add("mode",
+        fmt::format("\"{}\", but with --device cuda attention is dense; remove zeroth.sparse_attention, or train "
+                    "on CPUs",
+                    name_of(layout->mode)));
+  }
+  if (layout->attention == zeroth::AttentionDirection::bidirectional) {
+    add("attention", "\"bidirectional\", but the attention of train_gpt is causal; allowed: \"unidirectional\"");
+  }
+  for (auto const& problem : layout->problems(shape.context)) {
+    add(problem.field, problem.why);
+  }
+  if (!problems.empty()) {
+    throw zeroth::ConfigError{
+        fmt::format("{}: train_gpt with --context {}:{}", config.source(), shape.context, problems)};
+  }
+}
+
 int run(gpt::Options options) {
   auto const config = gpt::read_stage_file(options.stage_file);
   heed_activations(config, options);
   auto const shape = gpt::resolve_shape(options.shape, options.init);
   expect_divided(config, shape);
+  expect_layout(config, options, shape);
   if (options.plan) {
     print_plan(options, config, shape);
     return 0;

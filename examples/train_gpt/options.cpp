@@ -129,7 +129,7 @@ void declare(CLI::App& app, Options& o, Words& words) {
   app.add_option("--dropout", o.dropout, "Rate of dropout behind the embedding, attention and the MLP")
       ->check(rate())
       ->capture_default_str();
-  app.add_option("--seed", o.seed, "Of initialisation, shuffling and dropout")
+  app.add_option("--seed", o.seed, "Of initialisation, shuffling, dropout and random blocks")
       ->check(at_least(0))
       ->capture_default_str();
   app.add_option("--order", words.order, "Of the sequences in an epoch")

@@ -2,11 +2,13 @@
 /// The training loop, the same on every device.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <zeroth/zeroth.hpp>
 
 #include "checkpoints.hpp"
+#include "key_blocks.hpp"
 #include "output.hpp"
 #include "run_record.hpp"
 #include "saved_model.hpp"
@@ -79,6 +81,19 @@ class Passes {
   Batch batch_;
 };
 
+/// Of this rank's heads; null if the file asks for no layout of attention. The run's seed chooses random blocks.
+[[nodiscard]] inline std::shared_ptr<KeyBlocks const> key_blocks_of(zeroth::Config const& config, Shape const& shape,
+                                                                    zeroth::TensorPart const& part,
+                                                                    std::uint64_t seed) {
+  auto const asked = config.sparse_attention();
+  if (!asked) {
+    return nullptr;
+  }
+  zeroth::BlockLayout const layout{*asked, shape.heads, shape.context, seed};
+  auto const heads = shape.heads / part.of;
+  return std::make_shared<KeyBlocks const>(layout, part.index * heads, heads);
+}
+
 /// One rank's training. `Where::MicroSteps<T, G>` computes the passes.
 template <class Where, zeroth::Element T, zeroth::GradientOf<T> G>
 RunEnd train(zeroth::Job& job, Task const& task, zeroth::Precision<T, G>) {
@@ -87,7 +102,8 @@ RunEnd train(zeroth::Job& job, Task const& task, zeroth::Precision<T, G>) {
   SavedModel final_model{job, options.save_final};
   zeroth::Mesh mesh{job, config};
   zeroth::Model model{options.seed, mesh.tensor_part()};
-  GptParams const params{model, shape, config.sequence_parallel() ? Rows::divided : Rows::whole};
+  GptParams params{model, shape, config.sequence_parallel() ? Rows::divided : Rows::whole};
+  params.key_blocks = key_blocks_of(config, shape, mesh.tensor_part(), options.seed);
   auto const settings = config.settings(mesh.data().world(), 1);  // the parts used here do not depend on the largest
                                                                   // unit
   auto const& batch_sizes = settings.batch;

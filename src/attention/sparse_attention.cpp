@@ -51,9 +51,11 @@ class Check {
       add(field, fmt::format("{}; allowed: {} or more", value, least));
     }
   }
-  void at_most_blocks(std::string_view field, std::int64_t value, std::int64_t blocks) {
+  /// `known`: the context's blocks, and not the most that one can have.
+  void at_most_blocks(std::string_view field, std::int64_t value, std::int64_t blocks, bool known) {
     if (value > blocks) {
-      add(field, fmt::format("{}, but the context has {} blocks; allowed: up to {}", value, blocks, blocks));
+      add(field, fmt::format("{}, but {} {} blocks; allowed: up to {}", value,
+                             known ? "the context has" : "a context has at most", blocks, blocks));
     }
   }
   void ascend(std::string_view field, std::vector<std::int64_t> const& values) {
@@ -151,7 +153,7 @@ std::vector<SparseAttentionProblem> problems_of(SparseAttention const& p, std::i
   auto const most = std::min(blocks, BlockLayout::most_blocks);
   check.at_least("num_local_blocks", p.num_local_blocks, 1);
   check.at_least("num_global_blocks", p.num_global_blocks, 1);
-  check.at_most_blocks("num_global_blocks", p.num_global_blocks, most);
+  check.at_most_blocks("num_global_blocks", p.num_global_blocks, most, whole);
   check_patterns(p, check);
   if (p.horizontal_global_attention && p.attention == AttentionDirection::unidirectional) {
     check.add("horizontal_global_attention",
@@ -159,9 +161,9 @@ std::vector<SparseAttentionProblem> problems_of(SparseAttention const& p, std::i
               "\"bidirectional\"");
   }
   check.at_least("num_random_blocks", p.num_random_blocks, 0);
-  check.at_most_blocks("num_random_blocks", p.num_random_blocks, most);
+  check.at_most_blocks("num_random_blocks", p.num_random_blocks, most, whole);
   check.at_least("num_sliding_window_blocks", p.num_sliding_window_blocks, 1);
-  check.at_most_blocks("num_sliding_window_blocks", p.num_sliding_window_blocks, most);
+  check.at_most_blocks("num_sliding_window_blocks", p.num_sliding_window_blocks, most, whole);
   check_windows(p, check);
   check_given_global(p, check);
   return check.found();

@@ -197,6 +197,7 @@ ActivationSettings Config::activation_checkpointing() const {
           .cpu_checkpointing = values.get<"activation_checkpointing.cpu_checkpointing">()};
 }
 
+std::optional<SparseAttention> Config::sparse_attention() const { return config::sparse_attention(state_->values); }
 PipelineSettings Config::pipeline() const { return config::pipeline(state_->values); }
 bool Config::sequence_parallel() const { return state_->values.get<"zeroth.sequence_parallel">(); }
 int Config::tensor_ranks() const { return config::tensor_ranks(state_->values); }

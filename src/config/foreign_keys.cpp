@@ -45,7 +45,7 @@ constexpr ForeignKey table[] = {
     {"quantize_training", Form::object, removed, R"({"enabled": false})", ""},
     {"sparse_gradients", Form::boolean, removed, "false", ""},
     {"eigenvalue", Form::object, removed, R"({"enabled": false})", ""},
-    {"sparse_attention", Form::object, removed, "", ""},
+    {"sparse_attention", Form::object, removed, "", "zeroth.sparse_attention has the same keys"},
     {"elasticity", Form::object, removed, R"({"enabled": false})", "give the batch sizes"},
     {"graph_harvesting", Form::boolean, removed, "false", ""},
     {"curriculum_learning", Form::object, removed, R"({"enabled": false})", "the program loads its data itself"},

@@ -132,6 +132,13 @@ inline constexpr Name reduce_codec_names[] = {
     {"none", "none"}, {"exact", "exact"}, {"int8", "int8"}, {"int4", "int4"}, {"sign", "sign"}};
 inline constexpr Name gather_codec_names[] = {{"none", "none"}, {"int8", "int8"}};
 inline constexpr Name tied_gradients_names[] = {{"together", "together"}, {"apart", "apart"}};
+inline constexpr Name sparse_mode_names[] = {{"dense", "dense"},
+                                             {"fixed", "fixed"},
+                                             {"variable", "variable"},
+                                             {"bigbird", "bigbird"},
+                                             {"bslongformer", "bslongformer"},
+                                             {"local_sliding_window", "local_sliding_window"}};
+inline constexpr Name attention_names[] = {{"unidirectional", "unidirectional"}, {"bidirectional", "bidirectional"}};
 inline constexpr Name offload_names[] = {{"none", "none"}, {"cpu", "cpu"}, {"nvme", "nvme"}};
 inline constexpr Name offload_update_names[] = {{"device", "device"}, {"host", "host"}};
 
@@ -461,6 +468,32 @@ inline constexpr Key keys[] = {
    .meaning = "The measure by which the largest chunk is made as small as possible: elements of parameters, units, or flops as `flops_profiler` counts them."},
   {.path = "zeroth.pipeline.first_units", .kind = Kind::integers, .range = {0, int_limit},
    .meaning = "Replaces `zeroth.pipeline.partition`: the first unit of each chunk, such as `[0, 7, 13]`. Units count from 0, in the order of the model."},
+  {.path = "zeroth.sparse_attention.mode", .kind = Kind::name, .names = sparse_mode_names,
+   .meaning = "For programs that read Config::sparse_attention(): the rule by which each block of queries reads some blocks of keys: see sparse_attention.md. Without it attention is dense. The keys are those of DeepSpeed's former `sparse_attention`."},
+  {.path = "zeroth.sparse_attention.block", .kind = Kind::integer, .range = {1, int_limit}, .value = 16,
+   .meaning = "Tokens per block. It divides the context."},
+  {.path = "zeroth.sparse_attention.attention", .kind = Kind::name, .names = attention_names, .value = "bidirectional",
+   .meaning = "`unidirectional`: queries read no later keys. train_gpt accepts only this."},
+  {.path = "zeroth.sparse_attention.different_layout_per_head", .kind = Kind::boolean, .value = false,
+   .meaning = "All modes but `dense` and `local_sliding_window`: each head has random blocks and a global pattern of its own; otherwise all have the first head's."},
+  {.path = "zeroth.sparse_attention.num_local_blocks", .kind = Kind::integer, .range = {1, int_limit}, .value = 4,
+   .meaning = "`fixed`: blocks per window."},
+  {.path = "zeroth.sparse_attention.num_global_blocks", .kind = Kind::integer, .range = {1, int_limit}, .value = 1,
+   .meaning = "Blocks that all queries read. `fixed`: the last ones of each window; must divide `num_local_blocks`. `bigbird`: the first ones of the context."},
+  {.path = "zeroth.sparse_attention.num_different_global_patterns", .kind = Kind::integer, .range = {1, int_limit}, .value = 1,
+   .meaning = "`fixed` with `different_layout_per_head`: heads take turns with this many choices of a window's global blocks; at most `num_local_blocks` / `num_global_blocks`."},
+  {.path = "zeroth.sparse_attention.horizontal_global_attention", .kind = Kind::boolean, .value = false,
+   .meaning = "`fixed` and `variable`, bidirectional only: queries in global blocks read all keys."},
+  {.path = "zeroth.sparse_attention.num_random_blocks", .kind = Kind::integer, .range = {0, int_limit}, .value = 0,
+   .meaning = "`variable` and `bigbird`: random blocks of keys per block of queries."},
+  {.path = "zeroth.sparse_attention.num_sliding_window_blocks", .kind = Kind::integer, .range = {1, int_limit}, .value = 3,
+   .meaning = "`bigbird`, `bslongformer` and `local_sliding_window`: half of it, rounded down, is read on each side of a block."},
+  {.path = "zeroth.sparse_attention.local_window_blocks", .kind = Kind::integers, .range = {1, int_limit},
+   .meaning = "`variable`: blocks of the first windows, such as `[2, 4]`; the last size repeats. null: `[4]`."},
+  {.path = "zeroth.sparse_attention.global_block_indices", .kind = Kind::integers, .range = {0, int_limit},
+   .meaning = "`variable` and `bslongformer`: increasing indices of the blocks that all queries read. Those beyond the context have no effect. null: `[0]`."},
+  {.path = "zeroth.sparse_attention.global_block_end_indices", .kind = Kind::integers, .range = {0, int_limit},
+   .meaning = "For each of `global_block_indices`, the end of a range of global blocks that begins there. null: ranges of one block."},
   {.path = "zeroth.same_bits_at_any_ranks", .kind = Kind::boolean, .value = false,
    .meaning = "The same global batch gives the same losses and weights on any number of ranks: micro-steps are added to fp32 sums one after another, in the order of the batch. Settings that prevent this are rejected. With 16-bit gradients and one micro-step it costs 4 bytes for each element that a rank updates."},
   {.path = "zeroth.replay_every", .kind = Kind::integer, .range = {0, int_limit}, .value = 0,

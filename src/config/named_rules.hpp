@@ -2,6 +2,7 @@
 /// The rules that rules.cpp does not define itself, by subject. As there, each returns the mistake in a key and its
 /// remedy; empty if nothing is wrong.
 #pragma once
+#include <cstddef>
 #include <string>
 
 #include "config/values.hpp"
@@ -62,5 +63,14 @@ namespace zeroth::config {
 [[nodiscard]] std::string one_bit_adam_sums_uses_together(Values const& values);
 [[nodiscard]] std::string one_bit_adam_has_masters(Values const& values);
 [[nodiscard]] std::string one_bit_adam_has_one_scale(Values const& values);
+
+// sparse_attention.cpp: the layout of attention.
+[[nodiscard]] std::string sparse_attention_has_mode(Values const& values);
+/// For one of its keys but the mode.
+[[nodiscard]] std::string sparse_attention_is_possible(Values const& values, std::size_t key);
+template <Path P>
+[[nodiscard]] std::string sparse_attention_may_have(Values const& values) {
+  return sparse_attention_is_possible(values, index_of<P>);
+}
 
 }  // namespace zeroth::config

@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "zeroth/attention/block_layout.hpp"
 #include "zeroth/config/note.hpp"
 #include "zeroth/config/settings.hpp"
 #include "zeroth/core/dtype.hpp"
@@ -56,6 +58,9 @@ class ZEROTH_EXPORT Config {
   [[nodiscard]] Dtype gradient_dtype() const;  ///< Dtype of the memory that backward writes. Throws if it is open.
   /// Requests of the file about activations. Only the program can fulfil them.
   [[nodiscard]] ActivationSettings activation_checkpointing() const;
+  /// The layout of attention that the file asks for, zeroth.sparse_attention; empty: attention is dense. Only the
+  /// program can fulfil it, with a BlockLayout. The context is not known here: see SparseAttention::problems().
+  [[nodiscard]] std::optional<SparseAttention> sparse_attention() const;
   /// The settings that a Mesh reads: the number of stages, and their schedule.
   [[nodiscard]] PipelineSettings pipeline() const;
   /// Number of ranks that divide parameters among themselves (tensor parallelism). A Mesh reads it.
