@@ -72,6 +72,37 @@ TEST_CASE("On 1,024 H100, groups per machine with two-level sums take two thirds
   CHECK(hpz_two_levels == Approx(366.6).epsilon(1e-3));
 }
 
+TEST_CASE("A layout of attention leaves its density of attention's operations") {
+  auto const step_ms = [](std::string const& layout, bool recompute = false) {
+    return at(simulated({.config = fmt::format(R"({{"train_micro_batch_size_per_gpu": 2, "zeroth": {{{}}}}})", layout),
+                         .world = 1,
+                         .recompute = recompute}),
+              0)
+        .step_ms;
+  };
+  auto const with = [](std::string const& keys) {
+    return fmt::format(R"("sparse_attention": {{"block": 32, "attention": "unidirectional", {}}})", keys);
+  };
+  auto const density = [](SparseAttention parameters) {
+    parameters.block = 32;
+    parameters.attention = AttentionDirection::unidirectional;
+    return BlockLayout{parameters, 1, 1024}.density();
+  };
+  auto const dense = step_ms("");
+  CHECK(step_ms(with(R"("mode": "dense")")) == dense);
+  double const window = density({.mode = SparseMode::local_sliding_window});
+  double const saved = dense - step_ms(with(R"("mode": "local_sliding_window")"));
+  CHECK(saved > 0.02 * dense);
+  double const fixed = density({.mode = SparseMode::fixed});
+  CHECK((dense - step_ms(with(R"("mode": "fixed")"))) / saved == Approx((1 - fixed) / (1 - window)).epsilon(1e-6));
+  // Recomputation repeats forward, of which backward is twice as much.
+  CHECK((step_ms("", true) - step_ms(with(R"("mode": "local_sliding_window")"), true)) / saved ==
+        Approx(4.0 / 3).epsilon(1e-6));
+  CHECK_THAT(zeroth::testing::thrown<ConfigError>(
+                 [&] { static_cast<void>(step_ms(R"("sparse_attention": {"mode": "dense", "block": 48})")); }),
+             Catch::Contains("zeroth.sparse_attention.block: 48, which does not divide the context, 1024"));
+}
+
 TEST_CASE("The tool shows groups with their ranks and nodes, and other stages without groups") {
   auto const config = R"({"train_micro_batch_size_per_gpu": 1, "zeroth": {"two_level_sums": false},
                           "zero_optimization": {"stage": 3, "zero_hpz_partition_size": 16}})";

@@ -26,23 +26,40 @@ double recomputed_sums(UnitFacts const& facts) {
   return facts.last_matmul_count == 0 ? 1 : facts.attention_channels > 0 ? 0.5 : 0;
 }
 
+/// The fraction of attention's operations that zeroth.sparse_attention leaves: the density of the first head, since all
+/// heads read about as much. Throws ConfigError if the layout does not fit the context.
+double attention_density(Config const& config, std::int64_t context) {
+  auto const layout = config.sparse_attention();
+  if (!layout) {
+    return 1;
+  }
+  if (auto const problems = layout->problems(context); !problems.empty()) {
+    throw ConfigError{fmt::format("{}: zeroth.sparse_attention.{}: {}", config.source(), problems.front().field,
+                                  problems.front().why)};
+  }
+  return BlockLayout{*layout, 1, context}.density();
+}
+
 /// Backward has two products: for the gradients of inputs and of parameters.
 std::vector<simulate::UnitWork> work_of(SourcedModel const& model, SimulationRequest const& request,
                                         std::int64_t samples) {
   auto const tokens = static_cast<double>(samples * request.context);
   double const channels_of_all = request.config.tensor_ranks() * part_of_activations(request.config);
+  double const density = attention_density(request.config, request.context);
   std::vector<simulate::UnitWork> work;
   for (auto const& facts : model.facts) {
-    double const forward = tokens * facts.forward_flops_per_token(request.context);
-    work.push_back(
-        {.forward_flops = forward,
-         .backward_flops = 2 * forward,
-         .recompute_flops = request.recompute ? tokens * facts.recompute_flops_per_token(request.context) : 0,
-         .attention_flops = tokens * facts.attention_flops_per_token(request.context),
-         .activation_elements = tokens * channels_of_all * static_cast<double>(facts.attention_channels),
-         .matrix_elements = static_cast<double>(facts.matmul_count),
-         .overlapped_flops = 2 * tokens * static_cast<double>(facts.first_matmul_count),
-         .recompute_sums = request.recompute ? recomputed_sums(facts) : 0});
+    double const dense_attention = tokens * facts.attention_flops_per_token(request.context);
+    double const left_out = (1 - density) * dense_attention;
+    double const forward = tokens * facts.forward_flops_per_token(request.context) - left_out;
+    work.push_back({.forward_flops = forward,
+                    .backward_flops = 2 * forward,
+                    .recompute_flops =
+                        request.recompute ? tokens * facts.recompute_flops_per_token(request.context) - left_out : 0,
+                    .attention_flops = dense_attention - left_out,
+                    .activation_elements = tokens * channels_of_all * static_cast<double>(facts.attention_channels),
+                    .matrix_elements = static_cast<double>(facts.matmul_count),
+                    .overlapped_flops = 2 * tokens * static_cast<double>(facts.first_matmul_count),
+                    .recompute_sums = request.recompute ? recomputed_sums(facts) : 0});
   }
   return work;
 }
