@@ -100,6 +100,8 @@ constexpr Refusal refusals[] = {
     {"zeroth.pipeline.chunks", R"({"zeroth": {"pipeline": {"schedule": "zb_h1", "chunks": 2}}})", always},
     {"zeroth.pipeline.first_units", R"({"zeroth": {"pipeline": {"first_units": [1]}}})", always},
     {"zeroth.pipeline.schedule_file", R"({"zeroth": {"pipeline": {"schedule_file": "x"}}})", always},
+    {"zeroth.sparse_attention.num_global_blocks",
+     R"({"zeroth": {"sparse_attention": {"mode": "fixed", "num_local_blocks": 4, "num_global_blocks": 3}}})", always},
     {"zeroth.copy_engine_gather", R"({"zeroth": {"copy_engine_gather": true, "register_memory": false}})", always},
     {"zero_optimization.cpu_offload",
      R"({"zero_optimization": {"cpu_offload": true, "offload_optimizer": {"device": "cpu"}}})", always},
