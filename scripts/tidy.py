@@ -25,7 +25,7 @@ TIDY = ["clang-tidy-14", "-p", "build/tidy", "--quiet", "--extra-arg=-Wno-everyt
 # What needs the headers of CUDA, cuBLASLt, NCCL or libtorch has a command where there are such headers: the preset compiles it for
 # tests on the host. Of what is there with oneDNN and without, one is compiled. All else has a command everywhere. For a
 # source without one clang-tidy would guess.
-NEEDS_HEADERS = re.compile(r"^src/(device/(cuda_|nccl)|comm/(nccl/|launch/nccl_job))|^examples/train_gpt/(gpu/|cpu/(no_)?onednn)"
+NEEDS_HEADERS = re.compile(r"^src/(device/(cuda_|nccl|(no_)?cublas_lt)|comm/(nccl/|launch/nccl_job))|^examples/train_gpt/(gpu/|cpu/(no_)?onednn)"
                            r"|emulated_launch|^(examples/torch_|bench/torch|tests/torch/)")
 
 

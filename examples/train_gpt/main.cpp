@@ -89,7 +89,7 @@ void expect_layout(zeroth::Config const& config, gpt::Options const& options, gp
                     name_of(layout->mode)));
   }
   if (layout->attention == zeroth::AttentionDirection::bidirectional) {
-    add("attention", "\"bidirectional\", but the attention of train_gpt is causal; allowed: \"unidirectional\"");
+    add("attention", R"("bidirectional", but the attention of train_gpt is causal; allowed: "unidirectional")");
   }
   for (auto const& problem : layout->problems(shape.context)) {
     add(problem.field, problem.why);
