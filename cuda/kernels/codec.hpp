@@ -53,6 +53,30 @@ struct CodecBlocks {
   }
 };
 
+/// The start of an encoding: each thread takes its elements of a block by `read(at, thread)`, and Shared::largest gets
+/// the largest magnitude_bits() of each warp's block.
+template <class Block, class Shared, class Read>
+ZEROTH_DEVICE void find_largest(CodecBlocks const& of, Block& block, Shared& shared, std::int64_t tile,
+                                PerThread<CodecBlocks::Values, Block>& values, Read const& read) {
+  PerThread<std::uint32_t, Block> largest;
+  block.alone([&](int thread) {
+    largest[thread] = 0;
+    if (auto const at = of.block_of(tile, thread); at < of.blocks) {
+      values[thread] = read(at, thread);
+      for (float const value : values[thread].at) {
+        auto const bits = device::magnitude_bits(value);
+        largest[thread] = bits > largest[thread] ? bits : largest[thread];
+      }
+    }
+  });
+  block.fold_warps(largest, [](std::uint32_t a, std::uint32_t b) { return a > b ? a : b; });
+  block.phase([&](int thread) {
+    if (thread % warp_threads == 0) {
+      shared.largest[thread / warp_threads] = largest[thread];
+    }
+  });
+}
+
 /// Scales blocks by their largest element. `Self` puts each thread's elements of a block where they belong:
 /// `put(block, thread, values, largest)`.
 template <class Self, class T>
@@ -66,24 +90,9 @@ struct ScaledBlocks : CodecBlocks {
   template <class Block>
   ZEROTH_DEVICE void operator()(Block& block, Shared& shared) const {
     PerThread<Values, Block> values;
-    PerThread<std::uint32_t, Block> largest;
     for (std::int64_t tile = block.index(); tile < tiles(); tile += block.count()) {
-      block.alone([&](int thread) {
-        largest[thread] = 0;
-        if (auto const at = block_of(tile, thread); at < blocks) {
-          values[thread] = read(source + at * codec_block_count, thread);
-          for (float const value : values[thread].at) {
-            auto const bits = device::magnitude_bits(value);
-            largest[thread] = bits > largest[thread] ? bits : largest[thread];
-          }
-        }
-      });
-      block.fold_warps(largest, [](std::uint32_t a, std::uint32_t b) { return a > b ? a : b; });
-      block.phase([&](int thread) {
-        if (thread % warp_threads == 0) {
-          shared.largest[thread / warp_threads] = largest[thread];
-        }
-      });
+      find_largest(*this, block, shared, tile, values,
+                   [&](std::int64_t at, int thread) { return read(source + at * codec_block_count, thread); });
       block.phase([&](int thread) {
         if (auto const at = block_of(tile, thread); at < blocks) {
           static_cast<Self const*>(this)->put(at, thread, values[thread], shared.largest[thread / warp_threads]);
@@ -164,30 +173,16 @@ struct EncodeSigns : CodecBlocks {
   ZEROTH_DEVICE void operator()(Block& block, Shared& shared) const {
     auto const factors = device::factors_of(args);
     PerThread<Values, Block> values;
-    PerThread<std::uint32_t, Block> largest, units;
+    PerThread<std::uint32_t, Block> units;
     PerThread<std::int32_t, Block> count;
     for (std::int64_t tile = block.index(); tile < tiles(); tile += block.count()) {
-      block.alone([&](int thread) {
-        largest[thread] = 0;
-        if (auto const at = block_of(tile, thread); at < blocks) {
-          values[thread] = read_sum(factors, at, thread);
-          for (float const value : values[thread].at) {
-            auto const bits = device::magnitude_bits(value);
-            largest[thread] = bits > largest[thread] ? bits : largest[thread];
-          }
-        }
-      });
-      block.fold_warps(largest, [](std::uint32_t a, std::uint32_t b) { return a > b ? a : b; });
-      block.phase([&](int thread) {
-        if (thread % warp_threads == 0) {
-          shared.largest[thread / warp_threads] = largest[thread];
-        }
-      });
+      find_largest(*this, block, shared, tile, values,
+                   [&](std::int64_t at, int thread) { return read_sum(factors, at, thread); });
       block.phase([&](int thread) {
         int const warp = thread / warp_threads;
         units[thread] = 0;
         count[thread] = 0;
-        for (int k = 0; k < 2 * per_half; ++k) {
+        for (int k = 0; k < 2 * per_half && block_of(tile, thread) < blocks; ++k) {
           float const value = values[thread].at[k];
           units[thread] += device::units_of(value, shared.largest[warp]);
           count[thread] = value == 0 ? count[thread] : element_of(thread, k) + 1;

@@ -81,7 +81,8 @@ class Passes {
   Batch batch_;
 };
 
-/// Of this rank's heads; null if the file asks for no layout of attention. The run's seed chooses random blocks.
+/// The lists of keys of this rank's heads, whose random blocks depend on the run's seed. Null without a layout of
+/// attention in the file.
 [[nodiscard]] inline std::shared_ptr<KeyBlocks const> key_blocks_of(zeroth::Config const& config, Shape const& shape,
                                                                     zeroth::TensorPart const& part,
                                                                     std::uint64_t seed) {

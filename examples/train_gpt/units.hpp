@@ -130,7 +130,7 @@ struct GptParams {
   EmbeddingParams embedding;
   std::vector<BlockParams> blocks;
   HeadParams head;
-  /// Of this rank's heads, for block-sparse attention; null: attention is dense.
+  /// The lists of keys of this rank's heads. Null: attention is dense.
   std::shared_ptr<KeyBlocks const> key_blocks{};
 
   GptParams(zeroth::Model& model, Shape const& s, Rows rows = Rows::whole)

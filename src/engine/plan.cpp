@@ -297,6 +297,9 @@ std::string dtypes_lines(Settings const& settings) {
   } else {
     text += fmt::format("optimizer: {}, states {}\n", settings.optimizer_name(), state_names(settings.update.rule));
   }
+  if (settings.reduce_codec == Codec::sign || shard::encodes_momenta(settings)) {
+    text += "what signs lose: errors in fp32, of whole gradients or momenta, on every rank; optimizer includes them\n";
+  }
   if (precision.master == Dtype::bf16) {
     text += "the parameters are the masters: updates are rounded stochastically\n";
   }

@@ -149,7 +149,7 @@ std::vector<HeldErrors> errors_here(shard::Memory const& memory) {
   return all;
 }
 
-/// What was saved of `errors`; null if there is nothing for this number of ranks.
+/// Finds the space that `errors` were saved in by as many ranks as here. Null if there is none.
 Space const* saved_errors(Record const& record, shard::Memory const& memory, HeldErrors const& errors) {
   auto const& spaces = record.contents.errors;
   auto const found = std::ranges::find_if(spaces, [&](Space const& space) {

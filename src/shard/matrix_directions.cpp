@@ -5,8 +5,6 @@
 #include <set>
 #include <utility>
 
-#include "zeroth/model/cut.hpp"
-
 namespace zeroth::shard {
 
 using comm::Operation;
@@ -24,6 +22,7 @@ MatrixDirections::MatrixDirections(Memory& memory)
       at_{memory, homes_},
       among_{memory.ranks(Lane::reduce).over(homes_.axes)},
       own_{memory.request().places.index(homes_.axes, memory.place())},
+      cuts_(memory.layout().param_count()),
       last_batch_(memory.flat_count(), 0),
       ready_{memory.context().device->make_event()} {
   for (auto const flat : memory.layout().update_order()) {
@@ -112,6 +111,7 @@ void MatrixDirections::plan_parts(HomedMatrix const& matrix, Batch& batch) {
     batch.back_from_them.push_back({Operation::receive, nullptr, own, count, Dtype::bf16, matrix.tensor_home});
     return;
   }
+  find_cuts(matrix);
   for (int other = 0; other < matrix.parts; ++other) {
     if (other != tensor) {
       batch.to_tensor_homes.push_back(
@@ -215,11 +215,19 @@ void MatrixDirections::compute(HomedMatrix const& matrix) {
   }
 }
 
-/// Padding of parts is left alone: its direction is zero.
-void MatrixDirections::copy_parts(HomedMatrix const& matrix, Way way) {
+/// Here, and not in a step, because it allocates.
+void MatrixDirections::find_cuts(HomedMatrix const& matrix) {
   auto const& param = memory_->model().params[matrix.param];
   for (int index = 0; index < matrix.parts; ++index) {
-    model::CutPart const cut{param.name, param.part->whole_shape(), *param.options.cut, {index, matrix.parts}};
+    cuts_[matrix.param].emplace_back(param.name, param.part->whole_shape(), *param.options.cut,
+                                     TensorPart{index, matrix.parts});
+  }
+}
+
+/// Padding of parts is left alone: its direction is zero.
+void MatrixDirections::copy_parts(HomedMatrix const& matrix, Way way) {
+  for (int index = 0; index < matrix.parts; ++index) {
+    auto const& cut = cuts_[matrix.param][static_cast<std::size_t>(index)];
     auto* const part = at_.part(matrix, index);
     cut.each_run(0, cut.count(), [&](model::CutPart::Run const& run) {
       if (run.is_padding()) {

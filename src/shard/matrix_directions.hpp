@@ -10,6 +10,7 @@
 #include "shard/matrix_memory.hpp"
 #include "shard/memory.hpp"
 #include "shard/moved_bytes.hpp"
+#include "zeroth/model/cut.hpp"
 #include "zeroth/optim/muon.hpp"
 
 namespace zeroth::shard {
@@ -71,6 +72,7 @@ class MatrixDirections {
   void compute(Batch const& batch);
   void compute(HomedMatrix const& matrix);
   void copy_parts(HomedMatrix const& matrix, Way way);
+  void find_cuts(HomedMatrix const& matrix);
   void exchange(std::string_view purpose, comm::Communicator& among, FlatId first, Messages const& messages,
                 comm::Collective const& together);
   void exchange_pieces(std::string_view purpose, Batch const& batch, Messages const& messages);
@@ -80,8 +82,9 @@ class MatrixDirections {
   optim::Muon const* rule_;
   MatrixHomes homes_;
   MatrixMemory at_;
-  comm::Communicator* among_;  // the ranks that share matrices
-  int own_;                    // this one's index among them
+  comm::Communicator* among_;                        // the ranks that share matrices
+  int own_;                                          // this one's index among them
+  ById<ParamId, std::vector<model::CutPart>> cuts_;  // of the matrices that this rank joins: their parts
   std::vector<FlatId> flats_;
   std::vector<Batch> batches_;
   ById<FlatId, std::size_t> last_batch_;  // of each of flats_

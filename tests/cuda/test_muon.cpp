@@ -29,8 +29,8 @@ Trained trained_on_gpu(int world, std::string const& text, MatrixOptions const& 
   return result;
 }
 
-/// Of parameters after four steps, which change a matrix's elements by about 0.02. Products are rounded at the same
-/// places on GPUs and CPUs, but their sums may have another order.
+/// The allowed difference of parameters after four steps, which change a matrix's elements by about 0.02. GPUs and CPUs
+/// round products at the same places, but may add them up in another order.
 constexpr double tolerance = 0.002;
 
 double largest_difference(Trained const& a, Trained const& b) {

@@ -3,12 +3,12 @@
 /// run over tcp; every rank compares itself with a job of as many threads in its own process.
 #include <fmt/format.h>
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/random_nest.hpp"
@@ -54,8 +54,10 @@ Trained const& train_on_threads(int world, int rank, std::string const& text) {
 }
 
 TEST_CASE("processes train like threads with every codec") {
-  for (int stage = 0; stage <= 3; ++stage) {
-    auto const* const codec = std::array{"exact", "sign", "int4", "int8"}.at(static_cast<std::size_t>(stage));
+  for (auto const& each : {std::pair{0, "exact"}, std::pair{1, "int8"}, std::pair{1, "sign"}, std::pair{2, "int4"},
+                           std::pair{3, "exact"}}) {
+    int const stage = each.first;
+    auto const* const codec = each.second;
     INFO(codec << " at stage " << stage);
     auto const text = [&](char const* with) {
       return file(bf16_types, stage, 2, "every_micro_step", movements[stage],
