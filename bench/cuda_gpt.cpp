@@ -165,7 +165,7 @@ class Bench {
   }
 
   void attention(double products, std::int64_t times) {
-    Attention<Gpu<T>> const layer{shape_, shape_.channels};
+    Attention<Gpu<T>> const layer{shape_, shape_.channels, nullptr};
     Matrix<float> log_sums;
     auto const qkv = random_matrix(tokens_, 3 * shape_.channels);
     auto const dy = random_matrix(tokens_, shape_.channels);
