@@ -23,7 +23,7 @@ ZEROTH_HOST_DEVICE inline double bias_correction(double beta, std::int64_t updat
 
 ZEROTH_HOST_DEVICE inline void advance(StepRules const& rules, StepSums const& total, StepScalars& scalars) noexcept {
   scalars.stop = total.stop > 0;
-  scalars.loss_scale_used = scalars.loss_scale.scale;
+  scalars.loss_scale_used = rules.loss_scale_used > 0 ? rules.loss_scale_used : scalars.loss_scale.scale;
   scalars.learning_rate =
       rules.has_learning_rate ? rules.given_learning_rate : arithmetic::learning_rate(rules.schedule, scalars.applied);
   scalars.gradient_scale = 0;

@@ -345,6 +345,7 @@ Settings assemble(Values const& values, optim::CustomRule const* own) {
   settings.sums_micro_steps = settings.reduce_gradients == ReduceGradients::last_micro_step &&
                               settings.batch.accumulation > 1 && settings.precision.gradient != Dtype::fp32 &&
                               accumulates_in_fp32(values);
+  settings.delayed_update = values.get<"zeroth.delayed_update">();
   settings.replay_every = values.get<"zeroth.replay_every">();
   settings.same_bits_at_any_ranks = values.get<"zeroth.same_bits_at_any_ranks">();
   settings.pipeline = pipeline(values);

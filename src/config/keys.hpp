@@ -498,6 +498,8 @@ inline constexpr Key keys[] = {
    .meaning = "The same global batch gives the same losses and weights on any number of ranks: micro-steps are added to fp32 sums one after another, in the order of the batch. Settings that prevent this are rejected. With 16-bit gradients and one micro-step it costs 4 bytes for each element that a rank updates."},
   {.path = "zeroth.replay_every", .kind = Kind::integer, .range = {0, int_limit}, .value = 0,
    .meaning = "In every step whose number is a multiple of this, the first micro-step runs twice on each rank. If the results differ, the job ends before the update, naming rank, unit and parameter. This finds faulty processors and memory, and programs that are not deterministic. Costs one micro-step in this many steps. 0: off."},
+  {.path = "zeroth.delayed_update", .kind = Kind::boolean, .value = false,
+   .meaning = "Reduce gradients and update parameters while the next step's passes run, which read what the step before the last one left; see docs/delayed_update.md. Stages 0 to 2. Needs memory for the gradients that the optimizer reads once more. Changes the training, in the same way at each of these stages."},
   {.path = "zeroth.gradient_slots", .kind = Kind::integer, .range = {1, int_limit},
    .derive = derive::gradient_slots, .why = "2 with overlap_comm, 1 without",
    .meaning = "Stages 2 and 3: units whose full gradients are held at once."},

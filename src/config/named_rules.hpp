@@ -22,6 +22,11 @@ namespace zeroth::config {
 [[nodiscard]] std::string quantised_parameters_have_masters(Values const& values);
 [[nodiscard]] std::string same_bits_are_kept(Values const& values);
 
+// delayed_update.cpp: updates beside the next step's passes.
+[[nodiscard]] std::string delayed_updates_are_possible(Values const& values);
+/// A note.
+[[nodiscard]] std::string delayed_updates_overlap(Values const& values);
+
 // mesh_rules.cpp: groups, stages of a pipeline, tensor ranks.
 [[nodiscard]] std::string parameters_are_cut_for_groups(Values const& values);
 [[nodiscard]] std::string states_are_cut_for_groups(Values const& values);

@@ -252,6 +252,7 @@ constexpr Rule rules[] = {
     {index_of<"zeroth.reduce_codec">, signs_leave_errors},
     {index_of<"zeroth.gather_codec">, quantised_parameters_have_masters},
     {index_of<"zeroth.same_bits_at_any_ranks">, same_bits_are_kept},
+    {index_of<"zeroth.delayed_update">, delayed_updates_are_possible},
     {index_of<"tensor_parallel.autotp_size">, autotp_size_is_alike},
     {index_of<"tensor_parallel.tensor_parallel.tp_size">, tp_size_is_alike},
     {index_of<"zeroth.pipeline.chunks">, chunks_take_turns},
@@ -319,6 +320,7 @@ constexpr Rule rules[] = {
 constexpr Rule assumptions[] = {
     {index_of<"optimizer.type">, nobody_names_an_optimizer},
     {index_of<"scheduler.params.total_num_steps">, warmup_outlasts_schedule},
+    {index_of<"zeroth.delayed_update">, delayed_updates_overlap},
 };
 
 /// The message of `rule`. Empty if the rule holds, or needs an unknown value.

@@ -48,6 +48,7 @@ void check_types(Config const& config, Dtype compute, Dtype gradient) {
 optim::StepRules rules_for(EngineState const& engine, StepOptions const& options) {
   auto rules = engine.settings().rules;
   rules.gradient_prescale = engine.session.gradient_prescale;
+  rules.loss_scale_used = engine.sharded.manager->optimizer.loss_scale();
   if (options.learning_rate) {
     rules.has_learning_rate = true;
     rules.given_learning_rate = *options.learning_rate;
@@ -262,6 +263,9 @@ std::optional<StepReport> AnyEngine::finish() {
     if (auto report = take_report(engine)) {
       engine.session.kept_report = report;
     }
+    if (engine.session.protocol->is_between_steps()) {
+      engine.settle_update();
+    }
     if (engine.session.checkpoints) {
       engine.session.checkpoints->settle();
     }
@@ -355,6 +359,7 @@ void AnyEngine::load_weights(std::filesystem::path const& file,
   engine.session.accumulator->call_log().add(Verb::load_weights);
   auto const results = engine.or_end([&] {
     engine.meet("load_weights");
+    engine.settle_update();
     engine.session.await_saved();
     auto found = engine::load_weights(whole_model(engine), file, left_out);
     if (std::ranges::none_of(found, &engine::RankResult::failed)) {
@@ -373,6 +378,7 @@ Saving AnyEngine::save(std::filesystem::path const& folder, SaveOptions const& o
   check_save(folder, options);
   engine.session.accumulator->call_log().add(Verb::save, Fnv1a32{}.characters(folder.string()).value());
   engine.or_end([&] {
+    engine.settle_update();
     if (!engine.session.checkpoints) {
       engine.session.checkpoints = std::make_unique<engine::Checkpoints>(engine);
     }
@@ -460,6 +466,7 @@ void AnyEngine::write(AnyParam const& param, std::span<float const> values) {
   engine.session.accumulator->call_log().add(Verb::write, index_of(*id));
   engine.or_end([&] {
     engine.meet("write");
+    engine.settle_update();
     engine.session.await_saved();
     auto const& runtime = engine.runtime;
     engine::write_values(*engine.sharded.manager, *id, values, runtime,

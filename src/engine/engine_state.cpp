@@ -244,6 +244,16 @@ void EngineState::fail(std::exception_ptr error) noexcept {
   sharded.schedule->abandon();
 }
 
+void EngineState::settle_update() {
+  if (settings().delayed_update) {
+    sharded.schedule->settle();
+    sharded.manager->parameters.await_gathers();
+    if (session.protocol->is_between_steps()) {  // otherwise this step has begun with another loss scale
+      sharded.manager->optimizer.settle();
+    }
+  }
+}
+
 void EngineState::meet(std::string_view purpose) {
   runtime.meet(purpose, sharded.blueprint.request.placements.parameters != shard::Placement::whole);
 }

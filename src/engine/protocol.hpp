@@ -59,6 +59,7 @@ class Protocol {
   void check_restore() const;
   [[nodiscard]] std::int64_t steps() const noexcept { return steps_; }     ///< Completed.
   [[nodiscard]] int micro_steps() const noexcept { return micro_steps_; }  ///< Completed, of this step.
+  [[nodiscard]] bool is_between_steps() const noexcept { return micro_steps_ == 0 && actions_ == 0; }
   /// Whether the next micro-step will be the first run of two.
   [[nodiscard]] bool replay_is_due() const noexcept {
     return replay_every_ > 0 && micro_steps_ == 0 && !ran_once_ && (steps_ + 1) % replay_every_ == 0;

@@ -207,10 +207,20 @@ void Gradients::reduce(std::span<FlatId const> flats, bool last) {
                                            : Unreduced{flat, slot(flat).data, dtype_});
   }
   reducer_->reduce(unreduced_, last);
+  if (last && memory_->request().settings.delayed_update) {
+    std::ranges::for_each(flats, [this](FlatId flat) { delay(flat); });
+  }
   if (!sums_micro_steps_) {  // otherwise they were released before
     std::ranges::for_each(flats, [this](FlatId flat) { give_up(flat); });
   }
   reduced_last_ += last ? flats.size() : 0;
+}
+
+/// Copies the sums to where the update of this step will read them, once the update of the step before has.
+void Gradients::delay(FlatId flat) {
+  auto const at = memory_->addresses(flat);
+  stream_->wait(memory_->updated(flat));
+  memory_->kernels().copy(*stream_, at.delayed, at.reduced, memory_->summed(flat).count() * bytes_of(at.reduced_dtype));
 }
 
 void Gradients::end_passes() {

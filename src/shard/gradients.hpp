@@ -75,6 +75,7 @@ class Gradients {
   void clear_padding(FlatId flat, Placed const& placed);
   void compare(FlatId flat);
   void add_up(FlatId flat, bool last);
+  void delay(FlatId flat);
   void give_up(FlatId flat);
 
   Memory* memory_;

@@ -31,7 +31,9 @@ using Publish = std::function<void(Tile const& tile, std::byte* slices, std::int
 /// The home of states that updates change. Accessed range by range, in the order of updates.
 class StateHome {
  public:
-  explicit StateHome(device::Device& device) noexcept : device_{&device} {}
+  explicit StateHome(device::Device& device) : StateHome{device, device.compute()} {}
+  /// `stream` is the stream of updates.
+  StateHome(device::Device& device, device::Stream& stream) noexcept : device_{&device}, stream_{&stream} {}
   StateHome(StateHome const&) = delete;
   StateHome& operator=(StateHome const&) = delete;
   virtual ~StateHome() = default;
@@ -43,13 +45,14 @@ class StateHome {
   virtual void update(optim::UpdateArgs const& args) { device_->kernels().update(stream(), args); }
   virtual void release() {}
   /// The stream of updates.
-  [[nodiscard]] virtual device::Stream& stream() noexcept { return device_->compute(); }
+  [[nodiscard]] virtual device::Stream& stream() noexcept { return *stream_; }
 
  protected:
   [[nodiscard]] device::Device& device() const noexcept { return *device_; }
 
  private:
   device::Device* device_;
+  device::Stream* stream_;
 };
 
 /// The home of the parameters that a rank holds.

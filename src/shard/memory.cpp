@@ -162,6 +162,7 @@ Memory::Addresses Memory::addresses(FlatId flat) const noexcept {
   result.reduced = in_place       ? result.gradient + summed_before * bytes_of(precision.gradient)
                    : at.sums >= 0 ? result.sums + summed_before * bytes_of(Dtype::fp32)
                                   : gradients_->data() + at.reduced;
+  result.delayed = at.delayed < 0 ? nullptr : gradients_->data() + at.delayed;
   result.updated_parameters = at.master < 0 ? nullptr : updated;
   result.errors = at.errors < 0 ? nullptr : reinterpret_cast<float*>(optimizer_->data() + at.errors);
   result.slice_errors = at.slice_errors < 0 ? nullptr : reinterpret_cast<float*>(optimizer_->data() + at.slice_errors);
@@ -183,7 +184,7 @@ optim::UpdateArgs Memory::update_args(FlatId flat, Range elements) const noexcep
   args.master_dtype = precision.master;
   std::ranges::copy(at.states, args.states.begin());
   args.states_dtype = precision.states;
-  args.gradient = from_first(at.reduced, at.reduced_dtype);
+  args.gradient = from_first(at.delayed == nullptr ? at.reduced : at.delayed, at.reduced_dtype);
   args.gradient_dtype = at.reduced_dtype;
   args.parameter = from_first(at.updated_parameters, precision.compute);
   args.parameter_dtype = precision.compute;

@@ -63,6 +63,8 @@ struct ManagerContext {
 /// - The conversion. Whole, one for a bucket. The gradient in the dtype that travels, if it is another one.
 /// - `reduced`. The optimizer's slice of the gradient, which the reduction writes on reduce and the update reads on
 ///   compute. It shares memory with the gradient, or with `sums`, if that is reduced in place.
+/// - `delayed`. Only with zeroth.delayed_update: a copy of `reduced`, which the update reads while `reduced` is written
+///   for the next step.
 /// - `block_sums`. Sums of squares of `reduced`, written with it. All flat units' sums are added before the decision.
 /// - The master and up to two states. The optimizer's slice. The update changes them on compute; if they are offloaded,
 ///   there are buffers for tiles instead.
@@ -83,6 +85,7 @@ class Memory {
     std::byte* master;      // the optimizer's elements that are in memory; null if there are none
     std::array<std::byte*, optim::most_states> states;  // like master; null beyond those of the rule
     std::byte* reduced;                                 // gradients of the optimizer's elements, which it reads
+    std::byte* delayed;                                 // the same, of the step before; null if updates are not delayed
     Dtype reduced_dtype;
     /// Compute copy of the optimizer's elements; null if the parameters are the master, or if the copy is on the disk.
     std::byte* updated_parameters;
@@ -183,7 +186,11 @@ class Memory {
   [[nodiscard]] optim::UpdateArgs update_args(FlatId flat, Range elements) const noexcept;
   /// The segments of such elements.
   [[nodiscard]] std::vector<optim::Segment> segments_of(FlatId flat, Range elements) const;
-  /// Recorded on the compute stream after an update of `flat`'s parameters.
+  /// The stream of updates. Delayed ones run beside compute, on the gather stream: each is followed by its publish.
+  [[nodiscard]] device::Stream& update_stream() const noexcept {
+    return request_.settings.delayed_update ? *context_.gather_stream : compute();
+  }
+  /// Recorded on the stream of updates after an update of `flat`'s parameters.
   [[nodiscard]] device::Event& updated(FlatId flat) const noexcept { return *updated_[flat]; }
 
  private:

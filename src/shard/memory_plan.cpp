@@ -199,7 +199,7 @@ void plan_parameters(Layout const& layout, ById<FlatId, char> const& on_disk, Pl
   }
 }
 
-/// Plans what backward writes, if it is whole, and sums of it, if they are separate.
+/// Plans what backward writes, if it is whole, sums of it, if they are separate, and those of a delayed update.
 void plan_gradients(Layout const& layout, PlanRequest const& request, MemoryPlan& plan) {
   auto const& [placements, places, precision] =
       std::tie(request.placements, request.places, request.settings.precision);
@@ -216,6 +216,9 @@ void plan_gradients(Layout const& layout, PlanRequest const& request, MemoryPlan
       at.sums = take(bytes, padding, whole, Dtype::fp32);
     } else if (!sums_in_place(request)) {
       at.reduced = take(bytes, padding, held_by_each(part, placements.optimizer, places), precision.accumulate);
+    }
+    if (request.settings.delayed_update) {
+      at.delayed = take(bytes, padding, held_by_each(part, placements.optimizer, places), precision.accumulate);
     }
   }
 }

@@ -62,6 +62,7 @@ struct FlatOffsets {
   std::int64_t gradient = -1;  ///< gradient dtype, trainable, whole; -1: in slots
   std::int64_t sums = -1;  ///< fp32, trainable, whole, of micro-steps; -1: backward accumulates, or there is only one
   std::int64_t reduced = -1;       ///< accumulation dtype, trainable; -1: in place, in `sums` or `gradient`
+  std::int64_t delayed = -1;       ///< accumulation dtype, trainable: of a step whose update is owed; -1: none is
   std::int64_t errors = -1;        ///< fp32, whole, of what this rank encodes by `sign`; -1: none
   std::int64_t slice_errors = -1;  ///< fp32, slice: the same of sums that this rank encodes; -1: none
   std::int64_t block_sums = -1;    ///< Index of the first partial sum of squares of this rank's slice; -1: none.

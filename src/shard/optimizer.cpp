@@ -41,7 +41,7 @@ Optimizer::Optimizer(Memory& memory, optim::LossScaleState const& loss_scale)
       step_{memory.step()},
       host_{memory.context().device->allocate_host(sizeof(StepResults))},
       results_{::new (host_->data()) StepResults{}},
-      in_memory_{*memory.context().device},
+      in_memory_{*memory.context().device, memory.update_stream()},
       decided_{memory.context().device->make_event()} {
   auto const& settings = memory.request().settings;
   expect_runs(settings.update.rule);
@@ -160,7 +160,8 @@ void Optimizer::decide(optim::StepSums const& mine, std::span<optim::LossTerm co
   kernels.copy(*stream_, &results_->totals[parity], &step_->total, sizeof(optim::StepSums));
   stream_->record(*decided_);
   last_decision_ = static_cast<int>(parity);
-  last_decided_ = rules.loss_scale.dynamic ? static_cast<std::int64_t>(parity) : -1;
+  auto const before = std::exchange(last_decided_, rules.loss_scale.dynamic ? static_cast<std::int64_t>(parity) : -1);
+  scale_decided_ = memory_->request().settings.delayed_update ? before : last_decided_;
 }
 
 /// Sums `total` of this stage's ranks over all stages, except its history, since stages make different calls.
@@ -175,7 +176,7 @@ void Optimizer::sum_over_stages(std::string_view purpose, optim::StepSums& mine,
   kernels.copy(*stream_, &total.call_hash, &mine.call_hash, sizeof(mine.call_hash));
 }
 
-void Optimizer::await_decision() { memory_->compute().wait(*decided_); }
+void Optimizer::await_decision() { memory_->update_stream().wait(*decided_); }
 
 void Optimizer::begin_updates(bool frozen) {
   frozen_ = frozen;
@@ -230,7 +231,7 @@ void Optimizer::update(FlatId flat) {
   }
   quantise(flat);
   parameters.note_updated(flat);
-  memory_->compute().record(memory_->updated(flat));
+  memory_->update_stream().record(memory_->updated(flat));
   memory_->context().gather.all()->recorder().note("update", "step", memory_->flat(flat).name);
 }
 
@@ -238,9 +239,9 @@ void Optimizer::update(FlatId flat) {
 void Optimizer::quantise(FlatId flat) {
   auto* const updated = memory_->addresses(flat).updated_parameters;
   if (memory_->request().settings.gather_codec != Codec::none && updated != nullptr) {
-    memory_->kernels().quantise(memory_->compute(), {.values = updated,
-                                                     .dtype = memory_->request().settings.precision.compute,
-                                                     .count = memory_->optimized(flat).count()});
+    memory_->kernels().quantise(memory_->update_stream(), {.values = updated,
+                                                           .dtype = memory_->request().settings.precision.compute,
+                                                           .count = memory_->optimized(flat).count()});
   }
 }
 
@@ -281,11 +282,15 @@ void Optimizer::restore(std::int64_t applied, optim::LossScaleState const& loss_
   memory_->compute().synchronize();
   last_decision_ = -1;
   last_decided_ = -1;
+  scale_decided_ = -1;
 }
 
 float Optimizer::loss_scale() {
-  return last_decided_ < 0 ? results_->initial.scalars.loss_scale.scale
-                           : results().scalars[static_cast<std::size_t>(last_decided_)].loss_scale.scale;
+  if (scale_decided_ < 0) {
+    return results_->initial.scalars.loss_scale.scale;
+  }
+  auto const& decided = scale_decided_ == last_decided_ ? results() : *results_;  // the host has read earlier ones
+  return decided.scalars[static_cast<std::size_t>(scale_decided_)].loss_scale.scale;
 }
 
 }  // namespace zeroth::shard

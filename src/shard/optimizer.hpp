@@ -21,7 +21,7 @@
 
 namespace zeroth::shard {
 
-/// Decisions run on the reduce stream, updates on the compute stream.
+/// Decisions run on the reduce stream, updates on Memory::update_stream().
 class Optimizer {
  public:
   /// Waits. `loss_scale` is the one of the first loss.
@@ -31,7 +31,7 @@ class Optimizer {
   /// StepMemory. `parity` alternates between 0 and 1 and selects the place in results().
   void decide(optim::StepSums const& mine, std::span<optim::LossTerm const> losses, optim::StepRules const& rules,
               std::size_t parity);
-  /// Makes the compute stream wait for decide().
+  /// Makes the stream of updates wait for decide().
   void await_decision();
   /// Computes what updates need of whole matrices and parameters. Call after await_decision(), and before the first
   /// update. Collective.
@@ -58,8 +58,11 @@ class Optimizer {
   /// `action` is called by update() on the host for every flat unit, before any work is enqueued: it must block until a
   /// save has read the unit's states. Empty: none.
   void set_before_update(std::function<void(FlatId)> action) { before_update_ = std::move(action); }
-  /// The scale of the next loss. Waits for the last decide() only if the scale is dynamic.
+  /// The scale of the next loss. If it is dynamic, waits for the decide() that set it: the last one, or with delayed
+  /// updates the one before.
   [[nodiscard]] float loss_scale();
+  /// Call when no update is owed any more: the next loss has the scale that the last decide() set.
+  void settle() noexcept { scale_decided_ = last_decided_; }
 
  private:
   /// One call of the kernel: `count` elements, which begin `before` elements after the start of a stretch.
@@ -99,7 +102,8 @@ class Optimizer {
   std::unique_ptr<device::Event> decided_;
   std::function<void(FlatId)> before_update_;
   int last_decision_ = -1;
-  std::int64_t last_decided_ = -1;  // parity of the last decide() with a dynamic loss scale
+  // parities, with a dynamic loss scale: of the last decide(), and of the one that set the scale of the next loss
+  std::int64_t last_decided_ = -1, scale_decided_ = -1;
 };
 
 }  // namespace zeroth::shard

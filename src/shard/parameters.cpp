@@ -100,6 +100,12 @@ void Parameters::release(FlatId flat, std::string_view purpose) {
   }
 }
 
+void Parameters::await_uses(FlatId flat) {
+  if (!empty(flat)) {
+    memory_->update_stream().wait(*slot(flat).free);
+  }
+}
+
 std::byte const* Parameters::address(ParamId param) noexcept {
   auto const& location = memory_->layout().location(param);
   auto const* const data = poison_ ? memory_->addresses(location.flat).lent_parameters : slot(location.flat).data;
@@ -146,7 +152,15 @@ bool Parameters::publishes_to_replicas() const noexcept {
 }
 
 void Parameters::publish(std::span<FlatId const> flats) {
-  if (flats.empty() || memory_->routes(flats.front()).publish.hops.empty()) {
+  if (flats.empty()) {
+    return;
+  }
+  if (memory_->routes(flats.front()).publish.hops.empty()) {
+    if (memory_->request().settings.delayed_update) {  // otherwise compute itself has updated
+      for (auto const flat : flats) {
+        memory_->update_stream().record(*slot(flat).ready);
+      }
+    }
     return;
   }
   auto const lane = memory_->routes(flats.front()).publish.lane;

@@ -44,6 +44,8 @@ class Parameters {
   void await(FlatId flat, std::string_view purpose);
   /// Ends a use.
   void release(FlatId flat, std::string_view purpose);
+  /// Makes the stream of updates wait until all uses of `flat` that have ended are over.
+  void await_uses(FlatId flat);
   /// Address of a parameter of a unit that is pinned and was awaited. With poison, the address in a copy, which is NaN
   /// after the last release.
   [[nodiscard]] std::byte const* address(ParamId param) noexcept;

@@ -164,6 +164,9 @@ void Schedule::expect_one_order(bool good, std::span<shard::FlatId const> flats)
 void Schedule::reduce(Buckets::Bucket bucket) {
   if (!bucket.empty()) {
     expect_one_order(!gathers_.waits(), bucket);
+    if (last_ && owed_) {
+      apply_owed(bucket);
+    }
     manager_->gradients.reduce(bucket, last_);
   }
 }
@@ -233,10 +236,31 @@ void Schedule::end_pass() {
   }
   if (ends_step_) {  // not before: other stages may wait for messages that this one has yet to send and receive
     manager_->gradients.end_passes();
+    owed_ = false;  // every unit's last gradients have been reduced
+  }
+}
+
+/// The passes have used these units for the last time.
+void Schedule::apply_owed(std::span<shard::FlatId const> flats) {
+  manager_->optimizer.await_decision();
+  for (auto const flat : flats) {
+    manager_->parameters.await_uses(flat);
+    manager_->optimizer.update(flat);
+  }
+  manager_->parameters.publish(flats);
+}
+
+void Schedule::settle() {
+  if (std::exchange(owed_, false)) {
+    apply_owed(layout_->update_order());
   }
 }
 
 void Schedule::update() {
+  if (settings_.delayed_update) {
+    owed_ = true;
+    return;
+  }
   manager_->optimizer.await_decision();
   manager_->optimizer.begin_updates(manager_->gradients.frozen());
   // Until the last gather is done, other ranks may still read this rank's slices.

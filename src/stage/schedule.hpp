@@ -61,8 +61,11 @@ class Schedule {
   /// Reduces the remaining gradients. Every unit of the pass must have had all its backward turns.
   void end_pass();
   /// Updates every unit in forward order. Each update is followed by publishing, and by the first gathers of the next
-  /// pass.
+  /// pass. If updates are delayed, this one is owed: each unit is updated and published once the next step's passes
+  /// have used it for the last time.
   void update();
+  /// Applies the update that is owed, if there is one. Call between steps. Collective.
+  void settle();
   /// After a failure: nothing more is reduced.
   void abandon() noexcept { buckets_.reset(); }
 
@@ -71,6 +74,7 @@ class Schedule {
 
  private:
   void publish();
+  void apply_owed(std::span<shard::FlatId const> flats);
   void begin(bool reduces, bool last);
   void begin_backward(std::string_view purpose);
   void expect_one_order(bool good, std::span<shard::FlatId const> flats) const;
@@ -90,6 +94,7 @@ class Schedule {
                            // other
   int open_backward_ = 0;  // guards of units that do not stay open
   bool reduces_ = false, last_ = false, ends_step_ = false, went_back_ = false;
+  bool owed_ = false;                                // the last step's update has not been applied, unless a unit's is
   ById<shard::FlatId, std::size_t> users_left_;      // units whose backward turns are not over
   ById<shard::FlatId, std::size_t> to_begin_;        // of these, units whose last turn has not begun
   std::vector<UnitId> forward_;                      // turns of this pass before backward

@@ -273,6 +273,7 @@ TEST_CASE("advance gives the CPU's bits: schedules, clipping, overflows, steps w
     }
     rules.has_learning_rate = step == 60;
     rules.given_learning_rate = 0.125F;
+    rules.loss_scale_used = step % 5 == 3 ? 2048.0F : 0.0F;
     OnMachine<optim::StepSums> const total{{sums}};
     CHECK(advance(machine().stream(), rules, total.data(), theirs.data()) == cudaSuccess);
     optim::advance(rules, sums, scalars);

@@ -106,6 +106,17 @@ TEST_CASE("ranks in groups on a GPU give the bits of the CPU without groups") {
   }
 }
 
+TEST_CASE("delayed updates have the CPU's bits on a GPU, also with late work on some streams") {
+  for (int stage = 0; stage <= 2; ++stage) {
+    auto const& types = all_types[stage];
+    INFO(fmt::format("{}, stage {}", types.name, stage));
+    auto const* const late = R"(, "delayed_update": true, "poison": true)";
+    auto const base = train_on_cpu(3, file(types, stage, 2, movements[1], late));
+    CHECK(bits_of(train_on_gpu(3, file(types, stage, 2, movements[0], late), {})) == bits_of(base));
+    CHECK(bits_of(train_on_gpu(3, file(types, stage, 2, movements[2], late), {.delays = 7})) == bits_of(base));
+  }
+}
+
 TEST_CASE("every optimizer gives the CPU's bits on a GPU") {
   auto const rule = GENERATE(from_range(trained_rules()));
   for (int stage = 0; stage <= 3; ++stage) {

@@ -210,6 +210,20 @@ TEST_CASE("steps 4 to 8 allocate nothing, on any thread") {
   }
 }
 
+TEST_CASE("steps 4 to 8 allocate nothing with delayed updates") {
+  for (int stage = 0; stage <= 2; ++stage) {
+    for (bool const overlap : {false, true}) {
+      INFO(fmt::format("stage {}, overlap {}", stage, overlap));
+      Case const c{"", small_config(stage, {.zero = fmt::format(R"(, "overlap_comm": {})", overlap),
+                                            .zeroth = R"(, "delayed_update": true)",
+                                            .more = R"(, "fp16": {"enabled": true})"})};
+      auto const counted = count(2, c);
+      CHECK(counted.lean == 0);
+      CHECK(counted.control >= 10);
+    }
+  }
+}
+
 TEST_CASE("steps 4 to 8 allocate nothing with optimizers and codecs that exchange more than gradients") {
   struct Setting {
     int world, tensor;

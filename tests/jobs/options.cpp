@@ -161,6 +161,7 @@ std::vector<Option> all_options() {
       key("zeroth.gather_codec", decides, {"-", "\"int8\"", "\"none\""}),
       call("zeroth.tied_gradients", decides, {"-", "apart", "together"}),
       key("zeroth.same_bits_at_any_ranks", decides, {"-", "true", "false"}),
+      key("zeroth.delayed_update", decides, {"-", "true", "false"}),
       call("groups", decides, {"none", "zero_hpz_partition_size", "mics_shard_size", "group_size"}),
       call("size of groups", decides, {"some", "one", "all"}),
       call("zeroth.two_level_sums", decides, {"-", "true"}),

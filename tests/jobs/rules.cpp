@@ -128,6 +128,27 @@ std::vector<Rule> rules_of_one_bit_adam() {
   return rules;
 }
 
+/// What delayed updates refuse: among others all that needs stage 3. finish() and save() apply what is owed, so both
+/// come where the reference does the same.
+std::vector<Rule> rules_of_delayed_updates() {
+  auto const* const option = "zeroth.delayed_update";
+  std::vector<Rule> rules{{option, {"true"}, "zero_optimization.stage", {"0", "1", "2"}},
+                          {option, {"true"}, "groups", {"none", "mics_shard_size", "group_size"}},
+                          {option, {"true"}, "zeroth.mesh.pipeline", {"-", "1"}},
+                          {option, {"true"}, "zeroth.tied_gradients", {"-", "together"}},
+                          {option, {"true"}, "states", {"in memory"}},
+                          {option, {"true"}, "finish", {"in the end"}},
+                          {option, {"true"}, "saves", {"in the end"}}};
+  for (auto const* const type : {"Muon", "Muon without Nesterov", "Lamb", "Lamb without correction", "OneBitAdam"}) {
+    rules.push_back({"optimizer", {type}, option, {"-", "false"}});
+  }
+  for (auto const* const other : {"parameters", "zero_optimization.stage3_prefetch_bucket_size",
+                                  "zero_optimization.stage3_max_live_parameters"}) {
+    rules.push_back({other, {}, option, {"-", "false"}});
+  }
+  return rules;
+}
+
 /// Types whose masters are apart from the parameters.
 std::vector<std::string_view> types_with_masters() {
   std::vector<std::string_view> all;
@@ -190,7 +211,7 @@ std::vector<Rule> all_rules() {
       {"skips micro-steps", {}, "order", {"declared"}},
   };
   for (auto const& more : {rules_of_pipelines(), rules_of_tensor_ranks(), rules_of_muon(), rules_of_lamb(),
-                           rules_of_signs(), rules_of_one_bit_adam()}) {
+                           rules_of_signs(), rules_of_one_bit_adam(), rules_of_delayed_updates()}) {
     rules.insert(rules.end(), more.begin(), more.end());
   }
   for (auto const* const option :

@@ -245,6 +245,9 @@ void Segment::make(int step) {
   save_beside(step);
   between_steps(step);
   if (step == drawn_.saved_at) {
+    if (choice_.is("zeroth.delayed_update", "true")) {  // what a save does as well
+      show(engine_.finish());
+    }
     show_saved();
   }
   if (step == drawn_.saved_at && goes_on(drawn_, place_)) {

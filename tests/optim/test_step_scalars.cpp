@@ -56,6 +56,18 @@ TEST_CASE("the gradient is divided by weight, loss scale and prescale at once") 
   CHECK_FALSE(scalars.stop);
 }
 
+TEST_CASE("gradients of another loss scale than the state's are divided by theirs") {
+  auto rules = rules_of(0);
+  rules.loss_scale.initial = 4;
+  rules.loss_scale_used = 16;
+  auto scalars = start(rules);
+  advance(rules, sums_of(32, 2), scalars);
+  CHECK(scalars.gradient_scale == static_cast<float>(1.0 / 32));
+  CHECK(scalars.gradient_norm == 1);
+  CHECK(scalars.loss_scale_used == 16);
+  CHECK(scalars.loss_scale.scale == 4);
+}
+
 TEST_CASE("clipping bounds the norm of the combined gradient and leaves smaller ones alone") {
   auto const rules = rules_of(1);
   auto scalars = start(rules);

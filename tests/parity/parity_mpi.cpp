@@ -207,6 +207,18 @@ TEST_CASE("processes and threads are bit-equal at every stage") {
   }
 }
 
+TEST_CASE("processes with delayed updates train like threads at stage 0 with them") {
+  for (int stage = 0; stage <= 2; ++stage) {
+    auto const text = [](int of, Movement const& move) {
+      return file(bf16_types, of, 2, "every_micro_step", move, R"(, "delayed_update": true)");
+    };
+    auto const mine = train_as_processes(Config::from_json(text(stage, movements[2])));
+    INFO(fmt::format("rank {} of {}, stage {}", mine.rank, mine.world, stage));
+    CHECK(bits_of(mine.trained) == bits_of(train_on_threads(mine.world, mine.rank, text(0, movements[1]))));
+    CHECK(mine.trained.planned == mine.trained.peak);
+  }
+}
+
 TEST_CASE("processes with states on a disk train like threads in memory") {
   auto const types = GENERATE(fp32_types, bf16_types, bf16_masters_and_moments);
   for (int stage = 0; stage <= 3; ++stage) {

@@ -186,8 +186,10 @@ struct Settings {
   /// Accumulate 16-bit gradients that are reduced once per step locally in fp32, apart from what backward writes.
   /// Otherwise backward adds to what it wrote before.
   bool sums_micro_steps = false;
-  Codec reduce_codec = Codec::none;     ///< How gradients are encoded while they travel.
-  Codec gather_codec = Codec::none;     ///< How parameters are rounded after an update, and encoded while they travel.
+  Codec reduce_codec = Codec::none;  ///< How gradients are encoded while they travel.
+  Codec gather_codec = Codec::none;  ///< How parameters are rounded after an update, and encoded while they travel.
+  /// Apply each update while the next step's passes run, which read the parameters from before it.
+  bool delayed_update = false;
   std::int64_t replay_every = 0;        ///< Steps; 0: no micro-step runs twice.
   bool same_bits_at_any_ranks = false;  ///< Requested: an engine throws if it cannot keep it.
 

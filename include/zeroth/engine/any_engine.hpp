@@ -68,12 +68,14 @@ class ZEROTH_EXPORT AnyEngine {
   /// Max micro-steps between forward and backward at the same time: the number of tapes that a program of schedule()
   /// keeps. Not collective.
   [[nodiscard]] int in_flight() const noexcept;
-  /// Enqueues the update and returns the previous step's report; nullopt on the first call.
+  /// Enqueues the update, or with zeroth.delayed_update leaves it to the next step's passes, and returns the previous
+  /// step's report; nullopt on the first call.
   ///
   /// Waits for the previous step only. So the device stays busy, the host cannot run further ahead, and every rank gets
   /// each report in the same iteration. Throws Error if a dynamic loss scale cannot become smaller.
   std::optional<StepReport> step(StepOptions const& options = {});
-  /// Waits for all work and for a running save, and returns the report that step() still owes.
+  /// Waits for all work and for a running save, and returns the report that step() still owes. Between steps it also
+  /// applies an update that is owed with zeroth.delayed_update.
   ///
   /// Call it after the loop, or after any step() to get its report at once, which idles the device; training may
   /// continue. If the save failed, throws its error, and the next call returns the report.
@@ -121,6 +123,9 @@ class ZEROTH_EXPORT AnyEngine {
   /// except that it waits for an earlier save, and that the first save on a mesh waits for the ranks to exchange what
   /// they hold. The checkpoint becomes `folder`/step_00001000, by the number of steps, once all of it is on disk: two
   /// steps later at the earliest, or in finish() or Saving::wait().
+  ///
+  /// With zeroth.delayed_update the update that is owed is applied first, and waited for. So a checkpoint has all of
+  /// its steps; the next step reads the parameters that it has.
   ///
   /// Files are written during training. An update waits only until what it overwrites has been read, or written,
   /// depending on zeroth.checkpoint.buffer_bytes (StepReport::save_ms). On a GPU the host waits for that. Needs
