@@ -10,6 +10,7 @@
 #include "core/dispatch.hpp"
 #include "core/isa.hpp"
 #include "core/widened.hpp"
+#include "ema_element.hpp"
 #include "rule_elements.hpp"
 #include "stochastic_rounding.hpp"
 
@@ -100,20 +101,33 @@ struct WideUpdate {
     auto const* const gradient = static_cast<G const*>(args.gradient);
     auto const [begin, end] = std::pair{segment.begin, segment.end};
     if constexpr (std::is_same_v<G, float> && !Element<P>) {
-      return update(begin, gradient + begin, end - begin);
+      if (args.average == nullptr) {
+        return update(begin, gradient + begin, end - begin);
+      }
     }
     for (std::int64_t first = begin; first < end; first += block) {
       std::int64_t const count = std::min(block, end - first);
       float wide[block];
       update(first, widened(gradient + first, wide, count), count);
+      auto const* const master = static_cast<float const*>(args.master);
+      if (args.average != nullptr) {
+        move_average(master + first, args.average + first, count);
+      }
       if constexpr (Element<P>) {
-        auto const* const master = static_cast<float const*>(args.master);
         auto* const parameter = static_cast<P*>(args.parameter);
 #pragma GCC ivdep
         for (std::int64_t i = first; i < first + count; ++i) {
           parameter[i] = from_float<P>(master[i]);
         }
       }
+    }
+  }
+
+  ZEROTH_INLINE void move_average(float const* master, float* average, std::int64_t count) const {
+    float const rate = average_rate(args.update->ema_decay);
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < count; ++i) {
+      average[i] = averaged(average[i], master[i], rate);
     }
   }
 
@@ -229,6 +243,16 @@ std::string_view name_of(Rule const& rule) noexcept {
 std::vector<State> states_of(Rule const& rule) {
   return std::visit([](auto const& each) { return each.states(); }, rule);
 }
+
+std::vector<State> states_of(Update const& update) {
+  auto states = states_of(update.rule);
+  if (update.ema_decay >= 0) {
+    states.push_back({ema_name});
+  }
+  return states;
+}
+
+int state_count(Update const& update) noexcept { return state_count(update.rule) + (update.ema_decay >= 0 ? 1 : 0); }
 
 int state_count(Rule const& rule) noexcept {
   return std::visit(

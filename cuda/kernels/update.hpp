@@ -12,6 +12,7 @@
 #include "core/dispatch.hpp"
 #include "cuda/kernels/segments.hpp"
 #include "cuda/packs.hpp"
+#include "optim/ema_element.hpp"
 #include "optim/rule_elements.hpp"
 #include "optim/stochastic_rounding.hpp"
 
@@ -33,6 +34,8 @@ struct Update {
   S* states[optim::most_states];
   G const* gradient;
   P* parameter;
+  float* average;  // null if none is kept
+  float average_rate;
   Rule rule;
   std::int64_t rounding_seed;
   optim::StepScalars const* scalars;
@@ -91,6 +94,15 @@ struct Update {
       optim::update_element(factors, to_float(narrow.at[k]), wide.at[k], kept[state].at[k]...);
     }
     store(master + first, rounded<M>(wide, optim::Rounded::master, at));
+    if constexpr (!rounds) {
+      if (average != nullptr) {
+        auto moved = load<count>(average + first);
+        for (int k = 0; k < count; ++k) {
+          moved.at[k] = optim::averaged(moved.at[k], wide.at[k], average_rate);
+        }
+        store(average + first, moved);
+      }
+    }
     if constexpr (optim::updates_states<Rule>) {
       (store(states[state] + first, rounded<S>(kept[state], optim::rounded_state(int{state}), at)), ...);
     }
@@ -137,14 +149,19 @@ template <class G, class P, class M, class S, class Rule, class Launch>
   auto const state = [&](int k) {
     return static_cast<S*>(k < Rule::state_count ? args.states[static_cast<std::size_t>(k)] : nullptr);
   };
-  std::array const arrays{Array{args.master, sizeof(M)}, Array{state(0), sizeof(S)}, Array{state(1), sizeof(S)},
+  std::array const arrays{Array{args.master, sizeof(M)},
+                          Array{state(0), sizeof(S)},
+                          Array{state(1), sizeof(S)},
                           Array{args.gradient, sizeof(G)},
-                          Array{args.parameter, args.parameter == nullptr ? 0 : bytes_of(args.parameter_dtype)}};
+                          Array{args.parameter, args.parameter == nullptr ? 0 : bytes_of(args.parameter_dtype)},
+                          Array{args.average, args.average == nullptr ? 0 : bytes_of(Dtype::fp32)}};
   static_assert(optim::most_states == 2);
   Body body{static_cast<M*>(args.master),
             {state(0), state(1)},
             static_cast<G const*>(args.gradient),
             static_cast<P*>(args.parameter),
+            args.average,
+            optim::average_rate(args.update->ema_decay),
             rule,
             args.update->rounding_seed,
             args.scalars,

@@ -363,6 +363,12 @@ Settings assemble(Values const& values, optim::CustomRule const* own) {
   if (own == nullptr && values.get<"optimizer.type">() == "Muon") {
     add_matrix_update(values, settings);
   }
+  if (values.says<"zeroth.ema.decay">()) {
+    settings.update.ema_decay = values.get<"zeroth.ema.decay">();
+    if (settings.matrix_update) {
+      settings.matrix_update->ema_decay = settings.update.ema_decay;
+    }
+  }
   settings.rules = step_rules(values, settings.update.rule);
   settings.timeout = std::chrono::milliseconds{values.get<"zeroth.timeout_ms">()};
   settings.check = values.get<"zeroth.check">();

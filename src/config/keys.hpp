@@ -515,6 +515,8 @@ inline constexpr Key keys[] = {
   {.path = "zeroth.skip_nonfinite", .kind = Kind::boolean,
    .derive = derive::skip_nonfinite, .why = "true with fp16, bf16.check_grad_overflow with bf16, false in fp32",
    .meaning = "Skip an update if its gradient is not finite, or so large that its norm is not. Must be true with fp16, whose loss scale depends on it."},
+  {.path = "zeroth.ema.decay", .kind = Kind::real, .range = {0, 1, false, true},
+   .meaning = "Keep an exponential moving average of the parameters, in fp32, sharded and saved like the optimizer's states: after each update the average moves 1 - `decay` of the way to the new parameters; see docs/ema.md. Without this key none is kept."},
   {.path = "zeroth.stochastic_rounding_seed", .kind = Kind::integer, .value = 0,
    .meaning = "With bf16 masters: seed of the random bits, which also depend on the number of the update and on the element."},
   {.path = "zeroth.strict", .kind = Kind::boolean, .value = false,

@@ -20,6 +20,7 @@ namespace zeroth::config {
 [[nodiscard]] std::string codec_is_said_once(Values const& values);
 [[nodiscard]] std::string signs_leave_errors(Values const& values);
 [[nodiscard]] std::string quantised_parameters_have_masters(Values const& values);
+[[nodiscard]] std::string averages_are_of_wide_masters(Values const& values);
 [[nodiscard]] std::string same_bits_are_kept(Values const& values);
 
 // delayed_update.cpp: updates beside the next step's passes.

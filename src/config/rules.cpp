@@ -253,6 +253,7 @@ constexpr Rule rules[] = {
     {index_of<"zeroth.gather_codec">, quantised_parameters_have_masters},
     {index_of<"zeroth.same_bits_at_any_ranks">, same_bits_are_kept},
     {index_of<"zeroth.delayed_update">, delayed_updates_are_possible},
+    {index_of<"zeroth.ema.decay">, averages_are_of_wide_masters},
     {index_of<"tensor_parallel.autotp_size">, autotp_size_is_alike},
     {index_of<"tensor_parallel.tensor_parallel.tp_size">, tp_size_is_alike},
     {index_of<"zeroth.pipeline.chunks">, chunks_take_turns},

@@ -156,6 +156,15 @@ std::string quantised_parameters_have_masters(Values const& values) {
              : "";
 }
 
+std::string averages_are_of_wide_masters(Values const& values) {
+  return values.says<"zeroth.ema.decay">() && values.get<"bf16.bf16_master_weights_and_grads">()
+             ? fmt::format(
+                   "{}, but bf16.bf16_master_weights_and_grads is true, and averages are of fp32 masters; set "
+                   "that to false, or leave this key out",
+                   values.get<"zeroth.ema.decay">())
+             : "";
+}
+
 std::string same_bits_are_kept(Values const& values) {
   if (!values.get<"zeroth.same_bits_at_any_ranks">()) {
     return {};

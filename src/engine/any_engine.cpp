@@ -356,6 +356,7 @@ void AnyEngine::load_weights(std::filesystem::path const& file,
   auto& engine = *state_;
   CallGuard const call_guard{engine.session.thread_check, "load_weights()"};
   engine.session.protocol->check_between_passes("load_weights()");
+  engine.session.protocol->check_not_swapped("load_weights()");
   engine.session.accumulator->call_log().add(Verb::load_weights);
   auto const results = engine.or_end([&] {
     engine.meet("load_weights");
@@ -375,6 +376,7 @@ Saving AnyEngine::save(std::filesystem::path const& folder, SaveOptions const& o
   auto& engine = *state_;
   CallGuard const call_guard{engine.session.thread_check, "save()"};
   engine.session.protocol->check_between_steps("save()");
+  engine.session.protocol->check_not_swapped("save()");
   check_save(folder, options);
   engine.session.accumulator->call_log().add(Verb::save, Fnv1a32{}.characters(folder.string()).value());
   engine.or_end([&] {
@@ -415,6 +417,7 @@ void Saving::wait() {
 namespace {
 void check_restore(engine::Session const& session, char const* call) {
   session.protocol->check_restore();
+  session.protocol->check_not_swapped(call);
   ZEROTH_EXPECTS(
       !session.accumulator->owes() && !session.kept_report,
       fmt::format("{}: the report of step {} is pending; call finish() first", call, session.protocol->steps()));
@@ -459,6 +462,7 @@ void AnyEngine::write(AnyParam const& param, std::span<float const> values) {
   auto& engine = *state_;
   CallGuard const call_guard{engine.session.thread_check, "write()"};
   engine.session.protocol->check_between_passes("write()");
+  engine.session.protocol->check_not_swapped("write()");
   auto const id = param_of_stage(engine, param.model_, param.id_, std::ssize(values), "write()");
   if (!id) {
     return;  // the parameter is another stage's
@@ -472,6 +476,26 @@ void AnyEngine::write(AnyParam const& param, std::span<float const> values) {
     engine::write_values(*engine.sharded.manager, *id, values, runtime,
                          runtime.ties.over(runtime.share.params()[param.id_].stages()));
     engine.compare_replicas(shard::States::without, "write()");
+  });
+}
+
+void AnyEngine::swap_ema() {
+  auto& engine = *state_;
+  CallGuard const call_guard{engine.session.thread_check, "swap_ema()"};
+  engine.session.protocol->check_between_steps("swap_ema()");
+  ZEROTH_EXPECTS(engine.settings().update.ema_decay >= 0,
+                 "swap_ema(): the engine keeps no averages; set zeroth.ema.decay in the stage file");
+  engine.session.accumulator->call_log().add(Verb::swap_ema);
+  engine.or_end([&] {
+    engine.meet("swap_ema");
+    engine.settle_update();
+    engine.session.await_saved();
+    engine.sharded.manager->parameters.await_gathers();
+    engine.sharded.manager->parameters.drop_all();
+    engine.sharded.manager->values.swap_averages();
+    engine.sharded.manager->slices.spread();
+    engine.session.protocol->swap_ema();
+    engine.compare_replicas(shard::States::with, "swap_ema()");
   });
 }
 

@@ -33,6 +33,7 @@ std::string describe(std::uint64_t call, model::Description const& model) {
     case Verb::begin_action: return fmt::format("the start of action {} of the pipeline's schedule", argument + 1);
     case Verb::begin_evaluation: return "the start of an evaluation pass";
     case Verb::load_weights: return "load_weights()";
+    case Verb::swap_ema: return "swap_ema()";
     case Verb::save_weights: return "save_weights()";
     case Verb::save: return fmt::format("save() into a folder whose name has the hash {:08x}", argument);
     case Verb::read: return fmt::format("read() of parameter \"{}\"", param());

@@ -23,6 +23,7 @@ enum class Verb : std::uint8_t {
   begin_micro_step,
   begin_evaluation,
   load_weights,
+  swap_ema,
   save_weights,
   save,
   learning_rate,

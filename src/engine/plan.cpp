@@ -110,7 +110,7 @@ std::int64_t checkpoint_bytes(shard::Layout const& layout, Settings const& setti
       continue;
     }
     auto const times = flat.tensor_kind == shard::TensorKind::cut ? settings.tensor_ranks : 1;
-    auto const states = optim::state_count(shard::update_of(flat, settings).rule);
+    auto const states = optim::state_count(shard::update_of(flat, settings));
     bytes += times * (flat.trainable.padded_count * (bytes_of(precision.master) + states * bytes_of(precision.states)) +
                       flat.frozen.padded_count * bytes_of(precision.compute));
   }
@@ -277,9 +277,9 @@ std::string slots_line(char const* what, std::vector<PlannedSlots> const& slots,
 }
 
 /// "exp_avg, exp_avg_sq", or "none".
-std::string state_names(optim::Rule const& rule) {
+std::string state_names(optim::Update const& update) {
   std::string names;
-  for (auto const& state : optim::states_of(rule)) {
+  for (auto const& state : optim::states_of(update)) {
     names += (names.empty() ? "" : ", ") + state.name;
   }
   return names.empty() ? "none" : names;
@@ -292,10 +292,10 @@ std::string dtypes_lines(Settings const& settings) {
                           name_of(precision.accumulate), name_of(precision.master), name_of(precision.states));
   if (settings.matrix_update) {
     text += fmt::format("optimizer: {}, states {}; {} for parameters without ParamOptions::matrix, states {}\n",
-                        settings.optimizer_name(), state_names(settings.matrix_update->rule),
-                        optim::name_of(settings.update.rule), state_names(settings.update.rule));
+                        settings.optimizer_name(), state_names(*settings.matrix_update),
+                        optim::name_of(settings.update.rule), state_names(settings.update));
   } else {
-    text += fmt::format("optimizer: {}, states {}\n", settings.optimizer_name(), state_names(settings.update.rule));
+    text += fmt::format("optimizer: {}, states {}\n", settings.optimizer_name(), state_names(settings.update));
   }
   if (settings.reduce_codec == Codec::sign || shard::encodes_momenta(settings)) {
     text += "what signs lose: errors in fp32, of whole gradients or momenta, on every rank; optimizer includes them\n";

@@ -51,6 +51,12 @@ void Protocol::check_between_steps(char const* call) const {
                                             actions_, step_.actions, steps_ + 1));
 }
 
+void Protocol::check_not_swapped(char const* call) const {
+  ZEROTH_EXPECTS(
+      !has_averages_,
+      fmt::format("{} while parameters are exchanged with their averages: call swap_ema() again first", call));
+}
+
 void Protocol::check_between_passes(char const* call) const {
   check_usable(call);
   ZEROTH_EXPECTS(!pass_, fmt::format("{} while {}: it belongs between passes", call, state()));
@@ -115,6 +121,7 @@ void Protocol::end_restore(std::int64_t step) noexcept {
 
 void Protocol::begin_micro_step() {
   check_between_passes("a micro-step begins");
+  check_not_swapped("a micro-step begins");
   ZEROTH_EXPECTS(micro_steps_ < step_.micro_steps,
                  fmt::format("a micro-step begins after {} of {} of step {}: call step() first", micro_steps_,
                              step_.micro_steps, steps_ + 1));
@@ -129,6 +136,7 @@ void Protocol::begin_micro_step() {
 
 void Protocol::check_begin_action() const {
   check_between_passes("an action begins");
+  check_not_swapped("an action begins");
   check_whole_evaluation("an action begins");
   ZEROTH_EXPECTS(replay_every_ == 0, fmt::format("an action of schedule() begins, but zeroth.replay_every is {}: only "
                                                  "micro_steps() can run a micro-step twice; allowed here: 0",

@@ -51,6 +51,9 @@ class Protocol {
   // ---- steps ----
   void check_step(std::optional<float> learning_rate) const;
   void end_step() noexcept;
+  /// Parameters and their averages are exchanged, or exchanged back. Meanwhile only reading is legal.
+  void swap_ema() noexcept { has_averages_ = !has_averages_; }
+  void check_not_swapped(char const* call) const;
   /// Announces that states will be restored. Until end_restore() only that is legal.
   void begin_restore() noexcept { restoring_ = true; }
   /// Reports that the states are those of `step`.
@@ -151,6 +154,7 @@ class Protocol {
   std::int64_t replay_every_;
   std::exception_ptr failure_;
   bool restoring_ = false;
+  bool has_averages_ = false;  // parameters are exchanged with their averages
   std::int64_t steps_ = 0;
   int micro_steps_ = 0;
   std::int64_t actions_ = 0;

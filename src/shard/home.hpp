@@ -2,6 +2,8 @@
 /// The storage of states, as updates and gathers see it. The two classes here are for states in memory of the device,
 /// which need no transfer; those for offloaded states derive from them.
 #pragma once
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -27,6 +29,16 @@ struct OnDisk {
 /// bytes each. Starts after `updated` and records `published`.
 using Publish = std::function<void(Tile const& tile, std::byte* slices, std::int64_t bytes_of_each,
                                    device::Event& updated, device::Event& published)>;
+
+/// Sets the addresses of an optimizer's states, in their order, for `args.update`.
+inline void set_states(std::array<std::byte*, optim::most_kept_states> const& states,
+                       optim::UpdateArgs& args) noexcept {
+  std::copy_n(states.begin(), args.states.size(), args.states.begin());
+  if (args.update->ema_decay >= 0) {
+    auto const last = static_cast<std::size_t>(optim::state_count(args.update->rule));
+    args.average = reinterpret_cast<float*>(states[last]);
+  }
+}
 
 /// The home of states that updates change. Accessed range by range, in the order of updates.
 class StateHome {

@@ -52,9 +52,11 @@ HostStates::Work HostStates::work_of(std::int64_t number, Memory const& memory) 
     args.gradient = gradient + before * bytes_of(args.gradient_dtype);
     args.master = parameters_are_masters_ ? parameters + before * bytes_of(args.master_dtype) : state(0);
     args.parameter = parameters_are_masters_ ? args.parameter : parameters + before * bytes_of(args.parameter_dtype);
-    for (std::size_t k = 0; k < args.states.size(); ++k) {
-      args.states[k] = state(1 + k);
+    std::array<std::byte*, optim::most_kept_states> kept{};
+    for (std::size_t k = 0; k < kept.size(); ++k) {
+      kept[k] = state(1 + k);
     }
+    set_states(kept, args);
     args.scalars = reinterpret_cast<optim::StepScalars const*>(scalars_->data());
     work.segments.push_back(memory.segments_of(flat, share));
     args.segments = work.segments.back();

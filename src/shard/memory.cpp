@@ -182,14 +182,14 @@ optim::UpdateArgs Memory::update_args(FlatId flat, Range elements) const noexcep
   optim::UpdateArgs args;
   args.master = from_first(at.master, precision.master);
   args.master_dtype = precision.master;
-  std::ranges::copy(at.states, args.states.begin());
+  args.update = &update_of(flat);
+  set_states(at.states, args);
   args.states_dtype = precision.states;
   args.gradient = from_first(at.delayed == nullptr ? at.reduced : at.delayed, at.reduced_dtype);
   args.gradient_dtype = at.reduced_dtype;
   args.parameter = from_first(at.updated_parameters, precision.compute);
   args.parameter_dtype = precision.compute;
   args.count = elements.count();
-  args.update = &update_of(flat);
   args.scalars = &step()->scalars;
   return args;
 }

@@ -83,9 +83,9 @@ class Memory {
     std::byte* gradient;    // null: in slots
     std::byte* sums;        // sums of micro-steps; may be null
     std::byte* master;      // the optimizer's elements that are in memory; null if there are none
-    std::array<std::byte*, optim::most_states> states;  // like master; null beyond those of the rule
-    std::byte* reduced;                                 // gradients of the optimizer's elements, which it reads
-    std::byte* delayed;                                 // the same, of the step before; null if updates are not delayed
+    std::array<std::byte*, optim::most_kept_states> states;  // like master; null beyond those of the optimizer
+    std::byte* reduced;                                      // gradients of the optimizer's elements, which it reads
+    std::byte* delayed;  // the same, of the step before; null if updates are not delayed
     Dtype reduced_dtype;
     /// Compute copy of the optimizer's elements; null if the parameters are the master, or if the copy is on the disk.
     std::byte* updated_parameters;

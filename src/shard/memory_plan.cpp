@@ -60,7 +60,7 @@ Dtypes dtypes_of_updated(FlatUnit const& flat, PlanRequest const& request) {
   if (request.settings.precision.has_master()) {
     dtypes[0] = request.settings.precision.master;
   }
-  auto const states = static_cast<std::size_t>(optim::state_count(update_of(flat, request.settings).rule));
+  auto const states = static_cast<std::size_t>(optim::state_count(update_of(flat, request.settings)));
   for (std::size_t k = 0; k + 1 < dtypes.size() && k < states; ++k) {
     dtypes[k + 1] = request.settings.precision.states;
   }
@@ -236,8 +236,8 @@ void plan_optimizer(Layout const& layout, PlanRequest const& request, MemoryPlan
     if (precision.has_master()) {
       at.master = take(bytes, padding, in_memory, precision.master);
     }
-    auto const& rule = update_of(layout.flats()[flat], request.settings).rule;
-    for (std::size_t k = 0; k < static_cast<std::size_t>(optim::state_count(rule)); ++k) {
+    auto const& update = update_of(layout.flats()[flat], request.settings);
+    for (std::size_t k = 0; k < static_cast<std::size_t>(optim::state_count(update)); ++k) {
       at.states[k] = take(bytes, padding, in_memory, precision.states);
     }
     if (keeps_errors(layout.flats()[flat], request.settings)) {

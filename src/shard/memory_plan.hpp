@@ -35,8 +35,9 @@ struct PlanRequest {
   ParameterOffload offload_parameters;
 };
 
-/// Number of states that only updates read and change: the master, unless it is the parameters, then the rule's states.
-inline constexpr std::size_t most_updated = 1 + optim::most_states;
+/// Number of states that only updates read and change: the master, unless it is the parameters, then the optimizer's
+/// states.
+inline constexpr std::size_t most_updated = 1 + optim::most_kept_states;
 
 /// Offsets of a flat unit's states, in bytes from the start of their category's memory. -1 if absent.
 struct FlatOffsets {
@@ -45,9 +46,9 @@ struct FlatOffsets {
   /// On the disk of parameters, in bytes: trainable, then frozen, which starts at a whole block; -1: in memory
   std::int64_t parameters_on_disk = -1;
   std::int64_t master = -1;  ///< master dtype, trainable; -1: the parameters are the master
-  /// dtype of states, trainable; as many as the rule has, then -1
-  std::array<std::int64_t, optim::most_states> states = [] {
-    std::array<std::int64_t, optim::most_states> none{};
+  /// dtype of states, trainable; as many as the optimizer has, then -1
+  std::array<std::int64_t, optim::most_kept_states> states = [] {
+    std::array<std::int64_t, optim::most_kept_states> none{};
     none.fill(-1);
     return none;
   }();

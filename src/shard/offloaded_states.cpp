@@ -65,7 +65,7 @@ ById<FlatId, StoredStates> stored_states(Layout const& layout, MemoryPlan const&
   for (auto const flat : plan.flats.ids()) {
     auto const& at = plan.flats[flat];
     std::vector<std::string> names{"master"};
-    for (auto const& state : optim::states_of(update_of(layout.flats()[flat], request.settings).rule)) {
+    for (auto const& state : optim::states_of(update_of(layout.flats()[flat], request.settings))) {
       names.push_back(state.name);
     }
     StoredStates states;

@@ -28,6 +28,7 @@ void advance(optim::UpdateArgs& args, std::int64_t elements) noexcept {
   };
   advance_array(args.master, args.master_dtype);
   std::ranges::for_each(args.states, [&](void*& state) { advance_array(state, args.states_dtype); });
+  args.average = args.average == nullptr ? nullptr : args.average + elements;
   advance_array(args.gradient, args.gradient_dtype);
   advance_array(args.parameter, args.parameter_dtype);
 }

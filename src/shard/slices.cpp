@@ -18,7 +18,7 @@ std::vector<OwnSlice> Slices::trainable(FlatId flat) const {
     slices.push_back({held_of_updated(*memory_, flat, slices.size()).part(before, part.shard_count), std::move(name)});
   };
   add("master");
-  for (auto const& state : optim::states_of(memory_->update_of(flat).rule)) {
+  for (auto const& state : optim::states_of(memory_->update_of(flat))) {
     add(state.name);
   }
   return slices;
@@ -62,7 +62,7 @@ void Slices::spread() {
     auto const placement = memory_->parameters_of(flat);
     gather(flat, unit.trainable, placement, held_of_parameters(*memory_, flat, true));
     gather(flat, unit.frozen, placement, held_of_parameters(*memory_, flat, false));
-    auto const states = static_cast<std::size_t>(optim::state_count(memory_->update_of(flat).rule));
+    auto const states = static_cast<std::size_t>(optim::state_count(memory_->update_of(flat)));
     for (std::size_t state = has_master ? 0 : 1; state <= states; ++state) {
       gather(flat, unit.trainable, request.placements.optimizer, held_of_updated(*memory_, flat, state));
     }

@@ -72,7 +72,9 @@ void SwappedStates::acquire(optim::UpdateArgs& args) {
   if (at.front() != nullptr) {
     args.master = at.front();
   }
-  std::copy(at.begin() + 1, at.end(), args.states.begin());
+  std::array<std::byte*, optim::most_kept_states> states{};
+  std::copy(at.begin() + 1, at.end(), states.begin());
+  set_states(states, args);
 }
 
 void SwappedStates::release() {

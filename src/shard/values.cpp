@@ -44,6 +44,40 @@ void Values::initialise() {
   }
 }
 
+void Values::swap_averages() {
+  constexpr std::int64_t most = 1 << 16;
+  auto& device = *memory_->context().device;
+  auto const host = device.allocate_host(2 * most * bytes_of(Dtype::fp32));
+  auto* const of_master = host->data();
+  auto* const of_average = of_master + most * bytes_of(Dtype::fp32);
+  auto& compute = memory_->compute();
+  auto const take = [&](HeldState const& held, Range elements, std::byte* to) {
+    held.look(elements, [&](std::byte const* from, std::int64_t first, std::int64_t count) {
+      memory_->kernels().copy(compute, to + first * bytes_of(Dtype::fp32), from, count * bytes_of(Dtype::fp32));
+      compute.synchronize();
+    });
+  };
+  auto const put = [&](HeldState const& held, Range elements, std::byte const* from) {
+    held.edit(elements, [&](std::byte* to, std::int64_t first, std::int64_t count) {
+      memory_->kernels().copy(compute, to, from + first * bytes_of(Dtype::fp32), count * bytes_of(Dtype::fp32));
+      compute.synchronize();
+    });
+  };
+  for (auto const flat : memory_->layout().update_order()) {
+    auto const last = static_cast<std::size_t>(optim::state_count(memory_->update_of(flat)));
+    auto const master = held_of_updated(*memory_, flat, 0);
+    auto const average = held_of_updated(*memory_, flat, last);
+    auto const all = memory_->optimized(flat).count();
+    for (std::int64_t first = 0; first < all; first += most) {
+      Range const piece{first, std::min(first + most, all)};
+      take(master, piece, of_master);
+      take(average, piece, of_average);
+      put(master, piece, of_average);
+      put(average, piece, of_master);
+    }
+  }
+}
+
 Values::Copy Values::compute_copy(FlatId flat, bool trainable) const {
   auto const& unit = memory_->flat(flat);
   return {held_of_parameters(*memory_, flat, trainable),
@@ -79,6 +113,13 @@ void Values::store(ParamId param, std::int64_t first, std::span<float const> val
     write(masters(at.flat), first, values, [&](std::byte* to, float const* source, std::int64_t count) {
       memory_->kernels().convert(memory_->compute(), to, precision.master, source, Dtype::fp32, count);
     });
+  }
+  if (auto const& update = memory_->update_of(at.flat); at.trainable && update.ema_decay >= 0) {
+    auto const average = static_cast<std::size_t>(optim::state_count(update));
+    write({held_of_updated(*memory_, at.flat, average), memory_->optimized(at.flat)}, first, values,
+          [&](std::byte* to, float const* source, std::int64_t count) {
+            memory_->kernels().copy(memory_->compute(), to, source, count * bytes_of(Dtype::fp32));
+          });
   }
   memory_->compute().synchronize();
 }
@@ -137,7 +178,7 @@ std::uint64_t Values::hash(FlatId flat, Placement placement, States states, std:
     }
   }
   if (placements.optimizer == placement) {
-    auto const kept = static_cast<std::size_t>(optim::state_count(memory_->update_of(flat).rule));
+    auto const kept = static_cast<std::size_t>(optim::state_count(memory_->update_of(flat)));
     auto const end = states == States::with ? 1 + kept : 1;
     for (std::size_t state = precision.has_master() ? 0 : 1; state < end; ++state) {
       add(held_of_updated(*memory_, flat, state), memory_->optimized(flat).count());
@@ -149,7 +190,7 @@ std::uint64_t Values::hash(FlatId flat, Placement placement, States states, std:
 std::uint64_t Values::hash_of_slice(FlatId flat, States states, std::span<std::byte> piece) {
   auto const& part = memory_->flat(flat).trainable;
   auto const before = part.slice(memory_->place()).begin - memory_->optimized(flat).begin;
-  auto const kept = static_cast<std::size_t>(optim::state_count(memory_->update_of(flat).rule));
+  auto const kept = static_cast<std::size_t>(optim::state_count(memory_->update_of(flat)));
   LaneHash hash;
   for (std::size_t state = 0; state < (states == States::with ? 1 + kept : 1); ++state) {
     add_to(hash, held_of_updated(*memory_, flat, state).part(before, part.shard_count), part.shard_count, piece);

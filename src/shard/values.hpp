@@ -24,10 +24,14 @@ class Values {
   [[nodiscard]] Range held_of(ParamId param) const noexcept;
   /// Elements of `param` in the slice of `place`; begin == end if there are none.
   [[nodiscard]] Range slice_of(ParamId param, int place) const noexcept;
-  /// Sets elements [first, first + values.size()) of `param`: master and compute copy, as far as they are held. Waits.
+  /// Sets elements [first, first + values.size()) of `param`: master, average and compute copy, as far as they are
+  /// held. Waits.
   /// `values` are in memory of Device::allocate_host(). They begin at a multiple of codec_block_count, and end at one
   /// or at the parameter's end.
   void store(ParamId param, std::int64_t first, std::span<float const> values);
+  /// Exchanges the masters that this rank holds with their averages. Waits. Compute copies are unchanged; see
+  /// Slices::spread().
+  void swap_averages();
   /// Reads elements of this rank's slice: the master, or a frozen parameter's compute copy. Waits. `values` are in
   /// transfer(), or in memory of Device::allocate_host().
   void load(ParamId param, std::int64_t first, std::span<float> values);

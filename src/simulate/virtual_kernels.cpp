@@ -18,7 +18,9 @@ namespace {
 /// By an update. Masters and states are read and written; LAMB only reads its states, and no gradient.
 std::int64_t bytes_moved(optim::UpdateArgs const& args) noexcept {
   auto const states = optim::state_count(args.update->rule) * bytes_of(args.states_dtype);
-  auto const rest = 2 * bytes_of(args.master_dtype) + (args.parameter != nullptr ? bytes_of(args.parameter_dtype) : 0);
+  auto const average = args.average == nullptr ? std::int64_t{0} : 2 * bytes_of(Dtype::fp32);
+  auto const rest =
+      average + 2 * bytes_of(args.master_dtype) + (args.parameter != nullptr ? bytes_of(args.parameter_dtype) : 0);
   bool const only_reads = std::holds_alternative<optim::Lamb>(args.update->rule);
   return args.count * (rest + (only_reads ? states : 2 * states + bytes_of(args.gradient_dtype)));
 }

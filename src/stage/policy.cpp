@@ -55,8 +55,8 @@ shard::Offload offload_for(Settings const& settings, bool has_host_memory) {
     return {};
   }
   // While one tile is updated, one is read and one is written. DeepSpeed counts the buffers of single states.
-  auto const of_rules = std::max(optim::state_count(settings.update.rule),
-                                 settings.matrix_update ? optim::state_count(settings.matrix_update->rule) : 0);
+  auto const of_rules = std::max(optim::state_count(settings.update),
+                                 settings.matrix_update ? optim::state_count(*settings.matrix_update) : 0);
   auto const states = (settings.precision.has_master() ? 1 : 0) + of_rules;
   int const needed = 1 + (asked.read_ahead ? 1 : 0) + (asked.write_behind ? 1 : 0);
   return {.tier = asked.optimizer == OffloadDevice::nvme ? shard::Tier::disk : shard::Tier::host,

@@ -48,7 +48,8 @@ struct Case {
       : master{rounded<M>(random_floats(count, numbers, 1))},
         states{rounded<S>(random_floats(count, numbers, 2)), rounded<S>(random_floats(count, numbers, 3))},
         gradient{rounded<G>(random_floats(count, numbers, 4))},
-        parameter(static_cast<std::size_t>(count)) {
+        parameter(static_cast<std::size_t>(count)),
+        average{random_floats(count, numbers, 5)} {
     for (S& value : states[1]) {
       value = from_float<S>(std::fabs(to_float(value)));
     }
@@ -73,6 +74,7 @@ struct Case {
     OnMachine<S> const first_state{states[0], shift}, second_state{states[1], shift};
     OnMachine<G> const their_gradient{gradient, shift};
     OnMachine<Stored> const their_parameter{parameter, parameter_shift};
+    OnMachine<float> const their_average{average, shift};
     OnMachine<optim::StepScalars> const their_scalars{{scalars}};
     auto theirs = args;
     theirs.master = their_master.data();
@@ -81,6 +83,7 @@ struct Case {
     theirs.gradient = their_gradient.data();
     theirs.parameter = Element<P> ? their_parameter.data() : nullptr;
     theirs.scalars = their_scalars.data();
+    theirs.average = update.ema_decay < 0 ? nullptr : their_average.data();
     {
       auto const short_lived = segments;
       theirs.segments = short_lived;
@@ -93,6 +96,7 @@ struct Case {
     CHECK(testing::first_difference(first_state.values(), expected.states[0]) == -1);
     CHECK(testing::first_difference(second_state.values(), expected.states[1]) == -1);
     CHECK(testing::first_difference(their_parameter.values(), expected.parameter) == -1);
+    CHECK(testing::first_difference(their_average.values(), expected.average) == -1);
     CHECK(same_bits(their_gradient.values(), gradient));
   }
 
@@ -105,6 +109,7 @@ struct Case {
     ours.parameter = Element<P> ? parameter.data() : nullptr;
     ours.segments = segments;
     ours.scalars = &scalars;
+    ours.average = update.ema_decay < 0 ? nullptr : average.data();
     optim::update(ours);
   }
 
@@ -115,6 +120,7 @@ struct Case {
   std::array<std::vector<S>, optim::most_states> states;  // the second is not negative
   std::vector<G> gradient;
   std::vector<Stored> parameter;
+  std::vector<float> average;
   std::vector<Segment> segments;
   optim::StepScalars scalars = scalars_after(3);
   optim::UpdateArgs args;
@@ -146,6 +152,27 @@ TEST_CASE("an update is right at every count and alignment") {
       wide.segments = {{0, count, 1, 1}};
       wide.check(shift, shift);
       wide.check(shift, shift + 1);  // no element at which all arrays are aligned
+    }
+  }
+}
+
+TEST_CASE("averages of masters move with the CPU's bits, at every count and alignment") {
+  testing::every_way();
+  auto const numbers = GENERATE(Numbers::ordinary, Numbers::any);
+  for (std::int64_t const count : {1, 5, 1024, 2049, 4099}) {
+    for (std::int64_t const shift : {0, 1, 4}) {
+      INFO(count << " elements, shifted by " << shift);
+      auto const check = [&](auto given) {
+        auto const before = given.average;
+        given.update.ema_decay = 0.75;
+        given.segments = {{0, count / 2, 1, 1}, {count / 2 + 1, count, 1, 1}};
+        given.check(shift, shift);
+        given.run_here();
+        CHECK((count == 1 || testing::first_difference(before, given.average) == 0));
+      };
+      check(Case<float, void>{count, numbers});
+      check(Case<float, bf16>{count, numbers});
+      check(Case<bf16, fp16>{count, numbers});
     }
   }
 }

@@ -42,6 +42,7 @@ constexpr Refusal refusals[] = {
     {"zeroth.same_bits_at_any_ranks",
      R"({"zeroth": {"same_bits_at_any_ranks": true, "reduce_gradients": "last_micro_step"}})", always},
     {"zeroth.group_size", R"({"zeroth": {"group_size": 1}})", has_no_groups},
+    {"zeroth.ema.decay", R"({"zeroth": {"ema": {"decay": 1}}})", always},
     {"zeroth.delayed_update", R"({"zeroth": {"delayed_update": true}})",
      [](Choice const& c) {
        return !stage_below(c, "3") || !c.is("states", "in memory") || has_type(c, "Muon") || has_type(c, "Lamb");

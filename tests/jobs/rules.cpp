@@ -210,6 +210,9 @@ std::vector<Rule> all_rules() {
       {"skips units", {}, "order", {"declared"}},
       {"skips micro-steps", {}, "order", {"declared"}},
   };
+  for (auto const* const masters : {"bf16 masters", "bf16 masters and states"}) {
+    rules.push_back({"types", {masters}, "zeroth.ema.decay", {"-"}});
+  }
   for (auto const& more : {rules_of_pipelines(), rules_of_tensor_ranks(), rules_of_muon(), rules_of_lamb(),
                            rules_of_signs(), rules_of_one_bit_adam(), rules_of_delayed_updates()}) {
     rules.insert(rules.end(), more.begin(), more.end());

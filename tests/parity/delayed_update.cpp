@@ -22,14 +22,6 @@ namespace {
 constexpr auto const* late = R"(, "delayed_update": true)";
 constexpr auto const* late_and_poisoned = R"(, "delayed_update": true, "poison": true)";
 
-std::vector<std::uint32_t> bits_of(std::vector<float> const& values) {
-  std::vector<std::uint32_t> bits;
-  for (auto const value : values) {
-    bits.push_back(bits_of_number(value));
-  }
-  return bits;
-}
-
 /// Saves after each step, and again after a restore.
 TrainOptions saves_each_step(std::filesystem::path const& folder) {
   TrainOptions options;

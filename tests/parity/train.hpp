@@ -10,6 +10,14 @@
 
 namespace zeroth::testing {
 
+[[nodiscard]] inline std::vector<std::uint32_t> bits_of(std::vector<float> const& values) {
+  std::vector<std::uint32_t> bits;
+  for (auto const value : values) {
+    bits.push_back(bits_of_number(value));
+  }
+  return bits;
+}
+
 /// Returns rank 0's results. Requires that the job succeeds and that all ranks have the same results.
 inline Trained train(int world, Config const& config, TrainOptions const& options = {}, Wrap const& wrap = {},
                      MakeDevice const& make_device = {}) {

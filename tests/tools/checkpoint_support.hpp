@@ -36,11 +36,14 @@ struct SavedRun {
   std::filesystem::path from = {};     ///< A checkpoint to resume from.
   std::filesystem::path weights = {};  ///< The target of save_weights() after the last step.
   float odd_seed = 0;                  ///< Makes a gradient of the last step differ.
+  std::string zeroth = {};             ///< Keys of its section zeroth, each with a leading comma.
+  bool averages = false;               ///< save_weights() has averages.
 };
 
 /// Trains, and saves the state after the last step into `folder`, as if by process 4711 on node7.
 inline std::filesystem::path save_run(std::filesystem::path const& folder, SavedRun const& run) {
-  auto const config = small_config(run.stage, {.accumulation = 1, .zero = run.zero, .more = run.keys});
+  auto const config =
+      small_config(run.stage, {.accumulation = 1, .zero = run.zero, .zeroth = run.zeroth, .more = run.keys});
   std::int64_t step = 0;
   auto const outcome = run_job(run.world, [&](Job& job) {
     LanguageModel const small;
@@ -77,6 +80,9 @@ inline std::filesystem::path save_run(std::filesystem::path const& folder, Saved
       engine.save(folder, {.program_state = std::as_bytes(std::span{mine}), .order = SampleOrder{500}, .keep = {}})
           .wait();
       if (!run.weights.empty()) {
+        if (run.averages) {
+          engine.swap_ema();
+        }
         engine.save_weights(run.weights);
       }
       if (job.rank() == 0) {

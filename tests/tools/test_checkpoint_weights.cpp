@@ -183,6 +183,27 @@ TEST_CASE("export equals save_weights() at the same step, in each dtype") {
   }
 }
 
+TEST_CASE("export writes averages in place of masters where it is asked to and they are there") {
+  for (int stage = 0; stage <= 3; ++stage) {
+    Folder const folder;
+    save_run(folder / "saved", {.world = 1 + stage,
+                                .stage = stage,
+                                .keys = R"(, "bf16": {"enabled": true})",
+                                .weights = folder / "averages.safetensors",
+                                .zeroth = R"(, "ema": {"decay": 0.5})",
+                                .averages = true});
+    REQUIRE(checkpoint_tool("export saved masters.safetensors", folder).status == 0);
+    REQUIRE(checkpoint_tool("export saved ema.safetensors --ema", folder).status == 0);
+    CHECK((tensors_in(folder / "ema.safetensors") == tensors_in(folder / "averages.safetensors")));
+    CHECK((tensors_in(folder / "ema.safetensors") != tensors_in(folder / "masters.safetensors")));
+  }
+  Folder const folder;
+  save_run(folder / "saved", {});
+  auto const refused = checkpoint_tool("export saved ema.safetensors --ema", folder);
+  CHECK(refused.status == 2);
+  CHECK_THAT(refused.output, Contains("has no averages; its run had no zeroth.ema.decay"));
+}
+
 TEST_CASE("a folder has one file, or several with an index that Hugging Face's libraries read") {
   Folder const folder;
   save_run(folder / "saved", {.world = 3, .weights = folder / "whole.safetensors"});

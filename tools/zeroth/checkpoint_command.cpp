@@ -139,6 +139,7 @@ void add_export(CLI::App& checkpoint, Page& page) {
   command->add_option("--dtype", weights.dtype, "master: as they were saved; compute: what the math read; or which")
       ->check(CLI::IsMember({"master", "compute", "fp32", "bf16", "fp16"}))
       ->capture_default_str();
+  command->add_flag("--ema", weights.ema, "The moving averages of zeroth.ema.decay, instead of the masters");
   command
       ->add_option("--max-shard-bytes", weights.max_shard_bytes,
                    "Bytes of a file in a folder, also as 5GB or 512MiB: several, with an index, where one is too large")

@@ -32,14 +32,18 @@ std::optional<Dtype> dtype_named(std::string const& name) {
   return found == std::end(exported_dtypes) ? std::nullopt : std::optional{*found};
 }
 
-/// The weights of each space: the masters, or the frozen states.
-std::vector<SavedElements> weights_in(Reader& reader) {
+/// The weights of each space: the masters or their averages, or the frozen states.
+std::vector<SavedElements> weights_in(Reader& reader, bool ema) {
   std::vector<SavedElements> weights;
   auto const& contents = reader.record().contents;
   auto const parts = contents.by_name();
   for (auto const& space : contents.spaces) {
-    auto const* const name = space.trainable ? "master" : "frozen";
+    auto const* const name = !space.trainable ? "frozen" : ema ? optim::ema_name : "master";
     auto const state = std::ranges::find(space.states, name, &checkpoint::SavedState::name);
+    if (state == space.states.end() && ema) {
+      throw SystemError{fmt::format("checkpoint {}: --ema: unit {} has no averages; its run had no zeroth.ema.decay",
+                                    reader.folder().string(), config::in_quotes(space.unit))};
+    }
     if (state == space.states.end()) {
       throw SystemError{fmt::format("checkpoint {}: unit {} has no state {}, from which weights are read",
                                     reader.folder().string(), config::in_quotes(space.unit), name)};
@@ -53,11 +57,11 @@ std::vector<SavedElements> weights_in(Reader& reader) {
   return weights;
 }
 
-/// The dtype of the masters, or of frozen states if nothing is trained; fp32, which holds all values, if there are
-/// several.
+/// The dtype of the masters or averages, or of frozen states if nothing is trained; fp32, which holds all values, if
+/// there are several.
 Dtype dtype_of_masters(std::vector<SavedElements> const& weights) {
   std::optional<Dtype> found;
-  for (auto const* const name : {"master", "frozen"}) {
+  for (auto const* const name : {"master", optim::ema_name, "frozen"}) {
     for (auto const& each : weights) {
       if (each.state().name == name) {
         found = !found || *found == each.dtype() ? each.dtype() : Dtype::fp32;
@@ -136,7 +140,7 @@ Exported export_weights(fs::path const& checkpoint, ExportOptions const& options
   for (int place = 0; place < record.contents.places; ++place) {
     reader.check_file(place);  // checked before anything is written
   }
-  auto weights = weights_in(reader);
+  auto weights = weights_in(reader, options.ema);
   Exported result{checkpoint, options.to, record.position.step, dtype_asked_for(options.dtype, reader, weights), 0, 0,
                   0,          {}};
   result.params = std::ssize(weights);

@@ -14,6 +14,7 @@ namespace zeroth::tools {
 struct ExportOptions {
   std::filesystem::path to;                     ///< A file *.safetensors, which is replaced, or a new or empty folder.
   std::string dtype = "master";                 ///< Or compute, fp32, bf16, fp16.
+  bool ema = false;                             ///< The averages of zeroth.ema.decay, and not the masters.
   std::optional<std::int64_t> max_shard_bytes;  ///< Maximum size of a folder's files; nullopt: one file.
 };
 

@@ -117,6 +117,12 @@ class ZEROTH_EXPORT AnyEngine {
   void load_weights(std::filesystem::path const& file,
                     std::function<bool(std::string const& name)> const& left_out = {});
 
+  /// Exchanges every trained parameter with its exponential moving average (zeroth.ema.decay); a second call exchanges
+  /// them back, bit for bit. In between evaluations, read() and save_weights() have the averages, and calls that change
+  /// or save states throw ContractError. Call it between steps. Collective. Waits. Throws ContractError if the engine
+  /// keeps no averages. Costs a pass over masters and averages on the host, and a gather of all parameters.
+  void swap_ema();
+
   /// Starts an asynchronous checkpoint: masters, optimizer states, frozen parameters and progress.
   ///
   /// Call it between steps, with the same folder on all ranks, which must see the same file system. Returns at once,

@@ -25,6 +25,10 @@ struct State {
 };
 /// Max states of a rule.
 inline constexpr int most_states = 2;
+/// Max states of an optimizer: those of a rule, and the average of the masters.
+inline constexpr int most_kept_states = most_states + 1;
+/// The name of that average.
+inline constexpr char const* ema_name = "ema";
 
 /// Kingma and Ba 2015, algorithm 1; with decoupled_decay AdamW, Loshchilov and Hutter 2019, algorithm 2.
 struct Adam {
@@ -199,6 +203,8 @@ struct Update {
   Rule rule;                       ///< How an element is updated.
   std::int64_t rounding_seed = 0;  ///< Seed of stochastic rounding, if masters are bf16.
   float learning_rate_factor = 1;  ///< Multiplies the schedule's rate.
+  /// Decay of the exponential moving average of the masters, which is kept as one more state; negative: none is kept.
+  double ema_decay = -1;
 };
 
 /// The type in a stage file, or the name of a custom rule.
@@ -207,6 +213,10 @@ struct Update {
 [[nodiscard]] ZEROTH_EXPORT std::vector<State> states_of(Rule const& rule);
 /// The number of states, without making them.
 [[nodiscard]] ZEROTH_EXPORT int state_count(Rule const& rule) noexcept;
+/// The optimizer's states: its rule's, then the average of the masters if there is one. At most most_kept_states.
+[[nodiscard]] ZEROTH_EXPORT std::vector<State> states_of(Update const& update);
+/// The number of the optimizer's states, without making them.
+[[nodiscard]] ZEROTH_EXPORT int state_count(Update const& update) noexcept;
 /// The decay rates for StepRules::betas.
 [[nodiscard]] ZEROTH_EXPORT std::array<double, 2> betas_of(Rule const& rule) noexcept;
 
@@ -226,6 +236,7 @@ struct UpdateArgs {
   Dtype master_dtype = Dtype::fp32;         ///< fp32, or bf16; then it is the parameter itself, and `parameter` is null
   std::array<void*, most_states> states{};  ///< [count] each; as many as the rule has
   Dtype states_dtype = Dtype::fp32;         ///< fp32, or bf16 if masters are bf16
+  float* average = nullptr;                 ///< [count], if Update::ema_decay is not negative; otherwise null
   void const* gradient = nullptr;           ///< [count]
   Dtype gradient_dtype = Dtype::fp32;       ///< fp32, bf16 or fp16
   /// [count] of `parameter_dtype`, rounded from the master; null if the master is the parameter
@@ -240,6 +251,8 @@ struct UpdateArgs {
 /// Runs one update by `args.update`'s rule, on the calling thread. Uses element-wise IEEE operations without
 /// contraction, so AVX-512, AVX2 and plain code give the same bits. Reads and writes each array once: for Adam with
 /// fp32 gradients and masters only, 28 bytes per element.
+///
+/// An average moves by `average + (1 - ema_decay) * (master - average)`, with the new master.
 ///
 /// Masters and states in bf16 are widened, updated in fp32 and rounded stochastically. The noise depends only on
 /// Update::rounding_seed, StepScalars::applied and Segment::element.
