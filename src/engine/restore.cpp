@@ -62,10 +62,12 @@ Opened open(EngineState const& engine, std::filesystem::path const& path, Restor
     constexpr std::size_t shown = 20;
     auto const more = wrong.size() > shown ? fmt::format("\n  and {} more", wrong.size() - shown) : std::string{};
     wrong.resize(std::min(wrong.size(), shown));
-    throw ContractError{
-        fmt::format("checkpoint {} does not fit:\n  {}{}", reader.folder().string(), fmt::join(wrong, "\n  "), more)};
+    throw ContractError{fmt::format(
+        "checkpoint {} does not fit:\n  {}{}\n  (RestoreOptions::partial takes what both have, RestoreOptions::of "
+        "weights alone)",
+        reader.folder().string(), fmt::join(wrong, "\n  "), more)};
   }
-  opened.arrivals = arrivals(reader.record(), *engine.sharded.manager);
+  opened.arrivals = arrivals(reader.record(), *engine.sharded.manager, options);
   for (auto const& arrival : opened.arrivals) {
     reader.check_file(arrival.from.piece.place);
   }
@@ -124,11 +126,10 @@ void read_states(device::Device& device, Opened& opened) {
   });
 }
 
-/// Updates all that follows from the states, and all progress that is not a state.
+/// Restores all progress that is not a state.
 void take_position(EngineState& engine, checkpoint::Position const& position) {
   auto const& rules = engine.settings().rules.loss_scale;
   bool const keeps_scale = rules.dynamic && position.loss_scale;
-  engine.sharded.manager->slices.spread();
   engine.sharded.manager->optimizer.restore(position.applied,
                                             keeps_scale ? *position.loss_scale : optim::initial_state(rules));
   engine.session.protocol->end_restore(position.step);
@@ -138,14 +139,39 @@ void take_position(EngineState& engine, checkpoint::Position const& position) {
   engine.runtime.set_options({.timeout = engine.settings().timeout, .check = true});
   engine.session.accumulator.emplace(engine.counters());
   engine.record_addends();
+}
+
+/// Updates all that follows from the states that were read.
+void spread(EngineState& engine, checkpoint::Record const& record, RestoreOptions const& options) {
+  auto& manager = *engine.sharded.manager;
+  if (engine.settings().update.ema_decay >= 0 && !has_averages(record, options)) {
+    manager.values.begin_averages();
+  }
+  manager.slices.spread();
+  if (options.of == RestoreOf::everything) {
+    take_position(engine, record.position);
+  } else {
+    engine.session.protocol->end_restore(engine.session.protocol->steps());
+  }
   engine.compare_replicas(shard::States::with, "restore()");
   engine.compare_ties(shard::States::with, "restore()");
 }
 
-void tell(EngineState const& engine, Reader const& reader) {
+void tell(EngineState const& engine, Reader const& reader, RestoreOptions const& options) {
   auto const& record = reader.record();
-  logger().info("{}restored step {} from {}, saved {} by {} ranks", rank_prefix(), record.position.step,
-                reader.folder().string(), escaped(record.origin.created), record.contents.places);
+  bool const whole = options.of == RestoreOf::everything;
+  logger().info("{}restored {}step {} from {}, saved {} by {} ranks", rank_prefix(), whole ? "" : "the weights of ",
+                record.position.step, reader.folder().string(), escaped(record.origin.created), record.contents.places);
+  if (auto lines = left_out(record, engine.runtime.share, options); !lines.empty()) {
+    constexpr std::size_t shown = 50;
+    auto const more = lines.size() > shown ? fmt::format("\n  and {} more", lines.size() - shown) : std::string{};
+    lines.resize(std::min(lines.size(), shown));
+    logger().info("{}{} was restored in part:\n  {}{}", rank_prefix(), reader.folder().string(),
+                  fmt::join(lines, "\n  "), more);
+  }
+  if (!whole) {
+    return;
+  }
   if (!has_errors(record, *engine.sharded.manager)) {
     logger().info(
         "{}what encoding loses of gradients or momenta begins at zero: {} has none of it for {} data-parallel ranks",
@@ -203,13 +229,15 @@ Restored restore_from(EngineState& engine, std::filesystem::path const& path, Re
     engine.runtime.reduce_stream->synchronize();
     engine.runtime.device->compute().synchronize();
     engine.sharded.manager->parameters.drop_all();
-    engine.sharded.manager->memory.clear_errors();
+    if (options.of == RestoreOf::everything) {
+      engine.sharded.manager->memory.clear_errors();
+    }
     return run_on_all_ranks(purpose, exchange, [&](RankResult&) { read_states(*engine.runtime.device, opened); });
   });
   throw_if_failed("restore() failed after it had changed states", read);
-  engine.or_end([&] { take_position(engine, record.position); });
+  engine.or_end([&] { spread(engine, record, options); });
   if (exchange.rank() == 0) {
-    tell(engine, *opened.reader);
+    tell(engine, *opened.reader, options);
   }
   return {opened.reader->folder(), record.position.step, record.position.samples, record.program_state};
 }

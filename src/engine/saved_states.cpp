@@ -24,34 +24,86 @@ using Places = std::unordered_map<std::string, std::vector<Found>>;
 
 std::string_view kind_of(bool trainable) noexcept { return trainable ? "trainable" : "frozen"; }
 
-void check_params(Record const& record, Share const& whole, Places const& found, std::vector<std::string>& wrong) {
-  std::set<std::string_view> names;
+/// The saved positions of a parameter of the model; null if it is not restored.
+std::vector<Found> const* saved_places(Places const& found, std::string const& name, RestoreOptions const& options) {
+  auto const saved = options.saved_name ? options.saved_name(name) : std::optional{name};
+  auto const at = saved ? found.find(*saved) : found.end();
+  return at == found.end() ? nullptr : &at->second;
+}
+
+/// `name` "a", or "a" as "b" if it has another name in the checkpoint.
+std::string with_saved_name(std::string const& name, RestoreOptions const& options) {
+  auto const saved = options.saved_name ? options.saved_name(name) : std::optional{name};
+  return saved && *saved != name ? fmt::format("{} as {}", config::in_quotes(name), config::in_quotes(*saved))
+                                 : config::in_quotes(name);
+}
+
+/// The parameters that only one of the two has.
+struct Apart {
+  std::vector<std::string> of_model;       ///< Those to be restored, as with_saved_name().
+  std::vector<std::string> of_checkpoint;  ///< In quotes.
+};
+
+Apart apart(Record const& record, Share const& whole, Places const& found, RestoreOptions const& options) {
+  Apart result;
+  std::set<std::string> taken;
   for (auto const& param : whole.params()) {
-    names.insert(param.name);
-    auto const at = found.find(param.name);
-    if (at == found.end()) {
-      wrong.push_back(fmt::format("parameter \"{}\" is not in the checkpoint", param.name));
+    auto const saved = options.saved_name ? options.saved_name(param.name) : std::optional{param.name};
+    if (saved && !found.contains(*saved)) {
+      result.of_model.push_back(with_saved_name(param.name, options));
+    }
+    if (saved) {
+      taken.insert(*saved);
+    }
+  }
+  for (auto const& space : record.contents.spaces) {
+    for (auto const& param : space.params) {
+      if (!taken.contains(param.name) && param.comes_first()) {
+        result.of_checkpoint.push_back(config::in_quotes(param.name));
+      }
+    }
+  }
+  return result;
+}
+
+void check_params(Record const& record, Share const& whole, Places const& found, RestoreOptions const& options,
+                  std::vector<std::string>& wrong) {
+  if (!options.partial) {
+    auto const [of_model, of_checkpoint] = apart(record, whole, found, options);
+    for (auto const& each : of_model) {
+      wrong.push_back(fmt::format("parameter {} is not in the checkpoint", each));
+    }
+    for (auto const& each : of_checkpoint) {
+      wrong.push_back(fmt::format("{} in the checkpoint is not a parameter of the model", each));
+    }
+  }
+  for (auto const& param : whole.params()) {
+    auto const* const at = saved_places(found, param.name, options);
+    if (at == nullptr) {
       continue;
     }
-    auto const& first = at->second.front();
+    auto const& first = at->front();
     auto const& space = record.contents.spaces[first.space];
     auto const& saved = space.params[first.param];
     if (saved.shape != param.shape) {
       wrong.push_back(fmt::format("parameter \"{}\" has shape [{}] in the checkpoint, but [{}] in the model",
                                   param.name, fmt::join(saved.shape, ", "), fmt::join(param.shape, ", ")));
-    } else if (space.trainable != param.trainable) {
+    } else if (space.trainable != param.trainable && options.of == RestoreOf::everything) {
       wrong.push_back(fmt::format("parameter \"{}\" is {} in the checkpoint, but {} in the model", param.name,
                                   kind_of(space.trainable), kind_of(param.trainable)));
     }
   }
-  for (auto const& space : record.contents.spaces) {
-    for (auto const& param : space.params) {
-      if (!names.contains(param.name)) {
-        wrong.push_back(
-            fmt::format("{} in the checkpoint is not a parameter of the model", config::in_quotes(param.name)));
-      }
-    }
+}
+
+/// The saved state for a state of the engine; null if there is none, or if it is not to be restored.
+checkpoint::SavedState const* saved_state(Space const& space, std::string const& name, RestoreOptions const& options) {
+  bool const is_weight = name == "master" || name == "frozen";
+  if (options.of == RestoreOf::weights && !is_weight) {
+    return nullptr;
   }
+  auto const& saved = is_weight ? (space.trainable ? "master" : "frozen") : name;
+  auto const found = std::ranges::find(space.states, saved, &checkpoint::SavedState::name);
+  return found == space.states.end() ? nullptr : &*found;
 }
 
 std::string names_of(auto const& states) {
@@ -64,9 +116,10 @@ std::string names_of(auto const& states) {
 
 /// Reports each problem once, for all spaces that have it.
 void check_states(Record const& record, std::string const& param, Space const& space,
-                  std::vector<OwnSlice> const& slices, Settings const& settings, bool convert,
+                  std::vector<OwnSlice> const& slices, Settings const& settings, RestoreOptions const& options,
                   std::set<std::string>& wrong) {
   bool const same_names =
+      options.partial || options.of == RestoreOf::weights ||
       std::ranges::is_permutation(space.states, slices, {}, &checkpoint::SavedState::name, &OwnSlice::name);
   if (!same_names && settings.matrix_update && record.optimizer == settings.optimizer_name()) {
     wrong.insert(
@@ -81,11 +134,11 @@ void check_states(Record const& record, std::string const& param, Space const& s
     return;
   }
   for (auto const& slice : slices) {
-    auto const& state = *std::ranges::find(space.states, slice.name, &checkpoint::SavedState::name);
-    if (state.dtype != slice.dtype && !convert) {
+    auto const* const state = saved_state(space, slice.name, options);
+    if (state != nullptr && state->dtype != slice.dtype && !options.convert) {
       wrong.insert(fmt::format(
           "state {} is saved as {}, but is {} here: RestoreOptions::convert rounds it, which changes the run's results",
-          state.name, name_of(state.dtype), name_of(slice.dtype)));
+          state->name, name_of(state->dtype), name_of(slice.dtype)));
     }
   }
 }
@@ -200,8 +253,10 @@ std::vector<std::string> misfits(Record const& record, Share const& whole, shard
   std::vector<std::string> wrong;
   auto const found = record.contents.by_name();
   auto const& model = manager.memory.model();
-  check_params(record, whole, found, wrong);
-  check_order(record, options, wrong);
+  check_params(record, whole, found, options, wrong);
+  if (options.of == RestoreOf::everything) {
+    check_order(record, options, wrong);
+  }
   if (!wrong.empty()) {
     return wrong;
   }
@@ -209,18 +264,38 @@ std::vector<std::string> misfits(Record const& record, Share const& whole, shard
   each_part(manager, [&](shard::Part const& part, std::vector<OwnSlice> const& slices) {
     for (auto const& placed : part.params) {
       auto const& name = model.params[placed.param].name;
-      auto const& space = record.contents.spaces[found.at(name).front().space];
-      check_states(record, name, space, slices, manager.memory.request().settings, options.convert, of_states);
+      if (auto const* const places = saved_places(found, name, options)) {
+        auto const& space = record.contents.spaces[places->front().space];
+        check_states(record, name, space, slices, manager.memory.request().settings, options, of_states);
+      }
     }
   });
   wrong.insert(wrong.end(), of_states.begin(), of_states.end());
-  if (wrong.empty()) {
+  if (wrong.empty() && options.of == RestoreOf::everything) {
     check_optimizer(record, manager.memory.request().settings, wrong);
   }
   return wrong;
 }
 
-std::vector<Arrival> arrivals(Record const& record, shard::ShardManager const& manager) {
+std::vector<std::string> left_out(Record const& record, Share const& whole, RestoreOptions const& options) {
+  auto const [of_model, of_checkpoint] = apart(record, whole, record.contents.by_name(), options);
+  std::vector<std::string> lines;
+  for (auto const& each : of_model) {
+    lines.push_back(fmt::format("parameter {} is not in it, and keeps its values", each));
+  }
+  for (auto const& each : of_checkpoint) {
+    lines.push_back(fmt::format("{} in it is not a parameter of the model, and was passed over", each));
+  }
+  return lines;
+}
+
+bool has_averages(Record const& record, RestoreOptions const& options) {
+  return options.of == RestoreOf::everything && std::ranges::any_of(record.contents.spaces, [](Space const& space) {
+           return std::ranges::find(space.states, optim::ema_name, &checkpoint::SavedState::name) != space.states.end();
+         });
+}
+
+std::vector<Arrival> arrivals(Record const& record, shard::ShardManager const& manager, RestoreOptions const& options) {
   std::vector<Arrival> all;
   auto const& contents = record.contents;
   auto const found = contents.by_name();
@@ -234,19 +309,26 @@ std::vector<Arrival> arrivals(Record const& record, shard::ShardManager const& m
         continue;
       }
       auto const& param = memory.model().params[placed.param];
-      for (auto& each : crossings(contents, found.at(param.name), held_part(param), first, last - first)) {
+      auto const* const places = saved_places(found, param.name, options);
+      if (places == nullptr) {
+        continue;
+      }
+      for (auto& each : crossings(contents, *places, held_part(param), first, last - first)) {
         auto const crossing = std::make_shared<Crossing const>(std::move(each));
-        auto const& states = contents.spaces[crossing->at.space].states;
+        auto const& space = contents.spaces[crossing->at.space];
         for (auto const& slice : slices) {
-          auto const& state = *std::ranges::find(states, slice.name, &checkpoint::SavedState::name);
-          for (auto const& piece : pieces_of(contents, *crossing, state)) {
-            all.push_back({piece, state.dtype, crossing, slice, placed.offset - own.begin});
+          auto const* const state = saved_state(space, slice.name, options);
+          if (state == nullptr) {
+            continue;
+          }
+          for (auto const& piece : pieces_of(contents, *crossing, *state)) {
+            all.push_back({piece, state->dtype, crossing, slice, placed.offset - own.begin});
           }
         }
       }
     }
   });
-  if (has_errors(record, manager)) {
+  if (options.of == RestoreOf::everything && has_errors(record, manager)) {
     for (auto const& errors : errors_here(memory)) {
       add_errors(*saved_errors(record, memory, errors), memory, errors, all);
     }

@@ -29,7 +29,14 @@ struct Arrival {
   std::int64_t before = 0;  ///< Element `e` of this rank's part of the parameter is element `before + e` of `slice`.
 };
 /// The arrivals of this rank's own slices, and of its errors if has_errors(). Call only if misfits() is empty.
-[[nodiscard]] std::vector<Arrival> arrivals(checkpoint::Record const& record, shard::ShardManager const& manager);
+[[nodiscard]] std::vector<Arrival> arrivals(checkpoint::Record const& record, shard::ShardManager const& manager,
+                                            RestoreOptions const& options);
+
+/// What a partial restore leaves as it is, and what it does not take, one line each.
+[[nodiscard]] std::vector<std::string> left_out(checkpoint::Record const& record, Share const& whole,
+                                                RestoreOptions const& options);
+/// Whether averages of parameters are restored. If not, those of an engine that has them become the parameters.
+[[nodiscard]] bool has_averages(checkpoint::Record const& record, RestoreOptions const& options);
 
 /// Whether `record` has what encoding has lost of gradients or first moments, for as many ranks as here. If not, it
 /// begins at zero.

@@ -2,6 +2,7 @@
 #include "shard/values.hpp"
 
 #include <algorithm>
+#include <array>
 #include <tuple>
 
 namespace zeroth::shard {
@@ -44,38 +45,55 @@ void Values::initialise() {
   }
 }
 
-void Values::swap_averages() {
+/// Calls `move(master, average, elements, buffers)` for pieces of all of them; the buffers are host memory for a piece.
+template <class F>
+void Values::each_average(F const& move) {
   constexpr std::int64_t most = 1 << 16;
-  auto& device = *memory_->context().device;
-  auto const host = device.allocate_host(2 * most * bytes_of(Dtype::fp32));
-  auto* const of_master = host->data();
-  auto* const of_average = of_master + most * bytes_of(Dtype::fp32);
-  auto& compute = memory_->compute();
-  auto const take = [&](HeldState const& held, Range elements, std::byte* to) {
-    held.look(elements, [&](std::byte const* from, std::int64_t first, std::int64_t count) {
-      memory_->kernels().copy(compute, to + first * bytes_of(Dtype::fp32), from, count * bytes_of(Dtype::fp32));
-      compute.synchronize();
-    });
-  };
-  auto const put = [&](HeldState const& held, Range elements, std::byte const* from) {
-    held.edit(elements, [&](std::byte* to, std::int64_t first, std::int64_t count) {
-      memory_->kernels().copy(compute, to, from + first * bytes_of(Dtype::fp32), count * bytes_of(Dtype::fp32));
-      compute.synchronize();
-    });
-  };
+  auto const host = memory_->context().device->allocate_host(2 * most * bytes_of(Dtype::fp32));
+  std::array const buffers{host->data(), host->data() + most * bytes_of(Dtype::fp32)};
   for (auto const flat : memory_->layout().update_order()) {
     auto const last = static_cast<std::size_t>(optim::state_count(memory_->update_of(flat)));
     auto const master = held_of_updated(*memory_, flat, 0);
     auto const average = held_of_updated(*memory_, flat, last);
     auto const all = memory_->optimized(flat).count();
     for (std::int64_t first = 0; first < all; first += most) {
-      Range const piece{first, std::min(first + most, all)};
-      take(master, piece, of_master);
-      take(average, piece, of_average);
-      put(master, piece, of_average);
-      put(average, piece, of_master);
+      move(master, average, {first, std::min(first + most, all)}, buffers);
     }
   }
+}
+
+/// Copies `elements` of a state in fp32. Waits.
+void Values::take(HeldState const& held, Range elements, std::byte* to) {
+  held.look(elements, [&](std::byte const* from, std::int64_t first, std::int64_t count) {
+    memory_->kernels().copy(memory_->compute(), to + first * bytes_of(Dtype::fp32), from,
+                            count * bytes_of(Dtype::fp32));
+    memory_->compute().synchronize();
+  });
+}
+
+/// Sets `elements` of a state in fp32. Waits.
+void Values::put(HeldState const& held, Range elements, std::byte const* from) {
+  held.edit(elements, [&](std::byte* to, std::int64_t first, std::int64_t count) {
+    memory_->kernels().copy(memory_->compute(), to, from + first * bytes_of(Dtype::fp32),
+                            count * bytes_of(Dtype::fp32));
+    memory_->compute().synchronize();
+  });
+}
+
+void Values::begin_averages() {
+  each_average([&](HeldState const& master, HeldState const& average, Range elements, auto const& buffers) {
+    take(master, elements, buffers[0]);
+    put(average, elements, buffers[0]);
+  });
+}
+
+void Values::swap_averages() {
+  each_average([&](HeldState const& master, HeldState const& average, Range elements, auto const& buffers) {
+    take(master, elements, buffers[0]);
+    take(average, elements, buffers[1]);
+    put(master, elements, buffers[1]);
+    put(average, elements, buffers[0]);
+  });
 }
 
 Values::Copy Values::compute_copy(FlatId flat, bool trainable) const {

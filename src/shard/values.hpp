@@ -29,6 +29,8 @@ class Values {
   /// `values` are in memory of Device::allocate_host(). They begin at a multiple of codec_block_count, and end at one
   /// or at the parameter's end.
   void store(ParamId param, std::int64_t first, std::span<float const> values);
+  /// Sets the averages that this rank holds to the masters. Waits.
+  void begin_averages();
   /// Exchanges the masters that this rank holds with their averages. Waits. Compute copies are unchanged; see
   /// Slices::spread().
   void swap_averages();
@@ -63,6 +65,10 @@ class Values {
   template <class F>
   void write(Copy const& copy, std::int64_t first, std::span<float const> values, F const& put);
   void read(Copy const& copy, std::int64_t first, std::span<float> values);
+  template <class F>
+  void each_average(F const& move);
+  void take(HeldState const& held, Range elements, std::byte* to);
+  void put(HeldState const& held, Range elements, std::byte const* from);
 
   void add_to(LaneHash& hash, HeldState const& held, std::int64_t elements, std::span<std::byte> piece);
 

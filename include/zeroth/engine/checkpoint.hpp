@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -53,19 +54,32 @@ class ZEROTH_EXPORT Saving {
   std::filesystem::path path_;
 };
 
+/// What a restore takes from a checkpoint.
+enum class RestoreOf : std::uint8_t {
+  everything,  ///< Parameters, optimizer states and progress: training goes on where it was saved.
+  weights      ///< Parameters alone, and averages (zeroth.ema.decay) become them. Optimizer states and progress stay.
+};
+
 /// Options of a restore; the same on all ranks.
 struct RestoreOptions {
   /// The order of the program's data. A checkpoint saved with a different one is rejected.
-  std::optional<SampleOrder> order;
+  std::optional<SampleOrder> order{};
   /// Round states of another dtype to the engine's. The resumed run then differs from the saved one.
   bool convert = false;
   /// If there are checkpoints and all are damaged, restore_latest() returns nullopt, with warnings. Otherwise it
   /// throws, because a program that starts over would replace checkpoints that might be repaired. Each checkpoint is
   /// read twice then, first to check its hashes only, because a restore that has changed states cannot start over.
   bool start_over_if_all_damaged = false;
+  RestoreOf of = RestoreOf::everything;  ///< What to take.
+  /// Returns the name that a parameter of the model has in the checkpoint, or nullopt for a parameter that keeps its
+  /// values and states. Without a function names are the model's. Called for every parameter, on every rank.
+  std::function<std::optional<std::string>(std::string const& name)> saved_name{};
+  /// Parameters and states that only the model has keep their values, and those that only the checkpoint has are passed
+  /// over. The log lists both. Otherwise both are errors.
+  bool partial = false;
 };
 
-/// The position at which training resumes.
+/// The position at which training resumes; with RestoreOf::weights the one that the checkpoint has.
 struct Restored {
   std::filesystem::path path;  ///< The checkpoint's path.
   std::int64_t step = 0;       ///< Steps completed so far.
