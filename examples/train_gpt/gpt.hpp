@@ -5,15 +5,15 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "block.hpp"
 #include "embedding.hpp"
+#include "kept_blocks.hpp"
 #include "math.hpp"
 
 namespace gpt {
-
-enum class Recompute : bool { off, on };
 
 /// Runs on a Device (math.hpp). A `Pass` opens units: forward(unit) and backward(unit) return an OpenUnit.
 template <class Device>
@@ -27,7 +27,8 @@ class Gpt {
   /// One micro-batch's activations. The next micro-batch reuses the memory.
   struct Workspace {
     std::vector<Matrix> x;                     // inputs of the blocks, and the output of the last
-    std::vector<typename Block::Tape> blocks;  // a single one if blocks are recomputed
+    std::vector<typename Block::Tape> blocks;  // without memory for blocks that are recomputed
+    typename Block::Tape recomputed;           // of those, one after the other
     typename Head::Tape head;
     typename Block::Scratch scratch;
     Matrix d;
@@ -38,16 +39,20 @@ class Gpt {
   };
 
   /// `dropout` is its rate after the embedding, attention and the MLP; 0 disables it.
-  Gpt(GptParams const& params, Recompute recompute, float dropout = 0)
-      : recompute_{recompute},
+  Gpt(GptParams const& params, KeptBlocks kept, float dropout = 0)
+      : kept_{std::move(kept)},
         embedding_{params.embedding, params.shape, dropout},
         key_blocks_{params.key_blocks},
         head_{params.head} {
+    kept_.resize(params.blocks.size());  // without any, no block is recomputed
     std::uint32_t index = 0;
     for (auto const& block : params.blocks) {
       blocks_.emplace_back(block, params.shape, index++, dropout, key_blocks_.get());
     }
   }
+  /// All blocks alike.
+  Gpt(GptParams const& params, Recompute recompute, float dropout = 0)
+      : Gpt{params, KeptBlocks(params.blocks.size(), KeptBlock{recompute}), dropout} {}
   Gpt(zeroth::Model& model, Shape const& shape, Recompute recompute, float dropout = 0)
       : Gpt{GptParams{model, shape}, recompute, dropout} {}
 
@@ -73,7 +78,7 @@ class Gpt {
   [[nodiscard]] Workspace workspace(Part const& part) const {
     Workspace w;
     w.x.resize(part.blocks + 1);
-    w.blocks.resize(recompute_ == Recompute::on ? 1 : part.blocks);
+    w.blocks.resize(part.blocks);
     return w;
   }
 
@@ -92,8 +97,8 @@ class Gpt {
     for (std::size_t i = 0; i < part.blocks; ++i) {
       auto const& block = blocks_[part.first_block + i];
       auto const p = pass.forward(block.unit());
-      block.forward(p, w.x[i], tape(w, i), w.scratch);
-      block.output(p, tape(w, i), w.scratch, w.x[i + 1]);
+      block.forward(p, w.x[i], tape(w, part, i), w.scratch);
+      block.output(p, tape(w, part, i), w.scratch, w.x[i + 1]);
     }
   }
   template <class Pass>
@@ -113,20 +118,21 @@ class Gpt {
     if (part.head) {
       head_.backward(pass.backward(head_.unit()), w.x[part.blocks], batch, w.head, seed, w.d);
     }
+    bool still_valid = true;  // the intermediates of the last block that is recomputed
     for (auto i = part.blocks; i-- > 0;) {
       auto const& block = blocks_[part.first_block + i];
       auto const p = pass.backward(block.unit());
-      if (recompute_ == Recompute::on && i + 1 < part.blocks) {  // the last block's intermediates are still valid
-        block.forward(p, w.x[i], tape(w, i), w.scratch);
+      if (recomputes(part, i) && !std::exchange(still_valid, false)) {
+        block.forward(p, w.x[i], tape(w, part, i), w.scratch);
       }
-      block.backward(p, w.x[i], tape(w, i), w.scratch, w.d);
+      block.backward(p, w.x[i], tape(w, part, i), w.scratch, w.d);
     }
     if (part.embedding) {
       embedding_.backward(pass.backward(embedding_.unit()), batch, w.d, w.all);
     }
   }
-  /// The first half of backward, for inputs; not supported if blocks are recomputed. The second half needs the contents
-  /// of `w`.
+  /// The first half of backward, for inputs; not supported if any block is recomputed. The second half needs the
+  /// contents of `w`.
   template <class Pass>
   void backward_inputs(Pass& pass, Part const& part, Batch const& batch, Workspace& w,
                        typename Device::Wide seed) const {
@@ -157,11 +163,15 @@ class Gpt {
   }
 
  private:
-  typename Block::Tape& tape(Workspace& w, std::size_t block) const {
-    return w.blocks[recompute_ == Recompute::on ? 0 : block];
+  /// Blocks are counted from the first of the part.
+  [[nodiscard]] bool recomputes(Part const& part, std::size_t block) const {
+    return kept_[part.first_block + block].recompute == Recompute::on;
+  }
+  typename Block::Tape& tape(Workspace& w, Part const& part, std::size_t block) const {
+    return recomputes(part, block) ? w.recomputed : w.blocks[block];
   }
 
-  Recompute recompute_;
+  KeptBlocks kept_;
   Embedding<Device> embedding_;
   std::shared_ptr<KeyBlocks const> key_blocks_;  // outlives the blocks
   std::vector<Block> blocks_;

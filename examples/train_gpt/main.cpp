@@ -34,16 +34,23 @@ void print_plan(gpt::Options const& options, zeroth::Config const& config, gpt::
       model, config, world, {.transport = options.transport.value_or(Transport::local), .device = options.device})));
 }
 
-/// Applies activation_checkpointing, which here keeps the inputs of blocks.
-void heed_activations(zeroth::Config const& config, gpt::Options& options) {
+/// Checks that train_gpt can keep activations as the file asks.
+void expect_activations(zeroth::Config const& config, gpt::Options const& options) {
   auto const asked = config.activation_checkpointing();
-  if (asked.cpu_checkpointing && options.device == zeroth::DeviceKind::cuda) {
+  if (asked.offload != zeroth::ActivationOffload::none && options.device == zeroth::DeviceKind::cuda) {
     throw zeroth::ConfigError{fmt::format(
-        "{}: activation_checkpointing.cpu_checkpointing is true, but with --device cuda train_gpt keeps activations in "
-        "the GPU's memory; set it to false",
+        "{}: {}, but with --device cuda train_gpt keeps activations in the GPU's memory; allowed: {}", config.source(),
+        asked.cpu_checkpointing
+            ? "activation_checkpointing.cpu_checkpointing is true"
+            : fmt::format("zeroth.activation_checkpointing.offload is \"{}\"", name_of(asked.offload)),
+        asked.cpu_checkpointing ? "false" : "\"none\"")};
+  }
+  if (asked.offload == zeroth::ActivationOffload::nvme) {
+    throw zeroth::ConfigError{fmt::format(
+        "{}: zeroth.activation_checkpointing.offload is \"nvme\", but train_gpt keeps activations in memory; allowed: "
+        "\"none\" or \"cpu\"",
         config.source())};
   }
-  options.recompute = options.recompute || asked.number_checkpoints > 0;
 }
 
 void expect_tensor_ranks_divide(zeroth::Config const& config, char const* key, std::int64_t whole, char const* of) {
@@ -100,9 +107,9 @@ void expect_layout(zeroth::Config const& config, gpt::Options const& options, gp
   }
 }
 
-int run(gpt::Options options) {
+int run(gpt::Options const& options) {
   auto const config = gpt::read_stage_file(options.stage_file);
-  heed_activations(config, options);
+  expect_activations(config, options);
   auto const shape = gpt::resolve_shape(options.shape, options.init);
   expect_divided(config, shape);
   expect_layout(config, options, shape);
@@ -147,7 +154,7 @@ int main(int argc, char** argv) {
   zeroth::write_output(help.str());
   zeroth::write_error(complaint.str());
   try {
-    exit_status = options ? run(std::move(*options)) : exit_status;
+    exit_status = options ? run(*options) : exit_status;
   } catch (std::bad_alloc const&) {
     zeroth::write_error(
         "train_gpt: out of memory before training: the data or the model do not fit into this process\n");

@@ -164,7 +164,9 @@ void declare(CLI::App& app, Options& o, Words& words) {
   app.add_flag("--share-devices", o.share_devices, "With --device cuda: more ranks than GPUs, several to a GPU");
   app.add_flag("--tf32", o.tf32, "With --device cuda and fp32: let matmuls round their factors to TF32");
   app.add_flag("--plan", o.plan, "Print what each rank will hold, and end");
-  app.add_flag("--recompute", o.recompute, "Keep only the blocks' inputs and compute their insides again in backward");
+  app.add_flag("--recompute", o.recompute,
+               "Keep only the inputs of all blocks, and compute their insides again in backward: short for --set "
+               "zeroth.activation_checkpointing.units=all");
 }
 
 /// Throws a ValidationError for options that need another one, or exclude each other.
@@ -234,6 +236,9 @@ CommandLine parse(int argc, char const* const* argv, std::ostream& out, std::ost
     check_checkpoints(options);
   } catch (CLI::ParseError const& error) {
     return {std::nullopt, app.exit(error, out, err) == 0 ? 0 : 2};
+  }
+  if (options.recompute) {
+    options.stage_file.set.emplace_back("zeroth.activation_checkpointing.units=all");
   }
   options.order = orders.at(words.order);
   options.device = devices.at(words.device);

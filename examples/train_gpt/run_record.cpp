@@ -62,7 +62,7 @@ std::string run_record(Options const& options, zeroth::Config const& config, Sha
                     {"batch", {{"train", batch.train}, {"micro", batch.micro}, {"accumulation", batch.accumulation}}},
                     {"seed", options.seed},
                     {"order", options.order == Order::sequential ? "sequential" : "shuffled"},
-                    {"recompute", options.recompute},
+                    {"recompute", config.activation_checkpointing().units != zeroth::RecomputedUnits::none},
                     {"dropout", options.dropout},
                     {"data", {{"path", options.data.string()}, {"sequences", batches.sequences()}}},
                     {"init", options.init.empty() ? Json{} : Json(options.init.string())},

@@ -8,6 +8,7 @@
 #include <zeroth/zeroth.hpp>
 
 #include "checkpoints.hpp"
+#include "kept_blocks.hpp"
 #include "key_blocks.hpp"
 #include "output.hpp"
 #include "run_record.hpp"
@@ -36,17 +37,17 @@ struct StageWorkOf<Where, T, G> {
 template <class Where, zeroth::Element T, zeroth::GradientOf<T> G>
 class Passes {
  public:
-  Passes(zeroth::Engine<T, G>& engine, zeroth::Mesh& mesh, GptParams const& params, Task const& task,
-         MathChoice const& math, std::int64_t micro_steps)
+  Passes(zeroth::Engine<T, G>& engine, zeroth::Mesh& mesh, GptParams const& params, KeptBlocks const& kept,
+         Task const& task, MathChoice const& math, std::int64_t micro_steps)
       : task_{task} {
     if (mesh.tensor_part().of > 1) {
       tensor_.emplace(mesh.tensor(), zeroth::TensorParallelOptions{.sequence = task.config.sequence_parallel()});
     }
     auto* const tensor = tensor_ ? &*tensor_ : nullptr;
     if (mesh.pipeline().size == 1) {
-      micro_steps_.emplace(engine, params, task.options, math, micro_steps, tensor);
+      micro_steps_.emplace(engine, params, task.options, math, micro_steps, tensor, kept);
     } else if constexpr (has_pipelines) {
-      stage_.emplace(engine, params, task.options, math, tensor);
+      stage_.emplace(engine, params, task.options, math, tensor, kept);
     }
   }
   void run(zeroth::Engine<T, G>& engine) {
@@ -105,6 +106,7 @@ RunEnd train(zeroth::Job& job, Task const& task, zeroth::Precision<T, G>) {
   zeroth::Model model{options.seed, mesh.tensor_part()};
   GptParams params{model, shape, config.sequence_parallel() ? Rows::divided : Rows::whole};
   params.key_blocks = key_blocks_of(config, shape, mesh.tensor_part(), options.seed);
+  auto const kept = kept_blocks_of(config, {config, model}, params);
   auto const settings = config.settings(mesh.data().world(), 1);  // the parts used here do not depend on the largest
                                                                   // unit
   auto const& batch_sizes = settings.batch;
@@ -123,7 +125,7 @@ RunEnd train(zeroth::Job& job, Task const& task, zeroth::Precision<T, G>) {
   }
   output.begin(facts, restored);
 
-  Passes<Where, T, G> passes{engine, mesh, params, task, math, batch_sizes.accumulation};
+  Passes<Where, T, G> passes{engine, mesh, params, kept, task, math, batch_sizes.accumulation};
   output.products(math, passes.products());
   auto const show = [&](std::optional<zeroth::StepReport> const& report) {
     if (report) {

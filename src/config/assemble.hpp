@@ -17,6 +17,9 @@ namespace zeroth::config {
 [[nodiscard]] PipelineSettings pipeline(Values const& values);
 [[nodiscard]] int tensor_ranks(Values const& values);  ///< The size of zeroth.mesh.tensor. All values must be known.
 
+/// What the file asks for about activations. All values must be known.
+[[nodiscard]] ActivationSettings activations(Values const& values);
+
 /// The layout of attention; empty if the file asks for none. Throws Unknown while a value is unknown.
 [[nodiscard]] std::optional<SparseAttention> sparse_attention(Values const& values);
 

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <cmath>
 #include <limits>
+#include <system_error>
 #include <vector>
 
 #include "config/names.hpp"
@@ -94,6 +96,38 @@ Checked check_integers(Key const& key, Node const& node) {
   return {Integers{array}, {}};
 }
 
+/// Whether `word` is "every N" with N from 2.
+bool is_every_so_many(std::string_view word) {
+  if (!word.starts_with(every_so_many)) {
+    return false;
+  }
+  int number = 0;
+  auto const digits = word.substr(every_so_many.size());
+  auto const [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  return error == std::errc{} && end == digits.data() + digits.size() && number >= 2;
+}
+
+Checked check_units(Node const& node) {
+  if (auto const* const word = std::get_if<std::string>(&node.value)) {
+    bool const known = *word == "all" || *word == "none" || is_every_so_many(*word);
+    return known ? Checked{UnitChoice{*word, nullptr}, {}} : wrong(node, "is unknown");
+  }
+  auto const* const array = std::get_if<Array>(&node.value);
+  if (array == nullptr) {
+    return wrong_type(node);
+  }
+  if (array->empty()) {
+    return wrong(node, "is empty");
+  }
+  for (auto const& each : *array) {
+    auto const* const name = std::get_if<std::string>(&each.value);
+    if (name == nullptr || name->empty()) {
+      return {{}, fmt::format("{} in {}", name == nullptr ? wrong_type(each).wrong : "an empty name", show(node))};
+    }
+  }
+  return {UnitChoice{{}, array}, {}};
+}
+
 std::string lower(std::string_view text) {
   std::string result{text};
   std::ranges::transform(result, result.begin(),
@@ -140,6 +174,7 @@ Checked check(Key const& key, Node const& node) {
       return value == nullptr ? wrong_type(node) : Checked{std::string_view{*value}, {}};
     }
     case Kind::integers: return check_integers(key, node);
+    case Kind::units: return check_units(node);
   }
   return {};
 }

@@ -190,12 +190,7 @@ Dtype Config::gradient_dtype() const {
   return config::dtype_named(state_->values.get<"zeroth.gradient_dtype">());
 }
 
-ActivationSettings Config::activation_checkpointing() const {
-  auto const& values = state_->values;
-  constexpr auto number = config::index_of<"activation_checkpointing.number_checkpoints">;
-  return {.number_checkpoints = values.says(number) ? values.get<"activation_checkpointing.number_checkpoints">() : 0,
-          .cpu_checkpointing = values.get<"activation_checkpointing.cpu_checkpointing">()};
-}
+ActivationSettings Config::activation_checkpointing() const { return config::activations(state_->values); }
 
 std::optional<SparseAttention> Config::sparse_attention() const { return config::sparse_attention(state_->values); }
 PipelineSettings Config::pipeline() const { return config::pipeline(state_->values); }

@@ -42,6 +42,14 @@ std::vector<std::int64_t> Integers::copy() const {
   return all;
 }
 
+std::vector<std::string> UnitChoice::copy() const {
+  std::vector<std::string> all;
+  for (auto const& item : names == nullptr ? Array{} : *names) {
+    all.push_back(std::get<std::string>(item.value));
+  }
+  return all;
+}
+
 std::string allowed(Key const& key) {
   std::string_view const automatic = key.automatic ? ", or \"auto\"" : "";
   switch (key.kind) {
@@ -52,6 +60,7 @@ std::string allowed(Key const& key) {
     case Kind::name: return either(key.names);
     case Kind::text: return "a string";
     case Kind::integers: return fmt::format("an array of integers, each {}", bounds(key.range));
+    case Kind::units: return R"("all", "none", "every N" with N from 2, or an array of names of units)";
   }
   return {};
 }

@@ -28,10 +28,22 @@ struct Integers {
   friend bool operator==(Integers const& left, Integers const& right) { return left.copy() == right.copy(); }
 };
 
-/// A value, or null. Names have the spelling that Zeroth prints ("float16" is stored as "fp16").
-using Value = std::variant<std::monostate, bool, std::int64_t, double, Pair, std::string_view, Integers>;
+/// The units that a file selects. check() ensures that the word is known, and that names are not empty.
+struct UnitChoice {
+  std::string_view word;         ///< "all", "none" or "every 2"; empty: `names` counts.
+  Array const* names = nullptr;  ///< An array of a document.
+  [[nodiscard]] std::vector<std::string> copy() const;
+  friend bool operator==(UnitChoice const& left, UnitChoice const& right) {
+    return left.word == right.word && left.copy() == right.copy();
+  }
+};
+/// Before the number in the word "every 2".
+inline constexpr std::string_view every_so_many = "every ";
 
-enum class Kind : std::uint8_t { boolean, integer, real, pair, name, text, integers };
+/// A value, or null. Names have the spelling that Zeroth prints ("float16" is stored as "fp16").
+using Value = std::variant<std::monostate, bool, std::int64_t, double, Pair, std::string_view, Integers, UnitChoice>;
+
+enum class Kind : std::uint8_t { boolean, integer, real, pair, name, text, integers, units };
 
 inline constexpr double unbounded = std::numeric_limits<double>::infinity();
 struct Range {
@@ -97,6 +109,8 @@ Value group_size(Values const& values);
 Value disk_threads(Values const& values);
 Value nothing_persists(Values const& values);
 Value everything_may_persist(Values const& values);
+Value recomputed_units(Values const& values);
+Value activation_offload(Values const& values);
 }  // namespace derive
 
 inline constexpr double int_limit = std::numeric_limits<int>::max();
@@ -199,9 +213,9 @@ inline constexpr Key keys[] = {
   {.path = "flops_profiler.output_file", .kind = Kind::text,
    .meaning = "File for the table; without one, it is logged."},
   {.path = "activation_checkpointing.number_checkpoints", .kind = Kind::integer, .range = {1, int_limit},
-   .meaning = "For programs that read Config::activation_checkpointing(): number of activations to keep; backward recomputes the others. For train_gpt it means `--recompute`: it keeps the inputs of its blocks."},
+   .meaning = "For programs that read Config::activation_checkpointing(): DeepSpeed's key for `zeroth.activation_checkpointing.units` `all`, whatever the number."},
   {.path = "activation_checkpointing.cpu_checkpointing", .kind = Kind::boolean, .value = false,
-   .meaning = "For programs that read Config::activation_checkpointing(): keep activations in host memory. train_gpt does so on the CPU, and rejects it on GPUs."},
+   .meaning = "For programs that read Config::activation_checkpointing(): DeepSpeed's key for `zeroth.activation_checkpointing.offload` `cpu`. train_gpt rejects it on GPUs."},
   {.path = "communication_data_type", .kind = Kind::name, .names = reduce_dtype_names, .any_case = true,
    .derive = derive::reduce_dtype, .why = "zeroth.gradient_dtype",
    .meaning = "Dtype of gradients in messages."},
@@ -468,6 +482,14 @@ inline constexpr Key keys[] = {
    .meaning = "The measure by which the largest chunk is made as small as possible: elements of parameters, units, or flops as `flops_profiler` counts them."},
   {.path = "zeroth.pipeline.first_units", .kind = Kind::integers, .range = {0, int_limit},
    .meaning = "Replaces `zeroth.pipeline.partition`: the first unit of each chunk, such as `[0, 7, 13]`. Units count from 0, in the order of the model."},
+  {.path = "zeroth.activation_checkpointing.units", .kind = Kind::units,
+   .derive = derive::recomputed_units, .why = "all with activation_checkpointing.number_checkpoints, else none",
+   .meaning = "For programs that use an ActivationPolicy: the units that are recomputed: of these only the input is kept, and backward runs their forward again. `every 2`: the second unit of the model, the fourth, and so on. In train_gpt only blocks are recomputed. All give the same bits: see activations.md."},
+  {.path = "zeroth.activation_checkpointing.offload", .kind = Kind::name, .names = offload_names,
+   .derive = derive::activation_offload, .why = "cpu with activation_checkpointing.cpu_checkpointing, else none",
+   .meaning = "Where the kept inputs of recomputed units wait for backward. `none`: in the device's memory. `cpu`: in host memory; on CPUs that is the device's. `nvme`: in a file in `nvme_path`."},
+  {.path = "zeroth.activation_checkpointing.nvme_path", .kind = Kind::text,
+   .meaning = "The folder for offload to `nvme`, on a local disk. Each rank has an unnamed file there."},
   {.path = "zeroth.sparse_attention.mode", .kind = Kind::name, .names = sparse_mode_names,
    .meaning = "For programs that read Config::sparse_attention(): the rule by which each block of queries reads some blocks of keys: see sparse_attention.md. Without it attention is dense. The keys are those of DeepSpeed's former `sparse_attention`."},
   {.path = "zeroth.sparse_attention.block", .kind = Kind::integer, .range = {1, int_limit}, .value = 16,

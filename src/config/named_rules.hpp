@@ -51,6 +51,12 @@ namespace zeroth::config {
 [[nodiscard]] std::string requests_are_whole_blocks(Values const& values);
 [[nodiscard]] std::string disk_threads_are_said_once(Values const& values);
 
+// activations.cpp: which activations are kept, and where.
+[[nodiscard]] std::string recomputed_units_are_said_once(Values const& values);
+[[nodiscard]] std::string activation_offload_is_said_once(Values const& values);
+[[nodiscard]] std::string offloaded_inputs_are_kept(Values const& values);
+[[nodiscard]] std::string activations_on_disk_have_a_folder(Values const& values);
+
 // optimizer_rules.cpp: the optimizers Muon, Lamb and OneBitAdam, and what they do not support.
 [[nodiscard]] std::string muon_is_a_mean(Values const& values);
 [[nodiscard]] std::string muon_rates_have_a_base(Values const& values);

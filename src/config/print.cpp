@@ -42,6 +42,9 @@ nlohmann::ordered_json as_json(std::optional<Value> const& value) {
                          return nullptr;
                        } else if constexpr (std::is_same_v<std::decay_t<decltype(held)>, Integers>) {
                          return held.copy();
+                       } else if constexpr (std::is_same_v<std::decay_t<decltype(held)>, UnitChoice>) {
+                         return held.names == nullptr ? nlohmann::ordered_json(held.word)
+                                                      : nlohmann::ordered_json(held.copy());
                        } else {
                          return held;
                        }

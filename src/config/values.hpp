@@ -38,9 +38,9 @@ struct Given {
 struct Unknown {};
 
 template <Kind K>
-using Stored =
-    std::variant_alternative_t<static_cast<std::size_t>(K), std::variant<bool, std::int64_t, double, Pair,
-                                                                         std::string_view, std::string_view, Integers>>;
+using Stored = std::variant_alternative_t<
+    static_cast<std::size_t>(K),
+    std::variant<bool, std::int64_t, double, Pair, std::string_view, std::string_view, Integers, UnitChoice>>;
 
 /// Names and texts are views of the table or of the document, which must live as long.
 class Values {

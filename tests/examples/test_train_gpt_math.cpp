@@ -69,9 +69,9 @@ struct Trained {
   float loss;
   std::vector<Values<float>> gradients;
 };
-Trained train_once(Shape const& shape, Batch const& batch, Recompute recompute, float dropout) {
+Trained train_once(Shape const& shape, Batch const& batch, KeptBlocks kept, float dropout) {
   zeroth::Model model{3};
-  Gpt<cpu::Cpu<float>> const gpt{model, shape, recompute, dropout};
+  Gpt<cpu::Cpu<float>> const gpt{GptParams{model, shape}, std::move(kept), dropout};
   ReferencePass<float> pass{model};
   auto workspace = gpt.workspace();
   float const loss = gpt.forward(pass, batch, workspace);
@@ -277,10 +277,17 @@ TEST_CASE("recomputing the blocks changes no bit") {
   auto const batch = random_batch(2 * 70, 256, 5);
   for (float const dropout : {0.0F, 0.1F}) {
     INFO(dropout);
-    auto const kept = train_once(shape, batch, Recompute::off, dropout);
-    auto const recomputed = train_once(shape, batch, Recompute::on, dropout);
-    CHECK(kept.loss == recomputed.loss);
-    CHECK((kept.gradients == recomputed.gradients));  // in parentheses: too long to print
+    auto const kept = train_once(shape, batch, KeptBlocks(3), dropout);
+    for (unsigned recomputed = 1; recomputed < 8; ++recomputed) {  // every choice of the three
+      INFO(recomputed);
+      KeptBlocks blocks;
+      for (unsigned i = 0; i < 3; ++i) {
+        blocks.push_back({(recomputed >> i & 1U) != 0 ? Recompute::on : Recompute::off});
+      }
+      auto const again = train_once(shape, batch, blocks, dropout);
+      CHECK(kept.loss == again.loss);
+      CHECK((kept.gradients == again.gradients));  // in parentheses: too long to print
+    }
   }
 }
 

@@ -65,7 +65,8 @@ TEST_CASE("train_gpt rejects impossible pipelines with the reason") {
             "zeroth.mesh.pipeline is 2, which does not divide 3"},
         Row{"--ranks 5 --untied-head --set zeroth.mesh.pipeline=5", "the model has 4 units that a"},
         Row{"--ranks 2 --untied-head --recompute --set zeroth.mesh.pipeline=2 --set zeroth.pipeline.schedule=zb_h1",
-            "--recompute (or activation_checkpointing.number_checkpoints) with a zeroth.pipeline.schedule"}}) {
+            "--recompute (or zeroth.activation_checkpointing.units, or activation_checkpointing.number_checkpoints) "
+            "with a zeroth.pipeline.schedule"}}) {
     auto const result = run(place.command(small + "--steps 1 " + options));
     INFO(result.output);
     CHECK(result.ending.status == 2);

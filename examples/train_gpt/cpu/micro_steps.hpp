@@ -18,10 +18,10 @@ namespace gpt::cpu {
 template <zeroth::Element T, zeroth::GradientOf<T> G>
 class MicroSteps {
  public:
-  /// `tensor` must outlive it. Null: no layer is divided.
+  /// `tensor` must outlive it. Null: no layer is divided. Without `kept` no block is recomputed.
   MicroSteps(zeroth::Engine<T, G>& engine, GptParams const& params, Options const& options, MathChoice const& choice,
-             std::int64_t /*micro_steps*/, zeroth::TensorParallel* tensor = nullptr)
-      : gpt_{params, options.recompute ? Recompute::on : Recompute::off, options.dropout},
+             std::int64_t /*micro_steps*/, zeroth::TensorParallel* tensor = nullptr, KeptBlocks const& kept = {})
+      : gpt_{params, kept, options.dropout},
         matmul_{make_matmul(choice)},
         cpu_{*matmul_, tensor},
         workspace_{gpt_.workspace()} {

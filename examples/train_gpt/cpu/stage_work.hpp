@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Runs the actions of a pipeline stage for train() on the CPU.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -28,15 +29,15 @@ class StageWork {
  public:
   /// `tensor` must outlive it. Null: no layer is divided.
   StageWork(zeroth::Engine<T, G>& engine, GptParams const& params, Options const& options, MathChoice const& choice,
-            zeroth::TensorParallel* tensor)
-      : gpt_{params, options.recompute ? Recompute::on : Recompute::off, options.dropout},
+            zeroth::TensorParallel* tensor, KeptBlocks const& kept)
+      : gpt_{params, kept, options.dropout},
         matmul_{make_matmul(choice)},
         cpu_{*matmul_, tensor},
         tokens_{engine.micro_batch() * params.shape.context},
         rows_{tokens_ / (cpu_.divides_rows() ? cpu_.tensor_ranks() : 1)},
         channels_{params.shape.channels},
         tapes_(static_cast<std::size_t>(engine.in_flight())),
-        recomputes_{options.recompute} {}
+        recomputes_{std::ranges::any_of(kept, [](auto const& block) { return block.recompute == Recompute::on; })} {}
 
   /// Runs forward or backward of one micro-step through the units of a chunk. Reads a batch if they need one.
   void run(zeroth::Work<T, G>& work, Batches const& batches, std::int64_t samples) {
@@ -99,7 +100,8 @@ class StageWork {
       gpt_.backward(pass, part, tape.batch, w, tape.seed);
     } else if (recomputes_) {
       throw zeroth::ConfigError{
-          "--recompute (or activation_checkpointing.number_checkpoints) with a zeroth.pipeline.schedule that divides "
+          "--recompute (or zeroth.activation_checkpointing.units, or activation_checkpointing.number_checkpoints) with "
+          "a zeroth.pipeline.schedule that divides "
           "backward: what a block computes again would be computed twice; allowed are gpipe, 1f1b and "
           "interleaved_1f1b"};
     } else {

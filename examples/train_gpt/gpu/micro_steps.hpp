@@ -15,10 +15,12 @@ namespace gpt::gpu {
 template <zeroth::Element T, zeroth::GradientOf<T> G>
 class MicroSteps {
  public:
-  /// Runs on the engine's compute stream. `tensor` must outlive it. Null: no layer is divided.
+  /// Runs on the engine's compute stream. `tensor` must outlive it. Null: no layer is divided. Without `kept` no block
+  /// is recomputed.
   MicroSteps(zeroth::Engine<T, G>& engine, GptParams const& params, Options const& options,
-             MathChoice const& /*choice*/, std::int64_t micro_steps, zeroth::TensorParallel* tensor = nullptr)
-      : gpt_{params, options.recompute ? Recompute::on : Recompute::off, options.dropout},
+             MathChoice const& /*choice*/, std::int64_t micro_steps, zeroth::TensorParallel* tensor = nullptr,
+             KeptBlocks const& kept = {})
+      : gpt_{params, kept, options.dropout},
         gpu_{zeroth::cuda_stream(engine), {.tf32 = options.tf32}, tensor},
         // step() returns the report of the previous step: the GPU is less than two steps behind.
         upload_{engine.micro_batch() * params.shape.context, params.shape.vocabulary, 2 * micro_steps},

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "zeroth/core/codec.hpp"
 #include "zeroth/core/dtype.hpp"
@@ -99,10 +100,32 @@ struct ReportSettings {
   FlopsProfilerSettings flops;        ///< The profile of a step.
 };
 
-/// Requests of a file about the program's own activations: activation_checkpointing.
+/// Which units are recomputed: of these only the input is kept, and backward runs their forward again.
+enum class RecomputedUnits : std::uint8_t {
+  none,
+  all,
+  every,   ///< One of ActivationSettings::every, by their order in the model.
+  listed,  ///< ActivationSettings::names.
+};
+/// Where the kept inputs of recomputed units wait for backward.
+enum class ActivationOffload : std::uint8_t {
+  none,  ///< In the device's memory.
+  cpu,   ///< In host memory; on CPUs that is the device's.
+  nvme,  ///< In a file on a disk.
+};
+/// "none", "cpu" or "nvme", as in the stage file.
+[[nodiscard]] ZEROTH_EXPORT std::string_view name_of(ActivationOffload offload) noexcept;
+
+/// Requests of a file about the program's own activations: activation_checkpointing and
+/// zeroth.activation_checkpointing. See ActivationPolicy.
 struct ActivationSettings {
-  std::int64_t number_checkpoints = 0;  ///< Checkpoints to keep; 0: not specified.
-  bool cpu_checkpointing = false;       ///< Keep them in host memory.
+  std::int64_t number_checkpoints = 0;                  ///< As in the file; 0: not specified.
+  bool cpu_checkpointing = false;                       ///< As in the file.
+  RecomputedUnits units = RecomputedUnits::none;        ///< Also set by number_checkpoints.
+  std::int64_t every = 0;                               ///< With RecomputedUnits::every: 2 or more; otherwise 0.
+  std::vector<std::string> names;                       ///< With RecomputedUnits::listed: as in the file.
+  ActivationOffload offload = ActivationOffload::none;  ///< Also set by cpu_checkpointing.
+  std::filesystem::path nvme_path;                      ///< Folder of ActivationOffload::nvme.
 };
 
 /// Small parameters that every rank holds unsharded, while larger ones are gathered for use: DeepSpeed's

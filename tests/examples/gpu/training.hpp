@@ -40,9 +40,10 @@ inline zeroth::Config config_of(Run const& run) {
     "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2, "gradient_clipping": 1.0,
     "optimizer": {{ {} }},
     "zero_optimization": {{"stage": {}}},
-    "zeroth": {{"timeout_ms": 120000, "mesh": {{"tensor": {}}}, "sequence_parallel": {} {}}} {} }})",
+    "zeroth": {{"timeout_ms": 120000, "mesh": {{"tensor": {}}}, "sequence_parallel": {} {} {}}} {} }})",
                                                run.optimizer, run.stage, run.tensor, run.divides_rows,
                                                run.everywhere ? R"(, "reduce_gradients": "every_micro_step")" : "",
+                                               run.recompute ? R"(, "activation_checkpointing": {"units": "all"})" : "",
                                                run.precision));
 }
 
@@ -76,7 +77,6 @@ inline Left train_in(Folder const& folder, Run const& run, RunJob const& run_job
   options.trace = run.traces ? folder / "trace" : std::filesystem::path{};
   options.steps = run.steps;
   options.seed = 9;
-  options.recompute = run.recompute;
   options.dropout = run.dropout;
   if (run.save_every > 0) {
     options.checkpoint = folder / "saved";
