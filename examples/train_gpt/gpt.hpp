@@ -2,11 +2,14 @@
 /// GPT-2: runs its units forward and backward. Only this part opens units.
 #pragma once
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <memory>
 #include <span>
 #include <utility>
 #include <vector>
+
+#include <zeroth/engine/activation_store.hpp>
 
 #include "block.hpp"
 #include "embedding.hpp"
@@ -26,7 +29,11 @@ class Gpt {
 
   /// One micro-batch's activations. The next micro-batch reuses the memory.
   struct Workspace {
-    std::vector<Matrix> x;                     // inputs of the blocks, and the output of the last
+    std::vector<Matrix> x;                     // inputs of the blocks but for those on a disk, and the output of the
+                                               // last
+    std::array<Matrix, 2> passing;             // inputs of blocks that wait on a disk, in turn
+    zeroth::ActivationStore* store = nullptr;  // those inputs; null while nothing is computed
+    std::vector<zeroth::ActivationStore::Kept> stored;
     std::vector<typename Block::Tape> blocks;  // without memory for blocks that are recomputed
     typename Block::Tape recomputed;           // of those, one after the other
     typename Head::Tape head;
@@ -79,6 +86,7 @@ class Gpt {
     Workspace w;
     w.x.resize(part.blocks + 1);
     w.blocks.resize(part.blocks);
+    w.stored.resize(part.blocks);
     return w;
   }
 
@@ -92,13 +100,18 @@ class Gpt {
   template <class Pass>
   void forward_body(Pass& pass, Part const& part, Batch const& batch, Workspace& w) const {
     if (part.embedding) {
-      embedding_.forward(pass.forward(embedding_.unit()), batch, w.x[0], w.all);
+      embedding_.forward(pass.forward(embedding_.unit()), batch, input(w, part, 0), w.all);
     }
     for (std::size_t i = 0; i < part.blocks; ++i) {
       auto const& block = blocks_[part.first_block + i];
       auto const p = pass.forward(block.unit());
-      block.forward(p, w.x[i], tape(w, part, i), w.scratch);
-      block.output(p, tape(w, part, i), w.scratch, w.x[i + 1]);
+      auto const& x = input(w, part, i);
+      if (is_on_disk(part, i) && w.store != nullptr) {
+        w.stored[i] = {};
+        w.stored[i] = w.store->put(x.data(), bytes_in(x), block.unit());
+      }
+      block.forward(p, x, tape(w, part, i), w.scratch);
+      block.output(p, tape(w, part, i), w.scratch, input(w, part, i + 1));
     }
   }
   template <class Pass>
@@ -115,6 +128,10 @@ class Gpt {
   /// w.x[0]; unspecified if the part has the embedding.
   template <class Pass>
   void backward(Pass& pass, Part const& part, Batch const& batch, Workspace& w, typename Device::Wide seed) const {
+    auto next = part.blocks;  // before which inputs were not fetched
+    for (int slot = 0; w.store != nullptr && slot < w.store->slots(); ++slot) {
+      next = fetch_before(next, part, w);
+    }
     if (part.head) {
       head_.backward(pass.backward(head_.unit()), w.x[part.blocks], batch, w.head, seed, w.d);
     }
@@ -122,10 +139,15 @@ class Gpt {
     for (auto i = part.blocks; i-- > 0;) {
       auto const& block = blocks_[part.first_block + i];
       auto const p = pass.backward(block.unit());
-      if (recomputes(part, i) && !std::exchange(still_valid, false)) {
-        block.forward(p, w.x[i], tape(w, part, i), w.scratch);
+      auto& x = input(w, part, i);
+      if (is_on_disk(part, i) && w.store != nullptr) {
+        w.stored[i].take(x.data());
+        next = fetch_before(next, part, w);
       }
-      block.backward(p, w.x[i], tape(w, part, i), w.scratch, w.d);
+      if (recomputes(part, i) && !std::exchange(still_valid, false)) {
+        block.forward(p, x, tape(w, part, i), w.scratch);
+      }
+      block.backward(p, x, tape(w, part, i), w.scratch, w.d);
     }
     if (part.embedding) {
       embedding_.backward(pass.backward(embedding_.unit()), batch, w.d, w.all);
@@ -166,6 +188,22 @@ class Gpt {
   /// Blocks are counted from the first of the part.
   [[nodiscard]] bool recomputes(Part const& part, std::size_t block) const {
     return kept_[part.first_block + block].recompute == Recompute::on;
+  }
+  [[nodiscard]] bool is_on_disk(Part const& part, std::size_t block) const {
+    return block < part.blocks && kept_[part.first_block + block].on_disk;
+  }
+  Matrix& input(Workspace& w, Part const& part, std::size_t block) const {
+    return is_on_disk(part, block) ? w.passing[block % 2] : w.x[block];
+  }
+  [[nodiscard]] static std::int64_t bytes_in(Matrix const& x) { return x.count() * std::int64_t{sizeof(*x.data())}; }
+  /// Begins to read the input of the last block before `end` that is on a disk. Returns its index; 0: there is none.
+  std::size_t fetch_before(std::size_t end, Part const& part, Workspace& w) const {
+    while (end > 0 && !is_on_disk(part, --end)) {
+    }
+    if (is_on_disk(part, end) && w.stored[end]) {
+      w.stored[end].fetch();
+    }
+    return end;
   }
   typename Block::Tape& tape(Workspace& w, Part const& part, std::size_t block) const {
     return recomputes(part, block) ? w.recomputed : w.blocks[block];

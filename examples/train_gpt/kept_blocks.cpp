@@ -21,7 +21,8 @@ KeptBlocks kept_blocks_of(zeroth::Config const& config, zeroth::ActivationPolicy
   }
   KeptBlocks kept;
   for (auto const& block : params.blocks) {
-    kept.push_back({policy.recomputes(block.unit) ? Recompute::on : Recompute::off});
+    kept.push_back({.recompute = policy.recomputes(block.unit) ? Recompute::on : Recompute::off,
+                    .on_disk = policy.offload() == zeroth::ActivationOffload::nvme && policy.offloads(block.unit)});
   }
   return kept;
 }

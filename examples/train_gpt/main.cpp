@@ -45,11 +45,11 @@ void expect_activations(zeroth::Config const& config, gpt::Options const& option
             : fmt::format("zeroth.activation_checkpointing.offload is \"{}\"", name_of(asked.offload)),
         asked.cpu_checkpointing ? "false" : "\"none\"")};
   }
-  if (asked.offload == zeroth::ActivationOffload::nvme) {
+  if (auto const stages = config.pipeline().stages; asked.offload == zeroth::ActivationOffload::nvme && stages > 1) {
     throw zeroth::ConfigError{fmt::format(
-        "{}: zeroth.activation_checkpointing.offload is \"nvme\", but train_gpt keeps activations in memory; allowed: "
-        "\"none\" or \"cpu\"",
-        config.source())};
+        "{}: zeroth.activation_checkpointing.offload is \"nvme\", but zeroth.mesh.pipeline is {}, and in a pipeline "
+        "train_gpt keeps activations in memory; allowed: \"none\" or \"cpu\", or a single stage",
+        config.source(), stages)};
   }
 }
 

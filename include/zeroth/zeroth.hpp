@@ -10,6 +10,7 @@
 #include "zeroth/core/random.hpp"
 #include "zeroth/core/view.hpp"
 #include "zeroth/data/sample_order.hpp"
+#include "zeroth/engine/activation_store.hpp"
 #include "zeroth/engine/activations.hpp"
 #include "zeroth/engine/engine.hpp"
 #include "zeroth/engine/mesh.hpp"

@@ -352,6 +352,7 @@ Settings assemble(Values const& values, optim::CustomRule const* own) {
   settings.tensor_ranks = tensor_ranks(values);
   settings.groups = groups(values);
   settings.offload = offload(values);
+  settings.activations = activations(values);
   settings.reduce_bucket_count = values.get<"zero_optimization.reduce_bucket_size">();
   settings.prefetch_count = values.get<"zero_optimization.stage3_prefetch_bucket_size">();
   settings.max_live_count = values.get<"zero_optimization.stage3_max_live_parameters">();

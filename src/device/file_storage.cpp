@@ -23,7 +23,11 @@
 namespace zeroth::device {
 namespace {
 
-constexpr std::string_view what = "the states that are offloaded to a file";
+/// What the file is, for messages.
+std::string what_is(StorageOptions const& options) {
+  return fmt::format("the {} that are offloaded to a file", options.contents);
+}
+
 constexpr std::size_t most_at_once = 3;  // pieces per task
 constexpr std::chrono::milliseconds between_checks{50};
 constexpr std::chrono::milliseconds patience_at_the_end{500};  // for I/O that the disk has begun
@@ -54,7 +58,7 @@ std::string_view odd_kind_of(std::filesystem::path const& folder) {
 
 struct FileStorage::Shared {
   explicit Shared(StorageOptions const& given)
-      : options{given}, file{what, BlockFile::Unnamed{given.folder}, given.bytes, Direct::on} {}
+      : options{given}, what{what_is(given)}, file{what, BlockFile::Unnamed{given.folder}, given.bytes, Direct::on} {}
 
   /// A transfer that a stream waits for.
   struct Transfer {
@@ -78,6 +82,7 @@ struct FileStorage::Shared {
   std::uint32_t fail(Transfer& transfer, std::exception_ptr error) noexcept;
 
   StorageOptions options;
+  std::string what;
   BlockFile file;
   std::mutex mutex;
   std::condition_variable changed;
@@ -93,8 +98,8 @@ FileStorage::FileStorage(StorageOptions const& options) : shared_{std::make_shar
   if (auto const odd = odd_kind_of(options.folder); !odd.empty()) {
     warning_ = fmt::format("{} {}", options.folder.string(), odd);
   } else if (!shared_->file.direct()) {
-    warning_ = fmt::format("the file system of {} has no direct I/O: states go through the system's file cache",
-                           options.folder.string());
+    warning_ = fmt::format("the file system of {} has no direct I/O: {} go through the system's file cache",
+                           options.folder.string(), options.contents);
   }
   constexpr std::size_t at_once = 8 * most_at_once;  // for the streams and a save; more transfers allocate
   shared_->free.reserve(at_once);

@@ -57,6 +57,11 @@ bool ActivationPolicy::recomputes(Unit unit) const {
   return recomputed_[unit.index()];
 }
 
+bool ActivationPolicy::offloads(Unit unit) const {
+  bool const is_between = unit.index() > 0 && unit.index() + 1 < recomputed_.size();
+  return offload_ != ActivationOffload::none && recomputes(unit) && is_between;
+}
+
 bool ActivationPolicy::recomputes_any() const noexcept {
   return std::ranges::find(recomputed_, true) != recomputed_.end();
 }

@@ -177,9 +177,13 @@ Capacity measure_capacity(std::filesystem::path const& folder, std::filesystem::
   return result;
 }
 
-std::string make_folders(OffloadSettings const& offload) {
+std::string make_folders(Settings const& settings) {
+  std::filesystem::path const none;
+  bool const has_activations = settings.activations.offload == ActivationOffload::nvme;
   for (auto const& [section, folder] :
-       {std::pair{"offload_optimizer", &offload.folder}, std::pair{"offload_param", &offload.parameter_folder}}) {
+       {std::pair{"zero_optimization.offload_optimizer", &settings.offload.folder},
+        std::pair{"zero_optimization.offload_param", &settings.offload.parameter_folder},
+        std::pair{"zeroth.activation_checkpointing", has_activations ? &settings.activations.nvme_path : &none}}) {
     if (folder->empty()) {
       continue;
     }
@@ -189,8 +193,7 @@ std::string make_folders(OffloadSettings const& offload) {
       error = {errno, std::generic_category()};
     }
     if (error) {
-      return fmt::format("zero_optimization.{}.nvme_path: cannot create a file in {}: {}", section, folder->string(),
-                         error.message());
+      return fmt::format("{}.nvme_path: cannot create a file in {}: {}", section, folder->string(), error.message());
     }
   }
   return {};

@@ -25,9 +25,9 @@ struct Capacity {
 [[nodiscard]] Capacity measure_capacity(std::filesystem::path const& folder,
                                         std::filesystem::path const& of_parameters = {});
 
-/// Creates missing folders for states that are offloaded to disks. Returns an empty string, or a message with the key
-/// of the folder that cannot be written to and the reason.
-[[nodiscard]] std::string make_folders(OffloadSettings const& offload);
+/// Creates missing folders for states and activations that are offloaded to disks. Returns an empty string, or a
+/// message with the key of the folder that cannot be written to and the reason.
+[[nodiscard]] std::string make_folders(Settings const& settings);
 
 /// Bytes that a rank needs on its machine.
 struct Needs {

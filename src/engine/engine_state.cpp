@@ -231,6 +231,10 @@ engine::EngineCounters EngineState::counters() const {
     now.disks.written_bytes += offloaded->traffic().written_bytes;
   }
   now.save_ms = session.checkpoints ? session.checkpoints->waited_ms() : 0;
+  now.activation_ms = session.ended_activation_ms;
+  for (auto const* const waits : session.activation_waits) {
+    now.activation_ms += waits->waited_ms();
+  }
   now.gathered = traffic.gathered;
   now.reduced = traffic.reduced;
   now.prefetch_misses = sharded.schedule->prefetch_misses();

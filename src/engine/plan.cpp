@@ -11,6 +11,7 @@
 #include "checkpoint/saver.hpp"
 #include "comm/describe.hpp"
 #include "engine/communicators.hpp"
+#include "engine/planned_activations.hpp"
 #include "engine/planning.hpp"
 #include "engine/share.hpp"
 #include "stage/gather_count.hpp"
@@ -250,6 +251,7 @@ Plan plan(Model const& model, Config const& config, int world, PlanOptions const
   auto result = config.pipeline().stages > 1
                     ? plan_of_stages(whole, config, world, options)
                     : plan_of(engine::make_blueprint(whole, whole, config, data_ranks, options), options);
+  result.activations = engine::planned_activations(model, config, result.settings, options.device);
   result.world = world;
   result.data_ranks = data_ranks;
   result.tensor_ranks = tensor_ranks;
@@ -472,6 +474,7 @@ std::string explain_plan(Plan const& plan) {
     text += fmt::format("  on a disk  {}\n", megabytes(plan.bytes_on_disk()));
   }
   text += fmt::format("  staging    {} of the host, from its first save on\n", megabytes(plan.staging_bytes));
+  text += engine::activation_lines(plan);
   text += fmt::format("a checkpoint takes {} B ({}) on the disk, all its files together\n", plan.checkpoint_bytes,
                       readable(plan.checkpoint_bytes));
   return text;

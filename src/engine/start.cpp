@@ -61,7 +61,7 @@ void Start::agree() {
   auto const exchange = runtime_.exchange();
   auto const& settings = sharded_.settings();
   auto const& request = sharded_.blueprint.request;
-  auto const unusable = takes_of_host_ ? make_folders(settings.offload) : std::string{};
+  auto const unusable = takes_of_host_ ? make_folders(settings) : std::string{};
   auto const left =
       takes_of_host_ ? measure_capacity(settings.offload.folder, settings.offload.parameter_folder) : Capacity{};
   std::array const mine{model::fingerprint(*sharded_.model),

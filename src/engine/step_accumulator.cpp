@@ -34,6 +34,7 @@ void StepAccumulator::close(std::int64_t step, EngineCounters const& now) {
   owed.exposed_comm_ms = now.waited_ms - before_.waited_ms;
   owed.exposed_io_ms = now.io_ms - before_.io_ms;
   owed.save_ms = now.save_ms - before_.save_ms;
+  owed.activation_ms = now.activation_ms - before_.activation_ms;
   owed.bubble_ms = now.bubble_ms - before_.bubble_ms;
   owed.gathered_bytes = now.gathered.all - before_.gathered.all;
   owed.gathered_across_groups_bytes = now.gathered.across_groups - before_.gathered.across_groups;

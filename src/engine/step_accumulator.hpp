@@ -19,10 +19,11 @@ namespace zeroth::engine {
 /// Totals since the engine was built.
 struct EngineCounters {
   Clock::time_point now;
-  double waited_ms = 0;  ///< Time that the compute stream waited for communication.
-  double io_ms = 0;      ///< Time that updates and gathers waited for I/O of this rank's offloaded states.
-  double save_ms = 0;    ///< Time that updates waited for saves.
-  double bubble_ms = 0;  ///< Time that actions waited for neighbouring stages.
+  double waited_ms = 0;      ///< Time that the compute stream waited for communication.
+  double io_ms = 0;          ///< Time that updates and gathers waited for I/O of this rank's offloaded states.
+  double save_ms = 0;        ///< Time that updates waited for saves.
+  double activation_ms = 0;  ///< Time that the compute stream waited for the program's offloaded activations.
+  double bubble_ms = 0;      ///< Time that actions waited for neighbouring stages.
   shard::MovedBytes gathered, reduced;
   shard::DiskTraffic disks;
   std::int64_t prefetch_misses = 0;

@@ -4,24 +4,16 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <mutex>
 #include <numeric>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include "device/stuck_memory.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::shard {
 namespace {
-
-/// Leaks memory that a stuck disk may still write to when it answers after all.
-void keep_for_ever(std::unique_ptr<device::Memory> memory) {
-  static std::mutex mutex;
-  static std::vector<device::Memory*> kept;
-  std::lock_guard const lock{mutex};
-  kept.push_back(memory.release());
-}
 
 std::unique_ptr<device::Stream> make_stream(device::Device& device, char const* name, bool beside) {
   return device.make_stream(name, beside ? device::Overlap::on : device::Overlap::off);
@@ -98,7 +90,7 @@ OffloadedStates::OffloadedStates(Parts parts)
 OffloadedStates::~OffloadedStates() {
   stop();
   if (storage_->stuck()) {
-    keep_for_ever(std::move(memory_));
+    device::keep_for_ever(std::move(memory_));
   }
 }
 

@@ -6,6 +6,7 @@
 #include "support/thrown.hpp"
 #include "zeroth/core/error.hpp"
 #include "zeroth/engine/activations.hpp"
+#include "zeroth/engine/plan.hpp"
 
 namespace zeroth {
 namespace {
@@ -48,7 +49,7 @@ TEST_CASE("a policy knows what happens to each unit") {
   CHECK(of(R"("units": "every 5")") == "kkkkr");
   CHECK(of(R"("units": "every 6")") == "kkkkk");
   CHECK(of(R"("units": ["transformer.h.2", "embedding", "embedding"])") == "rkkrk");
-  CHECK(of(R"("units": "all", "offload": "cpu")") == "roooo");
+  CHECK(of(R"("units": "all", "offload": "cpu")") == "rooor");
   CHECK(of(R"("units": "every 2", "offload": "nvme", "nvme_path": "/nvme")") == "kokok");
   CHECK(blocks.letters({}) == "kkkkk");
   CHECK_FALSE(blocks.policy("").recomputes_any());
@@ -73,6 +74,46 @@ TEST_CASE("a policy rejects a unit of another model") {
   Blocks const blocks;
   Blocks const others;
   CHECK_THROWS_AS(blocks.policy(R"("units": "all")").recomputes(others.units[0]), ContractError);
+}
+
+TEST_CASE("a plan counts units that are recomputed, and the store of those that wait on a disk") {
+  Model model;
+  for (auto const* const name : {"a", "b", "c", "d", "e"}) {
+    auto const unit = model.unit(name, {.input_per_sample = std::string_view{name} == "c" ? 3000 : 1300});
+    static_cast<void>(model.param(unit, fmt::format("{}.w", name), {10}, Constant{1}));
+  }
+  auto const planned = [&](std::string const& keys, char const* more = "") {
+    return plan(
+               model,
+               Config::from_json(fmt::format(R"({{"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 3,
+                  "zeroth": {{"activation_checkpointing": {{{}}}}} {}}})",
+                                             keys, more)),
+               2)
+        .activations;
+  };
+  CHECK(planned("").recomputed == 0);
+  CHECK(planned("").file_bytes == 0);
+  auto const in_memory = planned(R"("units": "every 2", "offload": "cpu")");
+  CHECK(in_memory.recomputed == 2);
+  CHECK(in_memory.offloaded == 0);
+  auto const all = planned(R"("units": "all", "offload": "nvme", "nvme_path": "/nvme")");
+  CHECK(all.recomputed == 5);
+  CHECK(all.offloaded == 3);  // not the first one's, nor the last one's
+  CHECK(all.input_bytes == 3000 * 2 * 4);
+  CHECK(all.memory_bytes == 2 * 24576);
+  CHECK(all.file_bytes == 3 * 24576);
+  CHECK(all.written_bytes == 3 * 3 * 24576);
+  CHECK(all.read_bytes == 3 * 1 * 24576);
+  auto const halves =
+      planned(R"("units": ["b"], "offload": "nvme", "nvme_path": "/nvme")", R"(, "bf16": {"enabled": true})");
+  CHECK(halves.input_bytes == 1300 * 2 * 2);
+  CHECK(halves.read_bytes == 0);  // it is still in its slot
+  CHECK_THAT(
+      explain_plan(plan(model, Config::from_json(R"({"train_batch_size": 1, "zeroth": {"activation_checkpointing":
+                                 {"units": "all", "offload": "nvme", "nvme_path": "/nvme"}}})"),
+                        1)),
+      Catch::Contains("activations, which the program keeps: 5 of 5 units are recomputed; the inputs of 3 wait in "
+                      "a file of 36864 B, with 24576 B of memory; a step writes 36864 B and reads 12288 B\n"));
 }
 
 }  // namespace zeroth

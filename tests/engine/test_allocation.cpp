@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/activation_chain.hpp"
 #include "engine/small_model.hpp"
 #include "parity/tiers.hpp"
 #include "support/allocations.hpp"
@@ -354,6 +355,31 @@ TEST_CASE("the counter detects malloc") {
   void* volatile memory = std::malloc(100);
   std::free(memory);
   CHECK((count_now() > before || !counts_malloc));
+}
+
+TEST_CASE("steps 4 to 8 allocate nothing while inputs wait in a store") {
+  Folder const folder;
+  for (int const stage : {0, 3}) {
+    auto const config = chain_config(stage, folder.path());
+    auto const [lean, control] = count_on(2, [&](Job& job, std::barrier<>& together, bool allocates) {
+      Chain const chain;
+      Engine<float> engine{job, chain.model, config};
+      ActivationPolicy const policy{config, chain.model};
+      ActivationStore store{engine, {.bytes = Chain::length * Chain::input_bytes}};
+      ChainTape tape;
+      auto const counted = steps_4_to_8(together, allocates, [&] {
+        for (auto micro : engine.micro_steps()) {
+          chain_micro_step(micro, chain, policy, &store, tape);
+        }
+        static_cast<void>(engine.step());
+      });
+      engine.finish();
+      return counted;
+    });
+    INFO(stage);
+    CHECK(lean == 0);
+    CHECK(control > 0);
+  }
 }
 
 }  // namespace zeroth::testing

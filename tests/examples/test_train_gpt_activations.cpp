@@ -50,12 +50,52 @@ TEST_CASE("train_gpt gives the same numbers whichever blocks are recomputed, wit
   for (int const stage : {0, 3}) {
     INFO(stage);
     CHECK(numbers(stage, "", "--recompute") == expected);
-    for (auto const* const units : {R"("all")", R"("every 2")", R"("every 3")", R"(["transformer.h.0"])",
-                                    R"(["transformer.h.3", "transformer.h.1"])", R"("all", "offload": "cpu")"}) {
+    for (auto const* const units :
+         {R"("all")", R"("every 2")", R"("every 3")", R"(["transformer.h.0"])",
+          R"(["transformer.h.3", "transformer.h.1"])", R"("all", "offload": "cpu")",
+          R"("all", "offload": "nvme", "nvme_path": "disk")", R"("every 2", "offload": "nvme", "nvme_path": "disk")",
+          R"(["transformer.h.2"], "offload": "nvme", "nvme_path": "disk")"}) {
       INFO(units);
       CHECK(numbers(stage, fmt::format(R"("units": {})", units)) == expected);
     }
   }
+}
+
+TEST_CASE("train_gpt leaves nothing of the file of its activations, and reports what it waited for them") {
+  Place const place;
+  auto const kept = R"("units": "all", "offload": "nvme", "nvme_path": "disk")";
+  auto const result = run_with(place, file_that_keeps(3, kept), "");
+  INFO(result.output);
+  REQUIRE(result.ending.status == 0);
+  for (auto const& step : steps_of(place.report())) {
+    CHECK(step["activation_ms"].get<double>() >= 0);
+    CHECK(step["activation_ms"].get<double>() <= step["step_ms"].get<double>());
+  }
+  CHECK(std::filesystem::is_empty(place / "disk"));
+  for (auto const& record : place.report()) {
+    if (record["record"] == "memory") {
+      CHECK(record["planned"] == record["measured_peak"]);
+    }
+  }
+  auto const planned = run(place.command(four_blocks + "--plan"));
+  INFO(planned.output);
+  CHECK(planned.ending.status == 0);
+  // A block's input has 2 samples of 12 tokens and 16 channels in fp32, which take 4096 bytes of a file.
+  CHECK_THAT(planned.output, Contains("6 of 6 units are recomputed; the inputs of 4 wait in a file of 16384 B, with "
+                                      "8192 B of memory"));
+}
+
+TEST_CASE("train_gpt with tensor ranks that divide rows has the same bits with activations on a disk") {
+  Place const place;
+  auto const numbers = [&](std::string const& kept) {
+    auto const result = run_with(place, file_that_keeps(1, kept),
+                                 "--set zeroth.mesh.tensor=2 --set zeroth.sequence_parallel=true "
+                                 "--set zeroth.tied_gradients=apart");
+    INFO(result.output);
+    REQUIRE(result.ending.status == 0);
+    return numbers_of(place.report());
+  };
+  CHECK(numbers(R"("units": "all", "offload": "nvme", "nvme_path": "disk")") == numbers(""));
 }
 
 TEST_CASE("train_gpt in a pipeline gives the same numbers whichever blocks are recomputed") {
@@ -88,7 +128,11 @@ TEST_CASE("train_gpt rejects activations that it cannot keep as asked") {
         Row{R"("units": ["embedding"])", "", R"("embedding", but train_gpt recomputes only blocks)"},
         Row{R"("units": ["transformer.h.1"])",
             "--untied-head --set zeroth.mesh.pipeline=2 --set zeroth.pipeline.schedule=zb_h1",
-            "zeroth.activation_checkpointing.units"}}) {
+            "zeroth.activation_checkpointing.units"},
+        Row{R"("units": "all", "offload": "nvme", "nvme_path": "disk")", "--untied-head --set zeroth.mesh.pipeline=2",
+            "zeroth.activation_checkpointing.offload is \"nvme\", but zeroth.mesh.pipeline is 2"},
+        Row{R"("units": "all", "offload": "nvme", "nvme_path": "/dev/null")", "",
+            "zeroth.activation_checkpointing.nvme_path: cannot create a file in /dev/null"}}) {
     auto const result = run_with(place, file_that_keeps(0, kept), options);
     INFO(result.output);
     CHECK(result.ending.status == 2);

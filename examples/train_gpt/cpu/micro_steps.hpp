@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Runs train()'s micro-steps on the CPU.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <zeroth/engine/engine.hpp>
@@ -26,6 +27,14 @@ class MicroSteps {
         cpu_{*matmul_, tensor},
         workspace_{gpt_.workspace()} {
     rehearse<G>(gpt_, cpu_, workspace_, engine.micro_batch() * params.shape.context);
+    if (auto const count = count_on_disk(kept); count > 0) {
+      // Tensor ranks may divide rows; then this is the input of a rank.
+      auto const bytes =
+          std::max(workspace_.passing[0].count(), workspace_.passing[1].count()) * std::int64_t{sizeof(T)};
+      store_ = std::make_unique<zeroth::ActivationStore>(
+          engine, zeroth::ActivationStoreOptions{.bytes = count * bytes, .input_bytes = bytes});
+      workspace_.store = store_.get();
+    }
   }
 
   /// Forward and backward.
@@ -41,6 +50,7 @@ class MicroSteps {
   Gpt<Cpu<T>> gpt_;
   std::unique_ptr<Matmul> matmul_;
   Cpu<T> cpu_;
+  std::unique_ptr<zeroth::ActivationStore> store_;  // outlives what is in it
   typename Gpt<Cpu<T>>::Workspace workspace_;
 };
 

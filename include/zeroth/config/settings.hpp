@@ -220,6 +220,7 @@ struct Settings {
   int tensor_ranks = 1;                            ///< Ranks that divide parameters among themselves.
   GroupSettings groups;                            ///< Groups of ranks.
   OffloadSettings offload;                         ///< Offloading.
+  ActivationSettings activations;                  ///< What the file asks of the program. Engines ignore it.
   PersistenceSettings persistence;                 ///< Small parameters that stay unsharded.
   std::int64_t reduce_bucket_count = 500'000'000;  ///< Elements per reduction bucket.
   std::int64_t prefetch_count = 50'000'000;        ///< Elements to prefetch beyond the unit in use; 0: no prefetch.

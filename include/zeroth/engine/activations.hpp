@@ -25,11 +25,10 @@ class ZEROTH_EXPORT ActivationPolicy {
   /// Whether forward keeps only the input of `unit`, and backward runs its forward again. Throws ContractError for a
   /// unit of another model.
   [[nodiscard]] bool recomputes(Unit unit) const;
-  /// Whether the kept input of `unit` waits for backward outside of the device's memory: it is recomputed, the file
-  /// asks for offload, and it is not the model's first unit, whose input is the batch.
-  [[nodiscard]] bool offloads(Unit unit) const {
-    return offload_ != ActivationOffload::none && unit.index() > 0 && recomputes(unit);
-  }
+  /// Whether the kept input of `unit` waits for backward outside of the device's memory: the unit is recomputed, and
+  /// the file asks for offload. Not the model's first unit, whose input is the batch, nor its last, whose backward
+  /// follows at once.
+  [[nodiscard]] bool offloads(Unit unit) const;
   /// Whether any unit is recomputed.
   [[nodiscard]] bool recomputes_any() const noexcept;
   /// Where those inputs wait.

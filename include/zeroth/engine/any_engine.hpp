@@ -216,6 +216,7 @@ class ZEROTH_EXPORT AnyEngine {
   [[nodiscard]] detail::EvaluationRecord begin_evaluation(int passes);
 
  private:
+  friend class ActivationStore;
   [[nodiscard]] int passes_in_step() const;
   [[nodiscard]] int actions_in_step() const;
 

@@ -59,6 +59,20 @@ struct PlannedParametersDisk {
   std::int64_t memory_bytes = 0;   ///< The part of `slots` that they use.
 };
 
+/// What the stage file asks of the program's activations (zeroth.activation_checkpointing), over all units of the
+/// model. The engine allocates none of it. Bytes are 0 if an offloaded unit has no UnitOptions::input_per_sample.
+struct PlannedActivations {
+  std::int64_t recomputed = 0;   ///< Units whose forward backward runs again.
+  std::int64_t offloaded = 0;    ///< Those of them whose inputs wait for backward in a file.
+  std::int64_t input_bytes = 0;  ///< The largest of these inputs, for a micro-batch.
+  /// Size of an ActivationStore for these inputs. Per rank; see ActivationStore::file_bytes().
+  std::int64_t file_bytes = 0;
+  std::int64_t memory_bytes = 0;  ///< Its slots, two by default; see ActivationStore::memory_bytes().
+  /// Per rank and step, in whole blocks of 4096 bytes: each input of each micro-step.
+  std::int64_t written_bytes = 0;
+  std::int64_t read_bytes = 0;  ///< The same without what is still in a slot when backward begins.
+};
+
 /// Small parameters that every rank holds unsharded although the stage shards the others
 /// (zero_optimization.stage3_param_persistence_threshold).
 struct PlannedPersistence {
@@ -108,7 +122,8 @@ struct Plan {
   PlannedTier host;  ///< offload_optimizer "cpu" on a GPU. Not in `bytes`. See AnyEngine::bytes_of_host().
   PlannedTier disk;  ///< offload_optimizer "nvme". Not in `bytes`.
   PlannedParametersDisk parameters_disk;  ///< offload_param "nvme". Not in `bytes`.
-  /// The sum of both. See AnyEngine::bytes_on_disk().
+  PlannedActivations activations;         ///< Not in `bytes`.
+  /// The sum of `disk` and `parameters_disk`. See AnyEngine::bytes_on_disk().
   [[nodiscard]] std::int64_t bytes_on_disk() const noexcept { return disk.bytes + parameters_disk.bytes; }
   /// Bytes of states that AnyEngine::save() writes, over all files. Excludes headers and hashes.
   std::int64_t checkpoint_bytes = 0;

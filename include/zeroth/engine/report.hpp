@@ -59,7 +59,10 @@ struct StepReport {
   /// Time that updates waited for states on disk, and gathers for this rank's reads, or that ran inline. Waits for
   /// other ranks' disks are in `exposed_comm_ms` instead.
   double exposed_io_ms = 0;
-  double save_ms = 0;    ///< Time that updates waited for a save to read what they overwrite.
+  double save_ms = 0;  ///< Time that updates waited for a save to read what they overwrite.
+  /// Time that the compute stream waited for an ActivationStore: for a free slot, or for a read. Not in
+  /// `exposed_io_ms`.
+  double activation_ms = 0;
   double bubble_ms = 0;  ///< Time that actions waited for neighbouring pipeline stages. Not in `exposed_comm_ms`.
   /// Output bytes of this rank's all-gathers of parameters: full units, or with groups the pieces that each rank of a
   /// group holds.
