@@ -72,6 +72,27 @@ TEST_CASE("On 1,024 H100, groups per machine with two-level sums take two thirds
   CHECK(hpz_two_levels == Approx(366.6).epsilon(1e-3));
 }
 
+TEST_CASE("Units that the file recomputes take their forward again, in proportion") {
+  auto const step_ms = [](std::string const& units, bool recompute = false) {
+    auto const keys =
+        units.empty() ? std::string{} : fmt::format(R"("activation_checkpointing": {{"units": {}}})", units);
+    return at(simulated({.config = fmt::format(R"({{"train_micro_batch_size_per_gpu": 2, "zeroth": {{{}}}}})", keys),
+                         .world = 1,
+                         .recompute = recompute}),
+              0)
+        .step_ms;
+  };
+  auto const kept = step_ms("");
+  auto const all = step_ms(R"("all")");
+  CHECK(all > 1.2 * kept);
+  CHECK(all == step_ms("", true));
+  CHECK(step_ms(R"("none")") == kept);
+  auto const half = step_ms(R"("every 2")");  // six of twelve blocks
+  CHECK(half - kept == Approx((all - kept) / 2).epsilon(0.05));
+  CHECK_THAT(zeroth::testing::thrown<ConfigError>([&] { return step_ms(R"(["blok"])"); }),
+             Catch::Contains("zeroth.activation_checkpointing.units: \"blok\" is no unit of the model"));
+}
+
 TEST_CASE("A layout of attention leaves its density of attention's operations") {
   auto const step_ms = [](std::string const& layout, bool recompute = false) {
     return at(simulated({.config = fmt::format(R"({{"train_micro_batch_size_per_gpu": 2, "zeroth": {{{}}}}})", layout),

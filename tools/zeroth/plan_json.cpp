@@ -118,6 +118,14 @@ std::string as_json(PlanResult const& result) {
   json["config"] = result.config_file.empty() ? Json(nullptr) : Json(result.config_file);
   json["stage"] = stage_asked_for(result);
   json["checkpoint"] = asked_for.checkpoint_bytes;
+  if (auto const& planned = asked_for.activations; planned.recomputed > 0) {
+    json["activations"] = {{"recomputed", planned.recomputed},
+                           {"offloaded", planned.offloaded},
+                           {"file", planned.file_bytes},
+                           {"memory", planned.memory_bytes},
+                           {"written_per_step", planned.written_bytes},
+                           {"read_per_step", planned.read_bytes}};
+  }
   json["notes"] = asked_for.notes;
   json["other_ranks"] = asked_for.other_ranks.empty() ? Json(nullptr) : Json(asked_for.other_ranks);
   if (auto const& groups = asked_for.settings.groups; groups.count > 1) {

@@ -152,6 +152,27 @@ std::string pipeline_table(PlanResult const& result, Paper const& paper) {
                      name_of(asked_for.settings.pipeline.schedule), aligned(rows, paper));
 }
 
+/// What the program keeps, if the file asks for less than all.
+std::string about_activations(Plan const& plan) {
+  auto const& planned = plan.activations;
+  if (planned.recomputed == 0) {
+    return {};
+  }
+  auto text = fmt::format("Activations are the program's: backward runs forward of {} of {} again",
+                          grouped(planned.recomputed), counted(plan.units, "unit"));
+  if (planned.offloaded > 0 && planned.file_bytes > 0) {
+    text += fmt::format(
+        "; the inputs of {} wait in a file of {} per rank, with {} of memory for those under way; a step writes {} and "
+        "reads {}",
+        grouped(planned.offloaded), readable_bytes(planned.file_bytes), readable_bytes(planned.memory_bytes),
+        readable_bytes(planned.written_bytes), readable_bytes(planned.read_bytes));
+  } else if (planned.offloaded > 0) {
+    text += fmt::format("; the inputs of {} wait in a file, whose size is unknown without --context",
+                        grouped(planned.offloaded));
+  }
+  return text + ".\n";
+}
+
 std::string notes(PlanResult const& result) {
   std::string text = "* what is asked for\n";
   for (auto const& stage : result.stages) {
@@ -166,6 +187,7 @@ std::string notes(PlanResult const& result) {
     text += fmt::format("{} with {} {} whole on every rank, in {}.\n", counted(parameters, "persistent parameter"),
                         counted(count, "element"), parameters == 1 ? "is" : "are", readable_bytes(bytes));
   }
+  text += about_activations(result.asked_for);
   text += fmt::format("A checkpoint takes {} on the disk, at every stage.\n",
                       readable_bytes(result.asked_for.checkpoint_bytes));
   if (stages_checkpoints(result)) {

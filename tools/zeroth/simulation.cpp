@@ -8,6 +8,7 @@
 #include <map>
 
 #include <zeroth/core/error.hpp>
+#include <zeroth/engine/activations.hpp>
 
 #include "plan.hpp"
 
@@ -46,20 +47,22 @@ std::vector<simulate::UnitWork> work_of(SourcedModel const& model, SimulationReq
   auto const tokens = static_cast<double>(samples * request.context);
   double const channels_of_all = request.config.tensor_ranks() * part_of_activations(request.config);
   double const density = attention_density(request.config, request.context);
+  ActivationPolicy const policy{request.config, model.model};
   std::vector<simulate::UnitWork> work;
   for (auto const& facts : model.facts) {
+    bool const again =
+        request.recompute || policy.recomputes(model.model.unit_at(static_cast<std::uint32_t>(work.size())));
     double const dense_attention = tokens * facts.attention_flops_per_token(request.context);
     double const left_out = (1 - density) * dense_attention;
     double const forward = tokens * facts.forward_flops_per_token(request.context) - left_out;
     work.push_back({.forward_flops = forward,
                     .backward_flops = 2 * forward,
-                    .recompute_flops =
-                        request.recompute ? tokens * facts.recompute_flops_per_token(request.context) - left_out : 0,
+                    .recompute_flops = again ? tokens * facts.recompute_flops_per_token(request.context) - left_out : 0,
                     .attention_flops = dense_attention - left_out,
                     .activation_elements = tokens * channels_of_all * static_cast<double>(facts.attention_channels),
                     .matrix_elements = static_cast<double>(facts.matmul_count),
                     .overlapped_flops = 2 * tokens * static_cast<double>(facts.first_matmul_count),
-                    .recompute_sums = request.recompute ? recomputed_sums(facts) : 0});
+                    .recompute_sums = again ? recomputed_sums(facts) : 0});
   }
   return work;
 }

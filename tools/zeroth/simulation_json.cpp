@@ -82,6 +82,12 @@ std::string as_json(Simulations const& simulations, SimulationRequest const& req
   json["context"] = request.context;
   json["tokens_per_step"] = simulations.tokens_per_step;
   json["recompute"] = request.recompute;
+  if (auto const& planned = simulations.plan.activations; planned.recomputed > 0) {
+    json["activations"] = {{"recomputed", planned.recomputed},
+                           {"offloaded", planned.offloaded},
+                           {"written_per_step", planned.written_bytes},
+                           {"read_per_step", planned.read_bytes}};
+  }
   json["slow"] = Json::array();
   for (auto const& [rank, factor] : request.options.slowdown) {
     json["slow"].push_back({{"rank", rank}, {"factor", factor}});

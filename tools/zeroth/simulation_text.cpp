@@ -56,6 +56,22 @@ std::string about_rates(simulate::Machine const& machine, std::string const& cod
                      code.empty() ? "" : fmt::format(" ({} code)", code));
 }
 
+/// "; forward again in backward", of how many units, and what their inputs move.
+std::string about_recomputation(Plan const& plan, SimulationRequest const& request) {
+  auto const& planned = plan.activations;
+  if (!request.recompute && planned.recomputed == 0) {
+    return {};
+  }
+  bool const all = request.recompute || planned.recomputed == plan.units;
+  auto const which =
+      all ? std::string{} : fmt::format(" of {} of {}", grouped(planned.recomputed), counted(plan.units, "unit"));
+  auto const moved = planned.offloaded == 0
+                         ? std::string{}
+                         : fmt::format(", whose inputs write {} and read {} of a file, not timed",
+                                       readable_bytes(planned.written_bytes), readable_bytes(planned.read_bytes));
+  return fmt::format("; forward{} again in backward{}", which, moved);
+}
+
 std::string headline(Simulations const& simulations, SimulationRequest const& request) {
   auto const& settings = simulations.plan.settings;
   auto const& machine = request.machine;
@@ -73,7 +89,7 @@ std::string headline(Simulations const& simulations, SimulationRequest const& re
       about_rates(machine, request.code, settings.precision.compute), counted(simulations.tokens_per_step, "token"),
       counted(simulations.plan.data_ranks, "rank") + (simulations.plan.pipeline.empty() ? "" : " of a stage"),
       counted(settings.batch.accumulation, "micro-step"), counted(settings.batch.micro, "sample"),
-      counted(request.context, "token"), request.recompute ? "; forward again in backward" : "");
+      counted(request.context, "token"), about_recomputation(simulations.plan, request));
 }
 
 Row row_of(SimulatedStage const& stage, Simulations const& all, SimulationRequest const& request,
