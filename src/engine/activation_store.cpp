@@ -61,6 +61,18 @@ ActivationStoreOptions checked(detail::EngineState const& engine, ActivationStor
   return options;
 }
 
+/// The unit's name, for messages.
+std::string_view name_of_unit(detail::EngineState const& engine, std::optional<Unit> of_program) {
+  if (!of_program) {
+    return "?";
+  }
+  auto const& model = *engine.sharded.model;
+  auto const unit = engine.runtime.share.local(*of_program, "ActivationStore::put()");
+  ZEROTH_EXPECTS(unit.model() == model.id && unit.index() < model.units.size(),
+                 "ActivationStore::put(): the unit belongs to another model");
+  return model.units[unit.id()].name;
+}
+
 std::unique_ptr<device::Storage> make_storage(detail::EngineState& engine, std::int64_t bytes) {
   auto const& settings = engine.settings();
   return engine.runtime.device->make_storage(
@@ -218,10 +230,11 @@ ActivationStore::Kept ActivationStore::put(void const* address, std::int64_t byt
                  fmt::format("ActivationStore::put(): bytes is {}; allowed: 1 to {}", bytes, s.options.input_bytes));
   ZEROTH_EXPECTS(!s.free.empty(),
                  fmt::format("ActivationStore::put(): the store is full: it has room for {} inputs", s.places.size()));
+  auto const name = name_of_unit(*s.engine, unit);
+  auto& slot = s.free_slot("ActivationStore::put()");
   return s.engine->or_end([&] {
-    auto& slot = s.free_slot("ActivationStore::put()");
     auto const place = s.free.back();
-    s.places[place] = {bytes, unit ? std::string_view{s.engine->sharded.model->units[unit->id()].name} : "?", nothing};
+    s.places[place] = {bytes, name, nothing};
     s.waits->wait(*slot.written);
     s.waits->wait(*slot.read);
     auto& compute = s.device->compute();

@@ -198,6 +198,8 @@ TEST_CASE("a store refuses what it cannot hold, and says what it can") {
           };
           says(message([&] { return store.put(data.data(), 5201); }), "bytes is 5201; allowed: 1 to 5200");
           says(message([&] { return store.put(data.data(), 0); }), "bytes is 0; allowed");
+          Chain const other;
+          says(message([&] { return store.put(data.data(), 4, other.units[1]); }), "the unit belongs to another model");
           says(message([&] { ActivationStore::Kept{}.take(data.data()); }), "it holds nothing");
           says(message([&] { ActivationStore::Kept{}.fetch(); }), "it holds nothing");
           std::vector<ActivationStore::Kept> kept;
@@ -209,7 +211,11 @@ TEST_CASE("a store refuses what it cannot hold, and says what it can") {
           kept[0].fetch();  // has no further effect
           kept[1].fetch();
           says(message([&] { kept[2].fetch(); }), "each of the 2 slots has an input that was fetched and not taken");
+          says(message([&] { kept[2].take(data.data()); }), "take one before, or make a store with more slots");
+          kept[2] = {};
+          says(message([&] { return store.put(data.data(), 4); }), "each of the 2 slots has an input that was fetched");
           kept[1].take(data.data());
+          kept[2] = store.put(data.data(), Chain::input_bytes);
           kept[2].take(data.data());
           kept[0].take(data.data());
           expect(data == values(1), "refusals changed nothing");

@@ -58,8 +58,15 @@ Segment::Segment(Job& job, Drawn const& drawn, bool again, bool stop_asked, Plac
       built_{drawn, mesh_ ? mesh_->tensor_part() : TensorPart{}, again},
       engine_{make_engine(mesh_, job, built_.model, config_)},
       tensor_{tensor_sums()},
-      walk_{drawn,         choice_,           built_, engine_.place(), mesh_ ? mesh_->data().world() : job.world(),
-            tensor_.get(), place.is_reference},
+      kept_{place.is_reference || is_of_pipeline(choice_, place) ? nullptr : KeptInputs::of(engine_, built_, config_)},
+      walk_{drawn,
+            choice_,
+            built_,
+            engine_.place(),
+            mesh_ ? mesh_->data().world() : job.world(),
+            tensor_.get(),
+            place.is_reference,
+            kept_.get()},
       plan_{plan(built_.model, config_, job.world(), {.transport = place.transport})},
       traffic_{plan_, choice_} {
   if (is_of_pipeline(choice_, place)) {

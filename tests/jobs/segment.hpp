@@ -98,6 +98,7 @@ class Segment {
   BuiltModel built_;
   AnyEngine engine_;
   std::unique_ptr<TensorSums> tensor_;  // with tensor ranks
+  std::unique_ptr<KeptInputs> kept_;    // with activations on a disk, but not in a pipeline
   Walk walk_;
   std::optional<StageWalk> stage_walk_;  // in a pipeline
   Plan plan_;

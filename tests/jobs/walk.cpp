@@ -23,7 +23,7 @@ constexpr std::size_t no_unit = std::numeric_limits<std::size_t>::max();
 }  // namespace
 
 Walk::Walk(Drawn const& drawn, Choice const& choice, BuiltModel const& built, int place, int ranks, TensorSums* tensor,
-           bool spares_padding)
+           bool spares_padding, KeptInputs* kept)
     : drawn_{drawn},
       choice_{choice},
       built_{built},
@@ -31,6 +31,7 @@ Walk::Walk(Drawn const& drawn, Choice const& choice, BuiltModel const& built, in
       place_{place},
       ranks_{ranks},
       spares_padding_{spares_padding},
+      kept_{kept},
       micro_batch_{std::stoi(std::string{choice["train_micro_batch_size_per_gpu"]})},
       order_(built.units.size()) {
   std::iota(order_.begin(), order_.end(), std::size_t{0});
@@ -92,6 +93,9 @@ double Walk::forward(AnyMicroStep& micro, std::vector<bool> const& skips) const 
       }
       auto p = std::make_unique<AnyForward>(micro.forward(unit.unit));
       state = std::tanh(state + read(*p, unit) + drawn(micro, u));
+      if (kept_ != nullptr) {
+        kept_->put(u, micro.first_sample());
+      }
       if (neighbour) {
         state = std::tanh(state + read(*neighbour, built_.units[before]));
       }
@@ -128,6 +132,9 @@ void Walk::backward_of(AnyMicroStep& micro, std::size_t u, double state, float s
   auto const& unit = built_.units[u];
   for (int use = 0; use < drawn_.units[u].uses; ++use) {
     auto const p = micro.backward(unit.unit);
+    if (kept_ != nullptr) {
+      kept_->take(u, micro.first_sample());
+    }
     contribute(p, unit, drawn(micro, u), {state, micro.first_sample() + use, seed, bad});
   }
 }

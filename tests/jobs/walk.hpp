@@ -10,6 +10,7 @@
 #include "jobs/arithmetic.hpp"
 #include "jobs/built_model.hpp"
 #include "jobs/drawn.hpp"
+#include "jobs/kept_inputs.hpp"
 #include "jobs/tensor_sums.hpp"
 #include "zeroth/engine/any_engine.hpp"
 
@@ -22,9 +23,10 @@ struct At {
 
 class Walk {
  public:
-  /// `tensor` is null without tensor ranks. The padding of gradients has something in it unless it is spared.
+  /// `tensor` is null without tensor ranks, `kept` without a store. The padding of gradients has something in it unless
+  /// it is spared.
   Walk(Drawn const& drawn, Choice const& choice, BuiltModel const& built, int place, int ranks, TensorSums* tensor,
-       bool spares_padding);
+       bool spares_padding, KeptInputs* kept = nullptr);
   void train(AnyMicroStep& micro, At at, std::vector<Metric> const& metrics) const;
   void evaluate(AnyEvaluationPass& pass) const;
   /// The values of a unit's parameters as forward reads them.
@@ -80,6 +82,7 @@ class Walk {
   TensorSums* tensor_;
   int place_, ranks_;
   bool spares_padding_;
+  KeptInputs* kept_;
   std::int64_t micro_batch_;
   std::vector<std::size_t> order_;  // of forward
 };
