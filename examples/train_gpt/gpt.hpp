@@ -29,9 +29,9 @@ class Gpt {
 
   /// One micro-batch's activations. The next micro-batch reuses the memory.
   struct Workspace {
-    std::vector<Matrix> x;                     // inputs of the blocks but for those on a disk, and the output of the
+    std::vector<Matrix> x;                     // inputs of the blocks but for stored ones, and the output of the
                                                // last
-    std::array<Matrix, 2> passing;             // inputs of blocks that wait on a disk, in turn
+    std::array<Matrix, 2> passing;             // inputs of blocks that are stored, in turn
     zeroth::ActivationStore* store = nullptr;  // those inputs; null while nothing is computed
     std::vector<zeroth::ActivationStore::Kept> stored;
     std::vector<typename Block::Tape> blocks;  // without memory for blocks that are recomputed
@@ -106,7 +106,7 @@ class Gpt {
       auto const& block = blocks_[part.first_block + i];
       auto const p = pass.forward(block.unit());
       auto const& x = input(w, part, i);
-      if (is_on_disk(part, i) && w.store != nullptr) {
+      if (is_stored(part, i) && w.store != nullptr) {
         w.stored[i] = {};
         w.stored[i] = w.store->put(x.data(), bytes_in(x), block.unit());
       }
@@ -140,7 +140,7 @@ class Gpt {
       auto const& block = blocks_[part.first_block + i];
       auto const p = pass.backward(block.unit());
       auto& x = input(w, part, i);
-      if (is_on_disk(part, i) && w.store != nullptr) {
+      if (is_stored(part, i) && w.store != nullptr) {
         w.stored[i].take(x.data());
         next = fetch_before(next, part, w);
       }
@@ -189,18 +189,18 @@ class Gpt {
   [[nodiscard]] bool recomputes(Part const& part, std::size_t block) const {
     return kept_[part.first_block + block].recompute == Recompute::on;
   }
-  [[nodiscard]] bool is_on_disk(Part const& part, std::size_t block) const {
-    return block < part.blocks && kept_[part.first_block + block].on_disk;
+  [[nodiscard]] bool is_stored(Part const& part, std::size_t block) const {
+    return block < part.blocks && kept_[part.first_block + block].is_stored;
   }
   Matrix& input(Workspace& w, Part const& part, std::size_t block) const {
-    return is_on_disk(part, block) ? w.passing[block % 2] : w.x[block];
+    return is_stored(part, block) ? w.passing[block % 2] : w.x[block];
   }
   [[nodiscard]] static std::int64_t bytes_in(Matrix const& x) { return x.count() * std::int64_t{sizeof(*x.data())}; }
-  /// Begins to read the input of the last block before `end` that is on a disk. Returns its index; 0: there is none.
+  /// Begins to read the input of the last block before `end` that is stored. Returns its index; 0: there is none.
   std::size_t fetch_before(std::size_t end, Part const& part, Workspace& w) const {
-    while (end > 0 && !is_on_disk(part, --end)) {
+    while (end > 0 && !is_stored(part, --end)) {
     }
-    if (is_on_disk(part, end) && w.stored[end]) {
+    if (is_stored(part, end) && w.stored[end]) {
       w.stored[end].fetch();
     }
     return end;

@@ -7,8 +7,8 @@
 
 namespace gpt {
 
-KeptBlocks kept_blocks_of(zeroth::Config const& config, zeroth::ActivationPolicy const& policy,
-                          GptParams const& params) {
+KeptBlocks kept_blocks_of(zeroth::Config const& config, zeroth::ActivationPolicy const& policy, GptParams const& params,
+                          zeroth::DeviceKind device) {
   bool const listed = config.activation_checkpointing().units == zeroth::RecomputedUnits::listed;
   for (auto const& [unit, name] :
        {std::pair{params.embedding.unit, "embedding"}, std::pair{params.head.unit, "head"}}) {
@@ -19,10 +19,13 @@ KeptBlocks kept_blocks_of(zeroth::Config const& config, zeroth::ActivationPolicy
                       config.source(), name, params.shape.layers - 1)};
     }
   }
+  // Elsewhere than in the device's own memory: on CPUs "cpu" is that.
+  bool const has_store = policy.offload() == (device == zeroth::DeviceKind::cpu ? zeroth::ActivationOffload::nvme
+                                                                                : zeroth::ActivationOffload::cpu);
   KeptBlocks kept;
   for (auto const& block : params.blocks) {
     kept.push_back({.recompute = policy.recomputes(block.unit) ? Recompute::on : Recompute::off,
-                    .on_disk = policy.offload() == zeroth::ActivationOffload::nvme && policy.offloads(block.unit)});
+                    .is_stored = has_store && policy.offloads(block.unit)});
   }
   return kept;
 }

@@ -3,9 +3,12 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
+#include <zeroth/comm/job.hpp>
 #include <zeroth/config/config.hpp>
+#include <zeroth/engine/activation_store.hpp>
 #include <zeroth/engine/activations.hpp>
 
 #include "units.hpp"
@@ -16,17 +19,22 @@ enum class Recompute : bool { off, on };
 
 struct KeptBlock {
   Recompute recompute = Recompute::off;  ///< On: only the input is kept, and backward runs forward again.
-  bool on_disk = false;                  ///< The input waits in an ActivationStore.
+  bool is_stored = false;                ///< The input waits in an ActivationStore.
 };
 using KeptBlocks = std::vector<KeptBlock>;
 
-/// The number of blocks whose inputs wait on a disk.
-[[nodiscard]] inline std::int64_t count_on_disk(KeptBlocks const& kept) {
-  return std::ranges::count_if(kept, &KeptBlock::on_disk);
+/// The size of a store for the inputs of a micro-batch; each has `rows` tokens. Nothing: none is stored.
+[[nodiscard]] inline std::optional<zeroth::ActivationStoreOptions> store_of(KeptBlocks const& kept, Shape const& shape,
+                                                                            std::int64_t rows,
+                                                                            std::int64_t element_bytes) {
+  auto const count = std::ranges::count_if(kept, &KeptBlock::is_stored);
+  auto const bytes = rows * shape.channels * element_bytes;
+  return count == 0 ? std::nullopt
+                    : std::optional{zeroth::ActivationStoreOptions{.bytes = count * bytes, .input_bytes = bytes}};
 }
 
 /// As the stage file asks. Throws ConfigError if it lists a unit that is no block: nothing else is recomputed.
 [[nodiscard]] KeptBlocks kept_blocks_of(zeroth::Config const& config, zeroth::ActivationPolicy const& policy,
-                                        GptParams const& params);
+                                        GptParams const& params, zeroth::DeviceKind device);
 
 }  // namespace gpt

@@ -106,7 +106,7 @@ RunEnd train(zeroth::Job& job, Task const& task, zeroth::Precision<T, G>) {
   zeroth::Model model{options.seed, mesh.tensor_part()};
   GptParams params{model, shape, config.sequence_parallel() ? Rows::divided : Rows::whole};
   params.key_blocks = key_blocks_of(config, shape, mesh.tensor_part(), options.seed);
-  auto const kept = kept_blocks_of(config, {config, model}, params);
+  auto const kept = kept_blocks_of(config, {config, model}, params, Where::kind);
   auto const settings = config.settings(mesh.data().world(), 1);  // the parts used here do not depend on the largest
                                                                   // unit
   auto const& batch_sizes = settings.batch;

@@ -215,7 +215,7 @@ inline constexpr Key keys[] = {
   {.path = "activation_checkpointing.number_checkpoints", .kind = Kind::integer, .range = {1, int_limit},
    .meaning = "For programs that read Config::activation_checkpointing(): DeepSpeed's key for `zeroth.activation_checkpointing.units` `all`, whatever the number."},
   {.path = "activation_checkpointing.cpu_checkpointing", .kind = Kind::boolean, .value = false,
-   .meaning = "For programs that read Config::activation_checkpointing(): DeepSpeed's key for `zeroth.activation_checkpointing.offload` `cpu`. train_gpt rejects it on GPUs."},
+   .meaning = "For programs that read Config::activation_checkpointing(): DeepSpeed's key for `zeroth.activation_checkpointing.offload` `cpu`."},
   {.path = "communication_data_type", .kind = Kind::name, .names = reduce_dtype_names, .any_case = true,
    .derive = derive::reduce_dtype, .why = "zeroth.gradient_dtype",
    .meaning = "Dtype of gradients in messages."},

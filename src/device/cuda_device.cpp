@@ -41,17 +41,17 @@ class CudaDevice final : public Device {
   [[nodiscard]] std::unique_ptr<Memory> allocate(Category category, std::int64_t bytes) override {
     bool const sent =
         category == Category::parameters || category == Category::gradients || category == Category::slots;
-    BlockSource const source{sent ? buffers_ : CudaBuffers::plain, allocator_, {own_compute().get()}};
-    auto memory = std::make_unique<CudaMemory>(context_, ledger_, category, bytes, source);
-    kernels_.fill(compute(), memory->data(), bytes, 0);
-    compute().synchronize();
-    return memory;
+    return zeros(ledger_, category, bytes, sent ? buffers_ : CudaBuffers::plain);
+  }
+  [[nodiscard]] std::unique_ptr<Memory> allocate_for_program(std::int64_t bytes) override {
+    return zeros(of_program_, Category::slots, bytes, CudaBuffers::plain);
   }
   [[nodiscard]] std::unique_ptr<Memory> allocate_host(std::int64_t bytes) override {
     return std::make_unique<CudaHostMemory>(context_, bytes);
   }
-  [[nodiscard]] std::unique_ptr<Storage> make_host_storage(std::int64_t bytes, std::string_view purpose) override {
-    return std::make_unique<CudaStorage>(context_, bytes, purpose);
+  [[nodiscard]] std::unique_ptr<Storage> make_host_storage(std::int64_t bytes, std::string_view purpose,
+                                                           std::string_view contents) override {
+    return std::make_unique<CudaStorage>(context_, bytes, purpose, contents);
   }
   [[nodiscard]] std::unique_ptr<Event> make_event() override { return std::make_unique<CudaEvent>(context_); }
   [[nodiscard]] std::unique_ptr<Stream> make_stream(char const* name, Overlap overlap) override {
@@ -84,6 +84,14 @@ class CudaDevice final : public Device {
   }
 
  private:
+  [[nodiscard]] std::unique_ptr<Memory> zeros(Ledger& ledger, Category category, std::int64_t bytes,
+                                              CudaBuffers buffers) {
+    BlockSource const source{buffers, allocator_, {own_compute().get()}};
+    auto memory = std::make_unique<CudaMemory>(context_, ledger, category, bytes, source);
+    kernels_.fill(compute(), memory->data(), bytes, 0);
+    compute().synchronize();
+    return memory;
+  }
   [[nodiscard]] CudaStream& own_compute() {
     if (compute_ == nullptr) {
       compute_ = std::make_unique<CudaStream>("compute", CudaStream::Role::compute, context_, spans_);
@@ -97,6 +105,7 @@ class CudaDevice final : public Device {
   CudaSpans spans_{context_};
   CudaKernels kernels_;
   Ledger ledger_;
+  Ledger of_program_;  // what allocate_for_program() returned, apart from what the plan has
   std::unique_ptr<CudaStream> compute_;
 };
 

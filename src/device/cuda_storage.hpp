@@ -9,8 +9,9 @@ namespace zeroth::device {
 
 class CudaStorage final : public Storage {
  public:
-  /// `purpose` names the stored data in messages: "exp_avg". Throws SystemError.
-  CudaStorage(CudaContext& context, std::int64_t bytes, std::string_view purpose);
+  /// `purpose` and `contents` name the stored data in messages: "exp_avg" and "states". `contents` must outlive it.
+  /// Throws SystemError.
+  CudaStorage(CudaContext& context, std::int64_t bytes, std::string_view purpose, std::string_view contents);
   using Storage::read;
   using Storage::write;
   void read(Stream& stream, std::span<StoredPiece const> pieces) override;
@@ -20,6 +21,7 @@ class CudaStorage final : public Storage {
 
  private:
   CudaHostMemory memory_;
+  std::string_view contents_;
 };
 
 }  // namespace zeroth::device

@@ -16,7 +16,8 @@ std::unique_ptr<Storage> Device::make_storage(StorageOptions const& /*options*/)
   return nullptr;
 }
 
-std::unique_ptr<Storage> Device::make_host_storage(std::int64_t bytes, std::string_view purpose) {
+std::unique_ptr<Storage> Device::make_host_storage(std::int64_t bytes, std::string_view purpose,
+                                                   std::string_view /*contents*/) {
   ZEROTH_EXPECTS(false, fmt::format("make_host_storage({}, \"{}\"): the memory of device {} is the host's", bytes,
                                     purpose, name()));
   return nullptr;

@@ -35,16 +35,12 @@ std::int64_t largest_input(detail::EngineState const& engine) {
 /// The options with the size of an input. Throws.
 ActivationStoreOptions checked(detail::EngineState const& engine, ActivationStoreOptions options) {
   auto const& asked = engine.settings().activations;
-  if (engine.runtime.kind() != DeviceKind::cpu) {
-    throw ConfigError{fmt::format(
-        "zeroth.activation_checkpointing.offload is \"{}\", but activations of a GPU are not offloaded yet; allowed: "
-        "\"none\"",
-        name_of(asked.offload))};
-  }
-  if (asked.offload != ActivationOffload::nvme) {
-    throw ConfigError{fmt::format(
-        "ActivationStore: zeroth.activation_checkpointing.offload is \"{}\"; on CPUs a store needs \"nvme\"",
-        name_of(asked.offload))};
+  bool const on_gpu = engine.runtime.kind() != DeviceKind::cpu;
+  auto const needed = on_gpu ? ActivationOffload::cpu : ActivationOffload::nvme;
+  if (asked.offload != needed) {
+    throw ConfigError{
+        fmt::format(R"(ActivationStore: zeroth.activation_checkpointing.offload is "{}"; on {} a store needs "{}")",
+                    name_of(asked.offload), on_gpu ? "GPUs" : "CPUs", name_of(needed))};
   }
   ZEROTH_EXPECTS(options.slots >= 1, fmt::format("ActivationStore: slots is {}; allowed: 1 or more", options.slots));
   ZEROTH_EXPECTS(options.input_bytes >= 0,
@@ -75,6 +71,9 @@ std::string_view name_of_unit(detail::EngineState const& engine, std::optional<U
 
 std::unique_ptr<device::Storage> make_storage(detail::EngineState& engine, std::int64_t bytes) {
   auto const& settings = engine.settings();
+  if (engine.runtime.kind() != DeviceKind::cpu) {
+    return engine.runtime.device->make_host_storage(bytes, "inputs of units", "activations");
+  }
   return engine.runtime.device->make_storage(
       {.folder = settings.activations.nvme_path,
        .bytes = bytes,
@@ -114,7 +113,7 @@ struct ActivationStore::State {
         slot_bytes{whole_blocks(options.input_bytes)},
         device{of.runtime.device.get()},
         storage{make_storage(of, options.bytes / options.input_bytes * slot_bytes)},
-        memory{device->allocate_host(options.slots * slot_bytes)},
+        memory{device->allocate_for_program(options.slots * slot_bytes)},
         computed{device->make_event()},
         waits{device->make_stream("compute", device::Overlap::off)},
         writes{device->make_stream("put", device::Overlap::on)},
@@ -306,8 +305,8 @@ void ActivationStore::drop(std::size_t place) noexcept {
 int ActivationStore::slots() const noexcept { return state_->options.slots; }
 std::int64_t ActivationStore::room() const noexcept { return std::ssize(state_->places); }
 std::int64_t ActivationStore::memory_bytes() const noexcept { return state_->memory->bytes(); }
-std::int64_t ActivationStore::file_bytes() const noexcept { return room() * state_->slot_bytes; }
-std::int64_t ActivationStore::bytes_on_disk() const { return state_->storage->bytes_taken(); }
+std::int64_t ActivationStore::stored_bytes() const noexcept { return room() * state_->slot_bytes; }
+std::int64_t ActivationStore::bytes_taken() const { return state_->storage->bytes_taken(); }
 std::int64_t ActivationStore::written_bytes() const noexcept { return state_->written_bytes; }
 std::int64_t ActivationStore::read_bytes() const noexcept { return state_->read_bytes; }
 double ActivationStore::waited_ms() const { return state_->waits->waited_ms(); }

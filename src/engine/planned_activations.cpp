@@ -15,13 +15,14 @@ namespace zeroth::engine {
 PlannedActivations planned_activations(Model const& model, Config const& config, Settings const& settings,
                                        DeviceKind device) {
   ActivationPolicy const policy{config, model};
-  bool const has_file = policy.offload() == ActivationOffload::nvme && device == DeviceKind::cpu;
+  bool const has_store =
+      policy.offload() == (device == DeviceKind::cpu ? ActivationOffload::nvme : ActivationOffload::cpu);
   PlannedActivations planned;
   bool all_known = true;
   for (std::uint32_t i = 0; i < model.description().units.size(); ++i) {
     auto const unit = model.unit_at(i);
     planned.recomputed += policy.recomputes(unit) ? 1 : 0;
-    if (has_file && policy.offloads(unit)) {
+    if (has_store && policy.offloads(unit)) {
       ++planned.offloaded;
       auto const count = model.description().units[unit.id()].input_per_sample * settings.batch.micro;
       all_known = all_known && count > 0;
@@ -32,9 +33,9 @@ PlannedActivations planned_activations(Model const& model, Config const& config,
   if (planned.input_bytes > 0) {
     auto const slots = ActivationStoreOptions{}.slots;
     auto const each = whole_blocks(planned.input_bytes);
-    planned.file_bytes = planned.offloaded * each;
+    planned.stored_bytes = planned.offloaded * each;
     planned.memory_bytes = slots * each;
-    planned.written_bytes = settings.batch.accumulation * planned.file_bytes;
+    planned.written_bytes = settings.batch.accumulation * planned.stored_bytes;
     planned.read_bytes = settings.batch.accumulation * std::max<std::int64_t>(0, planned.offloaded - slots) * each;
   }
   return planned;
@@ -48,9 +49,10 @@ std::string activation_lines(Plan const& plan) {
   auto text = fmt::format("activations, which the program keeps: {} of {} units are recomputed", planned.recomputed,
                           plan.units);
   if (planned.offloaded > 0) {
-    text += fmt::format("; the inputs of {} wait in a file", planned.offloaded);
-    text += planned.file_bytes > 0
-                ? fmt::format(" of {} B, with {} B of memory; a step writes {} B and reads {} B", planned.file_bytes,
+    text += fmt::format("; the inputs of {} wait in {}", planned.offloaded,
+                        plan.device == DeviceKind::cpu ? "a file" : "pinned memory of the host");
+    text += planned.stored_bytes > 0
+                ? fmt::format(" of {} B, with {} B of memory; a step writes {} B and reads {} B", planned.stored_bytes,
                               planned.memory_bytes, planned.written_bytes, planned.read_bytes)
                 : ", whose size is unknown without UnitOptions::input_per_sample";
   }

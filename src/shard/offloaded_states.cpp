@@ -34,7 +34,7 @@ std::string names_of(ById<FlatId, StoredStates> const& states) {
 
 std::unique_ptr<device::Storage> make_storage(OffloadedStates::Parts const& parts) {
   auto const& [plan, offload] = std::tie(*parts.plan, *parts.offload);
-  return plan.tier == Tier::host ? parts.device->make_host_storage(plan.bytes, names_of(parts.states))
+  return plan.tier == Tier::host ? parts.device->make_host_storage(plan.bytes, names_of(parts.states), "states")
                                  : parts.device->make_storage({.folder = offload.folder,
                                                                .bytes = plan.bytes,
                                                                .piece_bytes = offload.piece_bytes,

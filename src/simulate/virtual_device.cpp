@@ -209,7 +209,8 @@ std::unique_ptr<device::Storage> VirtualDevice::make_storage(device::StorageOpti
   return std::make_unique<VirtualStorage>(share, options.bytes, disk_, disk_);
 }
 
-std::unique_ptr<device::Storage> VirtualDevice::make_host_storage(std::int64_t bytes, std::string_view /*purpose*/) {
+std::unique_ptr<device::Storage> VirtualDevice::make_host_storage(std::int64_t bytes, std::string_view /*purpose*/,
+                                                                  std::string_view /*contents*/) {
   return std::make_unique<VirtualStorage>(machine_.host_bytes_per_s, bytes, from_host_, to_host_, next_address(bytes));
 }
 
@@ -267,9 +268,9 @@ class SharedDevice final : public device::Device {
   [[nodiscard]] std::unique_ptr<device::Storage> make_storage(device::StorageOptions const& options) override {
     return device_.make_storage(options);
   }
-  [[nodiscard]] std::unique_ptr<device::Storage> make_host_storage(std::int64_t bytes,
-                                                                   std::string_view purpose) override {
-    return device_.make_host_storage(bytes, purpose);
+  [[nodiscard]] std::unique_ptr<device::Storage> make_host_storage(std::int64_t bytes, std::string_view purpose,
+                                                                   std::string_view contents) override {
+    return device_.make_host_storage(bytes, purpose, contents);
   }
   [[nodiscard]] std::unique_ptr<device::Event> make_event() override { return device_.make_event(); }
   [[nodiscard]] std::unique_ptr<device::Stream> make_stream(char const* name, device::Overlap overlap) override {

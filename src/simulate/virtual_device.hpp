@@ -110,8 +110,8 @@ class VirtualDevice final : public device::Device {
   /// Costs time at the rank's share of its node's disks, and stores nothing. Throws ConfigError if there are no disks.
   [[nodiscard]] std::unique_ptr<device::Storage> make_storage(device::StorageOptions const& options) override;
   /// The same at the rate of the rank's link to the host.
-  [[nodiscard]] std::unique_ptr<device::Storage> make_host_storage(std::int64_t bytes,
-                                                                   std::string_view purpose) override;
+  [[nodiscard]] std::unique_ptr<device::Storage> make_host_storage(std::int64_t bytes, std::string_view purpose,
+                                                                   std::string_view contents) override;
   [[nodiscard]] std::unique_ptr<device::Event> make_event() override { return std::make_unique<VirtualEvent>(*this); }
   [[nodiscard]] std::unique_ptr<device::Stream> make_stream(char const* name, device::Overlap overlap) override;
   [[nodiscard]] VirtualStream& compute() override { return compute_; }

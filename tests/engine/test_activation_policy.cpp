@@ -92,7 +92,7 @@ TEST_CASE("a plan counts units that are recomputed, and the store of those that 
         .activations;
   };
   CHECK(planned("").recomputed == 0);
-  CHECK(planned("").file_bytes == 0);
+  CHECK(planned("").stored_bytes == 0);
   auto const in_memory = planned(R"("units": "every 2", "offload": "cpu")");
   CHECK(in_memory.recomputed == 2);
   CHECK(in_memory.offloaded == 0);
@@ -101,13 +101,20 @@ TEST_CASE("a plan counts units that are recomputed, and the store of those that 
   CHECK(all.offloaded == 3);  // not the first one's, nor the last one's
   CHECK(all.input_bytes == 3000 * 2 * 4);
   CHECK(all.memory_bytes == 2 * 24576);
-  CHECK(all.file_bytes == 3 * 24576);
+  CHECK(all.stored_bytes == 3 * 24576);
   CHECK(all.written_bytes == 3 * 3 * 24576);
   CHECK(all.read_bytes == 3 * 1 * 24576);
   auto const halves =
       planned(R"("units": ["b"], "offload": "nvme", "nvme_path": "/nvme")", R"(, "bf16": {"enabled": true})");
   CHECK(halves.input_bytes == 1300 * 2 * 2);
   CHECK(halves.read_bytes == 0);  // it is still in its slot
+  auto const on_gpu =
+      plan(model, Config::from_json(R"({"train_micro_batch_size_per_gpu": 2, "zeroth": {"activation_checkpointing":
+                             {"units": "all", "offload": "cpu"}}})"),
+           1, {.device = DeviceKind::cuda});
+  CHECK(on_gpu.activations.offloaded == 3);
+  CHECK(on_gpu.activations.stored_bytes == 3 * 24576);
+  CHECK_THAT(explain_plan(on_gpu), Catch::Contains("the inputs of 3 wait in pinned memory of the host of 73728 B"));
   CHECK_THAT(
       explain_plan(plan(model, Config::from_json(R"({"train_batch_size": 1, "zeroth": {"activation_checkpointing":
                                  {"units": "all", "offload": "nvme", "nvme_path": "/nvme"}}})"),

@@ -86,11 +86,11 @@ TEST_CASE("a store has the memory and the file that its options say, without a n
           expect(store.room() == 5, "room");
           expect(store.slots() == 3, "slots");
           expect(store.memory_bytes() == 3 * 8192, "memory");
-          expect(store.file_bytes() == 5 * 8192, "file");
-          expect(store.bytes_on_disk() >= 5 * 8192 && store.bytes_on_disk() <= 5 * 8192 + (1 << 16), "disk");
+          expect(store.stored_bytes() == 5 * 8192, "file");
+          expect(store.bytes_taken() >= 5 * 8192 && store.bytes_taken() <= 5 * 8192 + (1 << 16), "disk");
           expect(folder.contents().empty(), "the file has a name");
           ActivationStore const small{engine, {.bytes = 1000, .input_bytes = 100}};
-          expect(small.room() == 10 && small.file_bytes() == 10 * 4096 && small.slots() == 2, "small inputs");
+          expect(small.room() == 10 && small.stored_bytes() == 10 * 4096 && small.slots() == 2, "small inputs");
         }) == "");
   CHECK(folder.contents().empty());
 }
@@ -104,7 +104,7 @@ TEST_CASE("a store of the planned inputs has the planned memory and file, and mo
           expect(planned.input_bytes == Chain::input_bytes, "bytes of an input");
           ActivationStore store{engine, {.bytes = planned.offloaded * planned.input_bytes}};
           expect(store.memory_bytes() == planned.memory_bytes, "memory");
-          expect(store.file_bytes() == planned.file_bytes, "file");
+          expect(store.stored_bytes() == planned.stored_bytes, "file");
           train_chain(engine, chain, {config, chain.model}, &store, 3);
           expect(store.written_bytes() == 3 * planned.written_bytes, "written");
           expect(store.read_bytes() == 3 * planned.read_bytes, "read");

@@ -121,7 +121,7 @@ std::string as_json(PlanResult const& result) {
   if (auto const& planned = asked_for.activations; planned.recomputed > 0) {
     json["activations"] = {{"recomputed", planned.recomputed},
                            {"offloaded", planned.offloaded},
-                           {"file", planned.file_bytes},
+                           {"stored", planned.stored_bytes},
                            {"memory", planned.memory_bytes},
                            {"written_per_step", planned.written_bytes},
                            {"read_per_step", planned.read_bytes}};

@@ -160,11 +160,12 @@ std::string about_activations(Plan const& plan) {
   }
   auto text = fmt::format("Activations are the program's: backward runs forward of {} of {} again",
                           grouped(planned.recomputed), counted(plan.units, "unit"));
-  if (planned.offloaded > 0 && planned.file_bytes > 0) {
+  auto const* const where = plan.device == DeviceKind::cpu ? "a file" : "pinned memory of the host";
+  if (planned.offloaded > 0 && planned.stored_bytes > 0) {
     text += fmt::format(
-        "; the inputs of {} wait in a file of {} per rank, with {} of memory for those under way; a step writes {} and "
+        "; the inputs of {} wait in {} of {} per rank, with {} of memory for those under way; a step writes {} and "
         "reads {}",
-        grouped(planned.offloaded), readable_bytes(planned.file_bytes), readable_bytes(planned.memory_bytes),
+        grouped(planned.offloaded), where, readable_bytes(planned.stored_bytes), readable_bytes(planned.memory_bytes),
         readable_bytes(planned.written_bytes), readable_bytes(planned.read_bytes));
   } else if (planned.offloaded > 0) {
     text += fmt::format("; the inputs of {} wait in a file, whose size is unknown without --context",

@@ -67,7 +67,7 @@ std::string about_recomputation(Plan const& plan, SimulationRequest const& reque
       all ? std::string{} : fmt::format(" of {} of {}", grouped(planned.recomputed), counted(plan.units, "unit"));
   auto const moved = planned.offloaded == 0
                          ? std::string{}
-                         : fmt::format(", whose inputs write {} and read {} of a file, not timed",
+                         : fmt::format(", whose inputs write {} and read {}, not timed",
                                        readable_bytes(planned.written_bytes), readable_bytes(planned.read_bytes));
   return fmt::format("; forward{} again in backward{}", which, moved);
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Runs train()'s micro-steps on the CPU.
 #pragma once
-#include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <zeroth/engine/engine.hpp>
 
 #include "batches.hpp"
@@ -27,13 +27,9 @@ class MicroSteps {
         cpu_{*matmul_, tensor},
         workspace_{gpt_.workspace()} {
     rehearse<G>(gpt_, cpu_, workspace_, engine.micro_batch() * params.shape.context);
-    if (auto const count = count_on_disk(kept); count > 0) {
-      // Tensor ranks may divide rows; then this is the input of a rank.
-      auto const bytes =
-          std::max(workspace_.passing[0].count(), workspace_.passing[1].count()) * std::int64_t{sizeof(T)};
-      store_ = std::make_unique<zeroth::ActivationStore>(
-          engine, zeroth::ActivationStoreOptions{.bytes = count * bytes, .input_bytes = bytes});
-      workspace_.store = store_.get();
+    auto const rows = engine.micro_batch() * params.shape.context / (cpu_.divides_rows() ? cpu_.tensor_ranks() : 1);
+    if (auto const asked = store_of(kept, params.shape, rows, sizeof(T))) {
+      workspace_.store = &store_.emplace(engine, *asked);
     }
   }
 
@@ -50,12 +46,13 @@ class MicroSteps {
   Gpt<Cpu<T>> gpt_;
   std::unique_ptr<Matmul> matmul_;
   Cpu<T> cpu_;
-  std::unique_ptr<zeroth::ActivationStore> store_;  // outlives what is in it
+  std::optional<zeroth::ActivationStore> store_;  // outlives what is in it
   typename Gpt<Cpu<T>>::Workspace workspace_;
 };
 
 /// The `Where` of train() for the CPU.
 struct OnCpu {
+  static constexpr auto kind = zeroth::DeviceKind::cpu;
   template <zeroth::Element T, zeroth::GradientOf<T> G>
   using MicroSteps = cpu::MicroSteps<T, G>;
   template <zeroth::Element T, zeroth::GradientOf<T> G>

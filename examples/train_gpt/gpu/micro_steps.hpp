@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Runs train()'s micro-steps on a GPU.
 #pragma once
+#include <optional>
+
 #include <zeroth/adapters/cuda.hpp>
 #include <zeroth/parallel/tensor.hpp>
 
@@ -24,7 +26,12 @@ class MicroSteps {
         gpu_{zeroth::cuda_stream(engine), {.tf32 = options.tf32}, tensor},
         // step() returns the report of the previous step: the GPU is less than two steps behind.
         upload_{engine.micro_batch() * params.shape.context, params.shape.vocabulary, 2 * micro_steps},
-        workspace_{gpt_.workspace()} {}
+        workspace_{gpt_.workspace()} {
+    auto const rows = engine.micro_batch() * params.shape.context / (gpu_.divides_rows() ? gpu_.tensor_ranks() : 1);
+    if (auto const asked = store_of(kept, params.shape, rows, sizeof(T))) {
+      workspace_.store = &store_.emplace(engine, *asked);
+    }
+  }
 
   /// Forward and backward.
   void run(zeroth::MicroStep<T, G>& micro, Batch const& batch) {
@@ -41,11 +48,13 @@ class MicroSteps {
   Gpt<Gpu<T>> gpt_;
   Gpu<T> gpu_;
   BatchUpload upload_;
+  std::optional<zeroth::ActivationStore> store_;  // outlives what is in it
   typename Gpt<Gpu<T>>::Workspace workspace_;
 };
 
 /// The `Where` of train() for a GPU.
 struct OnGpu {
+  static constexpr auto kind = zeroth::DeviceKind::cuda;
   template <zeroth::Element T, zeroth::GradientOf<T> G>
   using MicroSteps = gpu::MicroSteps<T, G>;
 

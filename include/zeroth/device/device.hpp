@@ -116,13 +116,19 @@ class ZEROTH_EXPORT Device {
   /// exchange. Its address may be passed to Kernels calls and collectives. Zero-filled, aligned to 4096 bytes. It is
   /// host memory, so the ledger does not count it. Throws as allocate() does.
   [[nodiscard]] virtual std::unique_ptr<Memory> allocate_host(std::int64_t bytes) = 0;
+  /// Allocates memory of the device for what the program keeps, such as activations: zero-filled, aligned to 4096
+  /// bytes, and not in the ledger. Throws as allocate() does. By default this is allocate_host().
+  [[nodiscard]] virtual std::unique_ptr<Memory> allocate_for_program(std::int64_t bytes) {
+    return allocate_host(bytes);
+  }
   /// Makes storage on a disk. Throws SystemError if there is no space, and ContractError if the device cannot access
   /// disks.
   [[nodiscard]] virtual std::unique_ptr<Storage> make_storage(StorageOptions const& options);
   /// Makes storage of `bytes` zero-filled bytes in pinned host memory, for asynchronous copies by this device's
-  /// streams. `purpose` is for messages: "exp_avg". Throws SystemError, naming both, on failure, and ContractError if
-  /// has_host_memory().
-  [[nodiscard]] virtual std::unique_ptr<Storage> make_host_storage(std::int64_t bytes, std::string_view purpose);
+  /// streams. `purpose` and `contents` are for messages: "exp_avg" and "states". Throws SystemError, naming both, on
+  /// failure, and ContractError if has_host_memory().
+  [[nodiscard]] virtual std::unique_ptr<Storage> make_host_storage(std::int64_t bytes, std::string_view purpose,
+                                                                   std::string_view contents);
   /// Makes an event for this device's streams. Other devices may wait for it.
   [[nodiscard]] virtual std::unique_ptr<Event> make_event() = 0;
   /// Makes a stream. With overlap off, work runs on the calling thread when it is enqueued.

@@ -63,10 +63,11 @@ struct PlannedParametersDisk {
 /// model. The engine allocates none of it. Bytes are 0 if an offloaded unit has no UnitOptions::input_per_sample.
 struct PlannedActivations {
   std::int64_t recomputed = 0;   ///< Units whose forward backward runs again.
-  std::int64_t offloaded = 0;    ///< Those of them whose inputs wait for backward in a file.
+  std::int64_t offloaded = 0;    ///< Those of them whose inputs wait for backward in a store.
   std::int64_t input_bytes = 0;  ///< The largest of these inputs, for a micro-batch.
-  /// Size of an ActivationStore for these inputs. Per rank; see ActivationStore::file_bytes().
-  std::int64_t file_bytes = 0;
+  /// Size of an ActivationStore for these inputs: a file, or with a GPU pinned host memory. Per rank; see
+  /// ActivationStore::stored_bytes().
+  std::int64_t stored_bytes = 0;
   std::int64_t memory_bytes = 0;  ///< Its slots, two by default; see ActivationStore::memory_bytes().
   /// Per rank and step, in whole blocks of 4096 bytes: each input of each micro-step.
   std::int64_t written_bytes = 0;

@@ -103,10 +103,12 @@ TEST_CASE("every stage gives the same bits with tensor ranks on GPUs, kept or re
   CAPTURE(keys, divides_rows);
   Run run{.ranks = 4, .stage = 2, .steps = 3, .precision = keys, .dropout = 0.1F, .tensor = 2};
   run.divides_rows = divides_rows;
+  run.layers = 3;  // an input more than the slots of offloaded ones
   auto const base = on_gpu(run);
   CHECK(base.steps.size() == 3);
   run.stage = 3;
   run.recompute = true;
+  run.offload = GENERATE(false, true);
   auto const recomputed = on_gpu(run, {}, {.delays = 3});
   CHECK(numbers(recomputed) == numbers(base));
   CHECK(recomputed.weights == base.weights);
@@ -152,6 +154,18 @@ TEST_CASE("every stage gives the same bits on a GPU, kept or recomputed, with dr
   CHECK(numbers(recomputed) == numbers(base));
   CHECK(stage_3.weights == base.weights);
   CHECK(recomputed.weights == base.weights);
+  Run four{.ranks = 2, .stage = 3, .steps = 3, .dropout = dropout, .everywhere = true, .layers = 4};
+  auto const kept = on_gpu(four);
+  four.recompute = four.offload = true;  // four inputs take turns in two slots
+  for (int const stage : {0, 3}) {
+    four.stage = stage;
+    auto const offloaded = on_gpu(four);
+    CHECK(numbers(offloaded) == numbers(kept));
+    CHECK(offloaded.weights == kept.weights);
+    for (auto const& memory : offloaded.memory) {
+      CHECK(memory["planned"] == memory["measured_peak"]);
+    }
+  }
 }
 
 #ifndef ZEROTH_ON_GPU
