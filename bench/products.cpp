@@ -104,9 +104,10 @@ class Alone {
 double spent_alone(gpt::MathChoice const& choice, std::map<ProductKind, std::int64_t> const& calls) {
   auto const library = gpt::cpu::make_matmul(choice);
   double all = 0;
-  for (auto const& [kind, count] : calls) {
-    Alone const alone{kind};
-    library->prepare(kind);
+  for (auto const& each : calls) {
+    auto const count = each.second;
+    Alone const alone{each.first};
+    library->prepare(each.first);
     (*library)(alone.product());  // warms pages and caches
     all += seconds([&] {
       for (std::int64_t i = 0; i < count; ++i) {

@@ -95,7 +95,7 @@ TEST_CASE("with tensor ranks every ZeRO stage and every replica train the same")
       REQUIRE(base.reports[1].skipped == (options.overflow_at_step == 2));
       REQUIRE(base.reports.front().grad_norm > 0.5F);  // so that it is clipped
       for (int stage = 1; stage <= 3; ++stage) {
-        static Sample sample{5, 1};
+        static Sample sample{5, 2};
         if (sample.leaves_out()) {
           continue;
         }
@@ -191,7 +191,7 @@ TEST_CASE("stages that tensor ranks divide sum gradients of shared parameters li
     REQUIRE(base.reports[1].skipped == (options.overflow_at_step == 2));
     for (int const pipeline : {1, 2, 4}) {
       for (int stage = pipeline == 1 ? 1 : 0; stage <= 3; ++stage) {
-        static Sample sample{5, 1};
+        static Sample sample{5, 2};
         if (sample.leaves_out()) {
           continue;
         }
