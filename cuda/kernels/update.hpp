@@ -57,6 +57,12 @@ struct Update {
         each_pack<threads>(packs_of(segment), tile, thread, [&](std::int64_t first, auto count) {
           update(factors, {noise, segment.element + (first - segment.begin)}, first, count);
         });
+        if constexpr (!rounds) {  // after the tile, so that its loop needs no more registers
+          if (average != nullptr) {
+            each_pack<threads>(packs_of(segment), tile, thread,
+                               [&](std::int64_t first, auto count) { move_average(first, count); });
+          }
+        }
       }
     });
   }
@@ -94,15 +100,6 @@ struct Update {
       optim::update_element(factors, to_float(narrow.at[k]), wide.at[k], kept[state].at[k]...);
     }
     store(master + first, rounded<M>(wide, optim::Rounded::master, at));
-    if constexpr (!rounds) {
-      if (average != nullptr) {
-        auto moved = load<count>(average + first);
-        for (int k = 0; k < count; ++k) {
-          moved.at[k] = optim::averaged(moved.at[k], wide.at[k], average_rate);
-        }
-        store(average + first, moved);
-      }
-    }
     if constexpr (optim::updates_states<Rule>) {
       (store(states[state] + first, rounded<S>(kept[state], optim::rounded_state(int{state}), at)), ...);
     }
@@ -113,6 +110,16 @@ struct Update {
       }
       store(parameter + first, narrowed);
     }
+  }
+
+  template <int count>
+  ZEROTH_DEVICE void move_average(std::int64_t first, Count<count> /*size*/) const {
+    auto const now = load<count>(master + first);
+    auto moved = load<count>(average + first);
+    for (int k = 0; k < count; ++k) {
+      moved.at[k] = optim::averaged(moved.at[k], now.at[k], average_rate);
+    }
+    store(average + first, moved);
   }
 
   template <class T, int count>
