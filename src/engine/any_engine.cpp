@@ -496,6 +496,7 @@ void AnyEngine::swap_ema() {
     engine.sharded.manager->slices.spread();
     engine.session.protocol->swap_ema();
     engine.compare_replicas(shard::States::with, "swap_ema()");
+    engine.compare_ties(shard::States::with, "swap_ema()");
   });
 }
 

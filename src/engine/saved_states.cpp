@@ -24,18 +24,22 @@ using Places = std::unordered_map<std::string, std::vector<Found>>;
 
 std::string_view kind_of(bool trainable) noexcept { return trainable ? "trainable" : "frozen"; }
 
+/// The name that a parameter of the model has in the checkpoint; nullopt if it is not restored.
+std::optional<std::string> saved_name(std::string const& name, RestoreOptions const& options) {
+  return options.saved_name ? options.saved_name(name) : std::optional{name};
+}
+
 /// The saved positions of a parameter of the model; null if it is not restored.
 std::vector<Found> const* saved_places(Places const& found, std::string const& name, RestoreOptions const& options) {
-  auto const saved = options.saved_name ? options.saved_name(name) : std::optional{name};
+  auto const saved = saved_name(name, options);
   auto const at = saved ? found.find(*saved) : found.end();
   return at == found.end() ? nullptr : &at->second;
 }
 
-/// `name` "a", or "a" as "b" if it has another name in the checkpoint.
-std::string with_saved_name(std::string const& name, RestoreOptions const& options) {
-  auto const saved = options.saved_name ? options.saved_name(name) : std::optional{name};
-  return saved && *saved != name ? fmt::format("{} as {}", config::in_quotes(name), config::in_quotes(*saved))
-                                 : config::in_quotes(name);
+/// "a" in quotes, or "a" as "b" if the checkpoint has another name for it.
+std::string with_saved_name(std::string const& name, std::string const& saved) {
+  return saved == name ? config::in_quotes(name)
+                       : fmt::format("{} as {}", config::in_quotes(name), config::in_quotes(saved));
 }
 
 /// The parameters that only one of the two has.
@@ -48,13 +52,14 @@ Apart apart(Record const& record, Share const& whole, Places const& found, Resto
   Apart result;
   std::set<std::string> taken;
   for (auto const& param : whole.params()) {
-    auto const saved = options.saved_name ? options.saved_name(param.name) : std::optional{param.name};
-    if (saved && !found.contains(*saved)) {
-      result.of_model.push_back(with_saved_name(param.name, options));
+    auto const saved = saved_name(param.name, options);
+    if (!saved) {
+      continue;
     }
-    if (saved) {
-      taken.insert(*saved);
+    if (!found.contains(*saved)) {
+      result.of_model.push_back(with_saved_name(param.name, *saved));
     }
+    taken.insert(*saved);
   }
   for (auto const& space : record.contents.spaces) {
     for (auto const& param : space.params) {

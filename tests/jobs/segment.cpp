@@ -293,12 +293,27 @@ void Segment::between_steps(int step) {
   if (choice_.is("reads", "between steps")) {
     read(step);
   }
+  if (!choice_.is_plain("zeroth.ema.decay") && step % 2 == 0) {
+    averages(step);
+  }
   if (choice_.is("writes", "at times") && step % 2 == 1) {
     write(step);
   }
   if (choice_.is("weight file", "saved and loaded") && step == 2) {
     weight_file();
   }
+}
+
+void Segment::averages(int step) {
+  engine_.swap_ema();
+  std::vector<float> values;
+  for (auto const& [name, param] : built_.params) {
+    values.resize(count_of(param));
+    engine_.read(param, values);
+    record_.add(fmt::format("{}step {}: average of {}", prefix_, step, name), values);
+  }
+  engine_.swap_ema();
+  traffic_.disturb();
 }
 
 void Segment::evaluate(int step, int passes, char const* when) {

@@ -71,6 +71,7 @@ class Segment {
   void save_beside(int step);
   void between_micro_steps(int step);
   void between_steps(int step);
+  void averages(int step);
   void evaluate(int step, int passes, char const* when = "between");
   /// Each rank shows those of its stage.
   void show_values();

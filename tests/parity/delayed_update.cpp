@@ -3,8 +3,10 @@
 /// one left.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -95,6 +97,22 @@ TEST_CASE("a program's own rule may be delayed") {
                                   R"("type": "SGD", "params": {"momentum": 0.75, "dampening": 0.25})"));
   for (int stage = 0; stage <= 2; ++stage) {
     CHECK(bits_of(trained(stage)) == bits_of(base));
+  }
+}
+
+TEST_CASE("a program's own rule that throws in a delayed update ends the job on all ranks") {
+  for (bool const overlap : {false, true}) {
+    auto rule = own_momentum();
+    rule.update = [](optim::CustomRuleElements const& e) {
+      if (e.applied == 2) {
+        throw std::runtime_error{"the rule gives up"};
+      }
+    };
+    Movement const move{500'000'000, 0, 2, overlap};
+    auto const config = Config::from_json(file(fp32_types, 1, 1, "every_micro_step", move, late, "")).with(rule);
+    auto const outcome = run_job(3, [&](Job& job) { static_cast<void>(train_synthetic(job, config, {.steps = 6})); });
+    CHECK_THAT(messages_of(outcome), Catch::Contains("the rule gives up"));
+    CHECK(std::ranges::all_of(outcome, [](std::exception_ptr const& error) { return error != nullptr; }));
   }
 }
 

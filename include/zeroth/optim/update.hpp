@@ -181,9 +181,10 @@ struct CustomRuleElements {
 };
 
 /// A custom rule, for CPUs. `update` is called once for every few hundred elements of a parameter, on the thread that
-/// calls step(), or with zeroth.delayed_update on one of the engine's. How elements are divided into calls depends on
-/// stage and world size, so it must treat each element by itself; then all stages are bitwise equal. step() throws what
-/// it throws. It must outlive the engine. If ranks are threads, they call it concurrently.
+/// calls step(), which throws what it throws; with zeroth.delayed_update on a thread of the engine, and a later call
+/// throws. How elements are divided into calls depends on stage and world size, so it must treat each element by
+/// itself; then all stages are bitwise equal. It must outlive the engine. If ranks are threads, they call it
+/// concurrently.
 struct CustomRule {
   std::string type;                                       ///< Its name in messages, plans and reports.
   std::vector<State> kept_states;                         ///< Its states, at most most_states.
