@@ -41,12 +41,14 @@ Choice draw_values(std::uint64_t seed, char const* purpose) {
 /// two-level sums.
 Choice draw_resumed(std::uint64_t seed, Choice const& before) {
   auto choice = draw_values(seed, "resumed");
+  std::vector<bool> kept(options().size());
   for (std::size_t option = 0; option < options().size(); ++option) {
     auto const& [name, role, values] = options()[option];
     bool const free = name == "groups" || name == "size of groups";
     bool const is_walk = name == "nested guards" || name == "order" || name == "goes on" || name == "data" ||
                          name == "program state" || name == "stop" || name == "goes on from";
-    if ((role == Role::decides && !free) || is_walk) {
+    kept[option] = (role == Role::decides && !free) || is_walk;
+    if (kept[option]) {
       choice.set(option, before.values()[option]);
     }
   }
@@ -61,7 +63,7 @@ Choice draw_resumed(std::uint64_t seed, Choice const& before) {
   Random random{seed, "resumed pipeline"};  // seldom another one by what draw_values() does
   constexpr std::string_view pipelines[] = {"-", "1", "2", "3"};
   choice.set("zeroth.mesh.pipeline", takes_pipelines(before) ? random.among(pipelines) : "-");
-  choice.settle();
+  choice.settle(before, kept);
   return choice;
 }
 

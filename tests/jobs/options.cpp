@@ -330,13 +330,21 @@ void Choice::set(std::string_view option, std::string_view value) {
   values_[at] = value_named(at, value);
 }
 
-void Choice::settle() {
+void Choice::settle() { settle(*this, std::vector<bool>(options().size())); }
+
+void Choice::settle(Choice const& before, std::vector<bool> kept) {
   for (bool changed = true; changed;) {
     changed = false;
     for (auto const& rule : rules()) {
-      auto& value = values_[option_named(rule.option)];
-      if (concerns(rule, value) && !has(rule.allowed, (*this)[rule.needed])) {
-        value = 0;
+      auto const option = option_named(rule.option);
+      if (concerns(rule, values_[option]) && !has(rule.allowed, (*this)[rule.needed])) {
+        auto const needed = option_named(rule.needed);
+        if (kept[option] && values_[needed] != before.values_[needed]) {
+          values_[needed] = before.values_[needed];
+          kept[needed] = true;
+        } else {
+          values_[option] = 0;
+        }
         changed = true;
       }
     }

@@ -50,6 +50,9 @@ class Choice {
   void set(std::string_view option, std::string_view value);
   /// Takes back to its plain value what a rule forbids.
   void settle();
+  /// Does the same, but an option of `kept` keeps its value, which `before` has as well: what it needs becomes that of
+  /// `before`, and is kept too.
+  void settle(Choice const& before, std::vector<bool> kept);
 
  private:
   std::vector<std::size_t> values_;
