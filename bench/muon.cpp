@@ -74,23 +74,23 @@ void product(std::int64_t rows, std::int64_t inner, std::int64_t columns, int ro
     return;
   }
   Memory memory;
-  optim::ScaledProduct const all{memory.take<bf16>(rows * inner),
-                                 memory.take<bf16>(inner * columns),
-                                 false,
-                                 nullptr,
-                                 memory.take<bf16>(rows * columns),
-                                 rows,
-                                 inner,
-                                 columns,
-                                 1,
-                                 0,
-                                 false};
+  optim::ScaledProduct<bf16> const all{memory.take<bf16>(rows * inner),
+                                       memory.take<bf16>(inner * columns),
+                                       false,
+                                       nullptr,
+                                       memory.take<bf16>(rows * columns),
+                                       rows,
+                                       inner,
+                                       columns,
+                                       1,
+                                       0,
+                                       false};
   auto half = all;  // as the product of a matrix and its transpose is computed
   half.symmetric = true;
   auto* const panels = memory.take<float>(optim::panel_count(rows, inner));
   auto* const sums = memory.take<float>(rows * columns);
   auto const by_onednn = [&] { optim::multiply(all, fast, sums); };
-  auto const print = [&](char const* computed, optim::ScaledProduct const& of) {
+  auto const print = [&](char const* computed, optim::ScaledProduct<bf16> const& of) {
     auto const paired = bench::compare(
         rounds, [&] { optim::multiply(of, panels); }, by_onednn);
     double const operations =
@@ -112,6 +112,30 @@ void product(std::int64_t rows, std::int64_t inner, std::int64_t columns, int ro
   if (rows == columns) {
     print("lower half", half);
   }
+}
+
+/// One matrix of a step by Gram matrices, over the same by the standard products, both by the library.
+void gram(std::int64_t rows, std::int64_t columns, int rounds) {
+  optim::Muon const standard, by_gram{.method = optim::NewtonSchulzMethod::gram};
+  optim::StepScalars const scalars{};
+  Memory memory;
+  auto* const matrix = memory.take<bf16>(rows * columns);
+  auto const bytes = optim::orthogonal_workspace_bytes(by_gram, rows, columns);
+  auto* const workspace = reinterpret_cast<std::byte*>(memory.take<float>(bytes / bytes_of(Dtype::fp32) + 1));
+  auto const run = [&](optim::Muon const& by) {
+    optim::orthogonalise({matrix, rows, columns, workspace, &by, &scalars});
+  };
+  auto const paired = bench::compare(
+      rounds, [&] { run(by_gram); }, [&] { run(standard); });
+  std::cout << Line{{"benchmark", "muon_gram"},
+                    {"rows", rows},
+                    {"columns", columns},
+                    {"ms", 1e3 * paired.subject_seconds},
+                    {"standard_ms", 1e3 * paired.yardstick_seconds},
+                    {"speed_over_standard", paired.ratio},
+                    {"ratio_quartiles", {paired.ratio_low, paired.ratio_high}}}
+                   .dump()
+            << std::endl;
 }
 
 /// One matrix of a step by the library's products, over the same by oneDNN's.
@@ -321,5 +345,7 @@ int main(int argc, char** argv) {
   zeroth::product(768, 3072, 768, rounds);
   zeroth::orthogonal(768, 3072, rounds);
   zeroth::orthogonal(384, 1536, rounds);
+  zeroth::gram(768, 3072, rounds);
+  zeroth::gram(768, 768, rounds);
   zeroth::updates(rounds);
 }

@@ -14,7 +14,20 @@ namespace {
 /// Rows of the left operand are widened together: the more, the less often the right one is.
 constexpr std::int64_t most_left_count = 1 << 20;
 
+/// to_float() without operations on fp32's subnormal ones, which processors are slow at: elements of
+/// x x^T are often as small as 2^-16, and subnormal in fp16.
+ZEROTH_INLINE float widened(fp16 value) noexcept {
+  constexpr std::uint32_t rebias = 112U << 23U, least_normal = 113U << 23U, infinity = 31U << 23U;
+  std::uint32_t const magnitude = (value.bits & 0x7fffU) << 13U;
+  std::uint32_t const sign = (value.bits & 0x8000U) << 16U;
+  float const subnormal = std::bit_cast<float>(magnitude + least_normal) - std::bit_cast<float>(least_normal);
+  std::uint32_t const others = magnitude < infinity ? magnitude + rebias : magnitude + 2 * rebias;
+  return std::bit_cast<float>(sign | (magnitude < 1U << 23U ? std::bit_cast<std::uint32_t>(subnormal) : others));
+}
+ZEROTH_INLINE float widened(bf16 value) noexcept { return to_float(value); }
+
 /// The element in fp32, or 0 if it is too small for exact products.
+ZEROTH_INLINE float flushed(fp16 value) noexcept { return widened(value); }
 ZEROTH_INLINE float flushed(bf16 value) noexcept {
   constexpr std::uint32_t least = (127 - 60) << 23U;
   float const wide = to_float(value);
@@ -22,19 +35,25 @@ ZEROTH_INLINE float flushed(bf16 value) noexcept {
 }
 
 /// Scales and rounds `count` sums of a row, from element `first` of the result on.
-ZEROTH_INLINE void store(ScaledProduct const& p, std::int64_t first, std::int64_t count, float const* sums) {
+template <class T>
+ZEROTH_INLINE void store(ScaledProduct<T> const& p, std::int64_t first, std::int64_t count, float const* sums) {
   auto* const result = p.result + first;
-  auto const* const addend = p.addend == nullptr ? nullptr : p.addend + first;
+  if (p.addend == nullptr) {
+#pragma GCC ivdep
+    for (std::int64_t j = 0; j < count; ++j) {
+      result[j] = from_float<T>(p.product_factor * sums[j] + 0.0F);
+    }
+    return;
+  }
+  auto const* const addend = p.addend + first;
 #pragma GCC ivdep
   for (std::int64_t j = 0; j < count; ++j) {
-    float const of_product = p.product_factor * sums[j];
-    float const added = addend == nullptr ? 0.0F : p.addend_factor * to_float(addend[j]);
-    result[j] = from_float<bf16>(of_product + added);
+    result[j] = from_float<T>(p.product_factor * sums[j] + p.addend_factor * widened(addend[j]));
   }
 }
 
 struct StoreAll {
-  ScaledProduct const& p;
+  ScaledProduct<bf16> const& p;
   float const* sums;
   ZEROTH_INLINE void operator()() const {
     for (std::int64_t i = 0; i < p.rows; ++i) {
@@ -44,7 +63,8 @@ struct StoreAll {
 };
 
 /// Completes a symmetric result from its lower half.
-void mirror(ScaledProduct const& p) noexcept {
+template <class T>
+void mirror(ScaledProduct<T> const& p) noexcept {
   for (std::int64_t i = 0; i < p.rows && p.symmetric; ++i) {
     for (std::int64_t j = i + 1; j < p.columns; ++j) {
       p.result[i * p.columns + j] = p.result[j * p.columns + i];
@@ -59,10 +79,10 @@ constexpr std::int64_t rows_at_once(std::int64_t rows, std::int64_t inner, std::
 }
 
 /// Runs a product by tiles. Operands are widened to panels, in the order in which a tile reads them.
-template <class Tile>
+template <class Tile, class T>
 struct ByTiles {
   static constexpr std::int64_t tile_rows = Tile::rows, tile_columns = Tile::columns;
-  ScaledProduct const& p;
+  ScaledProduct<T> const& p;
   float* panels;
 
   ZEROTH_INLINE void operator()() const {
@@ -92,10 +112,7 @@ struct ByTiles {
   ZEROTH_INLINE void widen_left(std::int64_t first, std::int64_t end, float* to) const {
     for (auto row = first; row < end; row += tile_rows, to += p.inner * tile_rows) {
       for (std::int64_t i = 0; i < tile_rows; ++i) {
-        auto const* const from = p.left + (row + i) * p.inner;
-        for (std::int64_t k = 0; k < p.inner; ++k) {
-          to[k * tile_rows + i] = row + i < end ? flushed(from[k]) : 0.0F;
-        }
+        widen_row(row + i < end ? p.left + (row + i) * p.inner : nullptr, to + i, tile_rows);
       }
     }
   }
@@ -115,9 +132,25 @@ struct ByTiles {
       return;
     }
     for (std::int64_t j = 0; j < tile_columns; ++j) {
-      auto const* const from = p.right + (column + j) * p.inner;
-      for (std::int64_t k = 0; k < p.inner; ++k) {
-        panels[k * tile_columns + j] = j < count ? flushed(from[k]) : 0.0F;
+      widen_row(j < count ? p.right + (column + j) * p.inner : nullptr, panels + j, tile_columns);
+    }
+  }
+
+  /// Writes a row as a column of a panel, whose elements are `stride` apart; null: zeros. Conversions are vectorised,
+  /// which strided stores are not.
+  ZEROTH_INLINE void widen_row(T const* from, float* to, std::int64_t stride) const {
+    constexpr std::int64_t most = 128;
+    float wide[most] = {};
+    for (std::int64_t first = 0; first < p.inner; first += most) {
+      auto const count = std::min(most, p.inner - first);
+      if (from != nullptr) {
+#pragma GCC ivdep
+        for (std::int64_t k = 0; k < count; ++k) {
+          wide[k] = flushed(from[first + k]);
+        }
+      }
+      for (std::int64_t k = 0; k < count; ++k) {
+        to[(first + k) * stride] = wide[k];
       }
     }
   }
@@ -130,16 +163,19 @@ std::int64_t panel_count(std::int64_t rows, std::int64_t inner) noexcept {
   return inner * (WideTile::columns + left);
 }
 
-void multiply(ScaledProduct const& product, float* panels) noexcept {
+template <class T>
+void multiply(ScaledProduct<T> const& product, float* panels) noexcept {
   if (current_isa() == Isa::avx512) {
-    with_best_isa(ByTiles<WideTile>{product, panels});
+    with_best_isa(ByTiles<WideTile, T>{product, panels});
   } else {
-    with_best_isa(ByTiles<NarrowTile>{product, panels});
+    with_best_isa(ByTiles<NarrowTile, T>{product, panels});
   }
   mirror(product);
 }
+template void multiply(ScaledProduct<bf16> const& product, float* panels) noexcept;
+template void multiply(ScaledProduct<fp16> const& product, float* panels) noexcept;
 
-void multiply(ScaledProduct const& product, Multiply const& by, float* sums) {
+void multiply(ScaledProduct<bf16> const& product, Multiply const& by, float* sums) {
   auto const& p = product;
   by({p.left, p.right, p.transposes_right, sums, p.rows, p.inner, p.columns, p.symmetric});
   with_best_isa(StoreAll{p, sums});

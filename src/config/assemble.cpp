@@ -111,6 +111,10 @@ optim::Rule rule(Values const& values, optim::CustomRule const* own) {
              : std::ranges::find(named_rules, values.get<"optimizer.type">(), &NamedRule::type)->made(values);
 }
 
+optim::NewtonSchulzMethod method_named(std::string_view name) {
+  return name == "gram" ? optim::NewtonSchulzMethod::gram : optim::NewtonSchulzMethod::standard;
+}
+
 /// Muon is the optimizer of matrices alone, beside AdamW. A schedule sets the rate of `lr`.
 void add_matrix_update(Values const& values, Settings& settings) {
   auto const lr = values.get<"optimizer.params.lr">();
@@ -122,7 +126,8 @@ void add_matrix_update(Values const& values, Settings& settings) {
                                         .steps = static_cast<int>(values.get<"optimizer.params.ns_steps">()),
                                         .adjust_rate = values.get<"optimizer.params.adjust_lr_fn">() == "original"
                                                            ? optim::AdjustRate::original
-                                                           : optim::AdjustRate::match_rms_adamw},
+                                                           : optim::AdjustRate::match_rms_adamw,
+                                        .method = method_named(values.get<"optimizer.params.ns_method">())},
                     .rounding_seed = settings.update.rounding_seed,
                     .learning_rate_factor = ratio(values.get<"optimizer.params.muon_lr">())};
   settings.update.learning_rate_factor = ratio(values.get<"optimizer.params.adam_lr">());
@@ -304,6 +309,12 @@ ReportSettings reports(Values const& values) {
 }
 
 }  // namespace
+
+std::optional<optim::NewtonSchulzMethod> newton_schulz_method(Values const& values) {
+  return values.get<"optimizer.type">() == "Muon"
+             ? std::optional{method_named(values.get<"optimizer.params.ns_method">())}
+             : std::nullopt;
+}
 
 PipelineSettings pipeline(Values const& values) {
   std::vector<std::uint32_t> first_units;

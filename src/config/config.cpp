@@ -193,6 +193,9 @@ Dtype Config::gradient_dtype() const {
 ActivationSettings Config::activation_checkpointing() const { return config::activations(state_->values); }
 
 std::optional<SparseAttention> Config::sparse_attention() const { return config::sparse_attention(state_->values); }
+std::optional<optim::NewtonSchulzMethod> Config::newton_schulz_method() const {
+  return config::newton_schulz_method(state_->values);
+}
 PipelineSettings Config::pipeline() const { return config::pipeline(state_->values); }
 bool Config::sequence_parallel() const { return state_->values.get<"zeroth.sequence_parallel">(); }
 int Config::tensor_ranks() const { return config::tensor_ranks(state_->values); }

@@ -129,7 +129,7 @@ inline constexpr Name scheduler_names[] = {{"WarmupLR", "WarmupLR"},
                                            {"WarmupCosineLR", "WarmupCosineLR"},
                                            {"OneCycle", "OneCycle"},
                                            {"LRRangeTest", "LRRangeTest"}};
-inline constexpr Name newton_schulz_names[] = {{"standard", "standard"}};
+inline constexpr Name newton_schulz_names[] = {{"standard", "standard"}, {"gram", "gram"}};
 inline constexpr Name adjust_rate_names[] = {{"original", "original"}, {"match_rms_adamw", "match_rms_adamw"}};
 inline constexpr Name warmup_names[] = {{"log", "log"}, {"linear", "linear"}};
 /// In the order of PipelineSchedule.
@@ -371,9 +371,9 @@ inline constexpr Key keys[] = {
    .meaning = "Learning rate of the other parameters, with AdamW. A schedule sets `lr`, and this keeps its ratio to it."},
   {.path = "optimizer.params.ns_steps", .kind = Kind::integer, .range = {1, 99}, .value = 5, .types = "Muon",
    .meaning = "Iterations of Newton and Schulz."},
-  {.path = "optimizer.params.ns_method", .kind = Kind::name, .names = newton_schulz_names, .foreign_names = "gram",
+  {.path = "optimizer.params.ns_method", .kind = Kind::name, .names = newton_schulz_names,
    .value = "standard", .types = "Muon",
-   .meaning = "How they are computed. DeepSpeed's default is `gram`, the same polynomial from another order of products."},
+   .meaning = "The order of their products. `gram`, DeepSpeed's default, multiplies the smaller square in fp16: fewer operations where matrices are not square."},
   {.path = "optimizer.params.adjust_lr_fn", .kind = Kind::name, .names = adjust_rate_names, .value = "original",
    .types = "Muon",
    .meaning = "Factor of a matrix's step. `original`: the root of rows / columns, at least 1. `match_rms_adamw`: 0.2 times the root of the larger extent."},

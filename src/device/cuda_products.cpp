@@ -48,17 +48,20 @@ using Layout = Owned<cublasLtMatrixLayout_t, &CublasLt::destroy_layout>;
 using Preference = Owned<cublasLtMatmulPreference_t, &CublasLt::destroy_preference>;
 
 /// What an algorithm is chosen for.
-using Shape = std::tuple<bool, bool, std::int64_t, std::int64_t, std::int64_t>;
-Shape shape_of(CudaProduct const& p) { return {p.transposes_left, p.transposes_right, p.rows, p.inner, p.columns}; }
+using Shape = std::tuple<Dtype, bool, bool, std::int64_t, std::int64_t, std::int64_t>;
+Shape shape_of(CudaProduct const& p) {
+  return {p.dtype, p.transposes_left, p.transposes_right, p.rows, p.inner, p.columns};
+}
 std::string describe(CudaProduct const& p) {
-  return fmt::format("a product {}{} x {} x {}{} in bf16", p.transposes_left ? "transposed " : "", p.rows, p.inner,
-                     p.columns, p.transposes_right ? " transposed" : "");
+  return fmt::format("a product {}{} x {} x {}{} in {}", p.transposes_left ? "transposed " : "", p.rows, p.inner,
+                     p.columns, p.transposes_right ? " transposed" : "", name_of(p.dtype));
 }
 
-Layout layout_of(std::int64_t rows, std::int64_t columns, bool transposed) {
+Layout layout_of(Dtype dtype, std::int64_t rows, std::int64_t columns, bool transposed) {
   Layout layout;
   auto const stored_rows = transposed ? columns : rows, stored_columns = transposed ? rows : columns;
-  expect_done(cublas_lt().create_layout(layout.address(), CUDA_R_16BF, static_cast<std::uint64_t>(stored_rows),
+  expect_done(cublas_lt().create_layout(layout.address(), dtype == Dtype::fp16 ? CUDA_R_16F : CUDA_R_16BF,
+                                        static_cast<std::uint64_t>(stored_rows),
                                         static_cast<std::uint64_t>(stored_columns), stored_rows),
               "cublasLtMatrixLayoutCreate");
   return layout;
@@ -73,9 +76,9 @@ struct Plan {
 
 Plan plan_of(CudaProduct const& p) {
   Plan plan{{},
-            layout_of(p.rows, p.inner, p.transposes_left),
-            layout_of(p.inner, p.columns, p.transposes_right),
-            layout_of(p.rows, p.columns, false)};
+            layout_of(p.dtype, p.rows, p.inner, p.transposes_left),
+            layout_of(p.dtype, p.inner, p.columns, p.transposes_right),
+            layout_of(p.dtype, p.rows, p.columns, false)};
   expect_done(cublas_lt().create_description(plan.description.address(), CUBLAS_COMPUTE_32F, CUDA_R_32F),
               "cublasLtMatmulDescCreate");
   auto const set = [&](cublasLtMatmulDescAttributes_t attribute, bool transposed) {

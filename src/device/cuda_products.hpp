@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Products of bf16 matrices on a GPU, by cuBLASLt.
+/// Products of bf16 or fp16 matrices on a GPU, by cuBLASLt.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -14,13 +14,14 @@ namespace zeroth::device {
 /// result = factor op(left) op(right) + addend_factor addend. Matrices are column-major, without gaps, and aligned to
 /// 256 bytes. Sums are fp32.
 struct CudaProduct {
-  bf16 const* left;
-  bf16 const* right;
-  bf16 const* addend;  ///< [rows, columns]; any memory of this size if its factor is 0
-  bf16* result;        ///< [rows, columns], apart from the others
+  void const* left;
+  void const* right;
+  void const* addend;  ///< [rows, columns]; any memory of this size if its factor is 0
+  void* result;        ///< [rows, columns], apart from the others
   bool transposes_left, transposes_right;
   std::int64_t rows, inner, columns;
   float factor, addend_factor;
+  Dtype dtype = Dtype::bf16;  ///< Of all matrices: bf16 or fp16.
 };
 
 /// Uses one algorithm per shape, chosen at its first use and kept from then on, so that every step gives the same bits.

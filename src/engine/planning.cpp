@@ -226,7 +226,13 @@ std::string refused_same_bits(Settings const& settings, comm::Transport transpor
 }
 
 std::string refused_optimizer(Settings const& settings, DeviceKind device) {
-  bool const own = shard::has_directions(settings) && std::get<optim::Muon>(settings.matrix_update->rule).multiply;
+  auto const* const muon =
+      shard::has_directions(settings) ? &std::get<optim::Muon>(settings.matrix_update->rule) : nullptr;
+  bool const own = muon != nullptr && muon->multiply;
+  if (own && muon->method == optim::NewtonSchulzMethod::gram) {
+    return "optimizer.params.ns_method is \"gram\", whose matrices are fp16, and Config::with(optim::Multiply) brings "
+           "products of bf16; set it to \"standard\", or leave the function out";
+  }
   return device == DeviceKind::cpu || !own
              ? std::string{}
              : "Config::with(optim::Multiply) brings the program's own products for Muon, which are for CPUs: on GPUs "

@@ -11,14 +11,12 @@
 namespace zeroth::shard {
 namespace {
 
-/// The number of steps does not matter: it is the same for all.
-double cost_of(HomedMatrix const& matrix) noexcept {
-  return optim::orthogonal_operations({}, matrix.rows, matrix.columns);
+double cost_of(optim::Muon const& rule, HomedMatrix const& matrix) noexcept {
+  return optim::orthogonal_operations(rule, matrix.rows, matrix.columns);
 }
 
 /// Assigns a home. `load` has the costs so far, by home and then by tensor rank.
-void choose_home(HomedMatrix& matrix, std::vector<double>& load, int tensor_ranks) {
-  auto const cost = cost_of(matrix);
+void choose_home(HomedMatrix& matrix, double cost, std::vector<double>& load, int tensor_ranks) {
   if (matrix.parts > 1) {
     auto const least = std::ranges::min_element(load);  // the first of several
     auto const at = static_cast<int>(least - load.begin());
@@ -39,15 +37,15 @@ void choose_home(HomedMatrix& matrix, std::vector<double>& load, int tensor_rank
   std::ranges::for_each(of(least), [&](double& each) { each += cost; });
 }
 
-void choose_homes(std::vector<HomedMatrix>& matrices, int homes, int tensor_ranks) {
+void choose_homes(optim::Muon const& rule, std::vector<HomedMatrix>& matrices, int homes, int tensor_ranks) {
   std::vector<HomedMatrix*> by_cost;
   for (auto& matrix : matrices) {
     by_cost.push_back(&matrix);
   }
-  std::ranges::stable_sort(by_cost, std::ranges::greater{}, [](auto const* matrix) { return cost_of(*matrix); });
+  std::ranges::stable_sort(by_cost, std::ranges::greater{}, [&](auto const* matrix) { return cost_of(rule, *matrix); });
   std::vector<double> load(static_cast<std::size_t>(homes * tensor_ranks));
   for (auto* const matrix : by_cost) {
-    choose_home(*matrix, load, tensor_ranks);
+    choose_home(*matrix, cost_of(rule, *matrix), load, tensor_ranks);
   }
 }
 
@@ -99,13 +97,14 @@ MatrixHomes matrix_homes(Layout const& layout, PlanRequest const& request) {
     }
   }
   std::ranges::sort(homes.matrices, {}, &HomedMatrix::param);
-  choose_homes(homes.matrices, ranks, request.tensor.of);
+  choose_homes(rule, homes.matrices, ranks, request.tensor.of);
   place_in_homes(homes, ranks, request.tensor);
   for (auto const& matrix : homes.matrices) {
     homes.joined_count = std::max(homes.joined_count, matrix.parts > 1 ? matrix.rows * matrix.columns : 0);
-    homes.workspace_bytes = std::max(
-        homes.workspace_bytes, request.on_gpu ? device::gpu_matrix_workspace(matrix.rows, matrix.columns).bytes
-                                              : optim::orthogonal_workspace_bytes(rule, matrix.rows, matrix.columns));
+    homes.workspace_bytes =
+        std::max(homes.workspace_bytes,
+                 request.on_gpu ? device::gpu_matrix_workspace(rule.method, matrix.rows, matrix.columns).bytes
+                                : optim::orthogonal_workspace_bytes(rule, matrix.rows, matrix.columns));
   }
   homes.joined_count = (homes.joined_count + alignment_count - 1) / alignment_count * alignment_count;
   return homes;

@@ -72,7 +72,7 @@ char const* const deepspeed = R"({
 std::set<std::string> const different = {
     "gradient_clipping",                                  // 0 for OneBitAdam
     "optimizer.type",                                     // DeepSpeed expects the program to bring an optimizer
-    "optimizer.params.ns_method",                         // there is one
+    "optimizer.params.ns_method",                         // PyTorch's: standard
     "zero_optimization.offload_optimizer.pipeline_read",  // these follow overlap_comm
     "zero_optimization.offload_optimizer.pipeline_write",
     "zero_optimization.stage3_param_persistence_threshold",  // every parameter is sharded

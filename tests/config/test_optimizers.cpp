@@ -113,7 +113,7 @@ TEST_CASE("What Muon does not support is refused, with the reason") {
   };
   refused(R"("momentum": 1)", "", "optimizer.params.momentum (line 1): 1, but optimizer.type is Muon");
   refused(R"("lr": 0, "adam_lr": 0.1)", "", "optimizer.params.lr (line 1): 0, but muon_lr is 0 and adam_lr 0.1");
-  refused(R"("ns_method": "gram")", "", R"(optimizer.params.ns_method (line 1): "gram" is DeepSpeed's)");
+  refused(R"("ns_method": "svd")", "", R"(optimizer.params.ns_method (line 1): "svd")");
   refused(R"("alpha": 0.5)", "", "not a parameter of Muon");
   refused("", R"("zero_optimization": {"offload_optimizer": {"device": "nvme", "nvme_path": "/tmp"}}, )",
           "which computes directions from fp32 states in memory; allowed: \"none\"");
@@ -149,6 +149,10 @@ TEST_CASE("A program's own products are Muon's, in every copy of a config") {
   CHECK_FALSE(std::get<optim::Muon>(muon.settings(1, 1000).matrix_update.value().rule).multiply);
   auto const adam = Config::from_json(testing::file_with(R"("optimizer": {"type": "AdamW"})"));
   CHECK_FALSE(adam.with(optim::Multiply{count}).settings(1, 1000).matrix_update);
+  CHECK_FALSE(adam.newton_schulz_method());
+  CHECK(muon.newton_schulz_method() == optim::NewtonSchulzMethod::standard);
+  CHECK(muon.with(R"({"optimizer": {"params": {"ns_method": "gram"}}})").newton_schulz_method() ==
+        optim::NewtonSchulzMethod::gram);
   CHECK_THROWS_WITH(muon.with(optim::Multiply{}), Contains("the program's function for products is empty"));
 }
 

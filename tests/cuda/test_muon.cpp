@@ -64,12 +64,24 @@ TEST_CASE("Muon on GPUs: stages are bit-equal, and near the CPU") {
 TEST_CASE("Muon on GPUs: other numbers of iterations, factors and momenta are near the CPU") {
   for (auto const* const more :
        {R"(, "ns_steps": 1)", R"(, "ns_steps": 2)", R"(, "ns_steps": 4, "adjust_lr_fn": "match_rms_adamw")",
-        R"(, "momentum": 0.25, "nesterov": false)"}) {
+        R"(, "momentum": 0.25, "nesterov": false)", R"(, "ns_method": "gram")",
+        R"(, "ns_method": "gram", "ns_steps": 4, "adjust_lr_fn": "match_rms_adamw")"}) {
     INFO(more);
     MatrixOptions on_cpu;
     on_cpu.access = TrainOptions{}.access;
     auto const cpu = trained_matrices(threads_on({}), 2, muon_file(fp32_types, 1, 1, more), on_cpu);
     CHECK(largest_difference(trained_on_gpu(2, muon_file(fp32_types, 1, 1, more)), cpu) < tolerance);
+  }
+}
+
+TEST_CASE("Muon on GPUs: stages are bit-equal by Gram matrices too") {
+  auto const types = GENERATE(fp32_types, bf16_types);
+  auto const text = [&](int stage) { return muon_file(types, stage, 2, R"(, "ns_method": "gram")"); };
+  auto const base = trained_on_gpu(3, text(0));
+  REQUIRE(bits_of(trained_on_gpu(3, muon_file(types, 0))) != bits_of(base));
+  for (int stage = 1; stage <= 3; ++stage) {
+    INFO(fmt::format("stage {}", stage));
+    CHECK(bits_of(trained_on_gpu(3, text(stage), {}, 7)) == bits_of(base));
   }
 }
 
@@ -89,19 +101,28 @@ TEST_CASE("Muon on GPUs: a step that is skipped changes nothing, at every stage"
 
 TEST_CASE("Muon on GPUs: a plan has the workspace of cuBLASLt") {
   Matrices const matrices;
-  auto const scratch = [&](DeviceKind device) {
-    return plan(matrices.model, Config::from_json(muon_file(bf16_types, 1)), 2, {.device = device}).bytes.scratch;
+  auto const more_than_on_cpu = [&](char const* more) {
+    auto const scratch = [&](DeviceKind device) {
+      auto const config = Config::from_json(muon_file(bf16_types, 1, 2, more));
+      return plan(matrices.model, config, 2, {.device = device}).bytes.scratch;
+    };
+    return scratch(DeviceKind::cuda) - scratch(DeviceKind::cpu);
   };
-  std::int64_t on_gpu = 0, on_cpu = 0;
-  for (auto const& param : matrices.model.description().params) {
-    if (param.options.matrix) {
-      auto const rows = param.shape[0], columns = param.shape[1];
-      on_gpu = std::max(on_gpu, device::gpu_matrix_workspace(rows, columns).bytes);
-      on_cpu = std::max(on_cpu, optim::orthogonal_workspace_bytes({}, rows, columns));
+  auto const check = [&](optim::NewtonSchulzMethod method, char const* more, std::int64_t bytes) {
+    optim::Muon const rule{.method = method};
+    std::int64_t on_gpu = 0, on_cpu = 0;
+    for (auto const& param : matrices.model.description().params) {
+      if (param.options.matrix) {
+        auto const rows = param.shape[0], columns = param.shape[1];
+        on_gpu = std::max(on_gpu, device::gpu_matrix_workspace(method, rows, columns).bytes);
+        on_cpu = std::max(on_cpu, optim::orthogonal_workspace_bytes(rule, rows, columns));
+      }
     }
-  }
-  CHECK(on_gpu == 3 * 2304 + (32 << 20) + 256 + 256);  // of 33 x 33
-  CHECK(scratch(DeviceKind::cuda) - scratch(DeviceKind::cpu) == on_gpu - (on_cpu + 255) / 256 * 256);
+    CHECK(on_gpu == bytes);
+    CHECK(more_than_on_cpu(more) == on_gpu - (on_cpu + 255) / 256 * 256);
+  };
+  check(optim::NewtonSchulzMethod::standard, "", 3 * 2304 + (32 << 20) + 256 + 256);  // of 33 x 33
+  check(optim::NewtonSchulzMethod::gram, R"(, "ns_method": "gram")", 3 * 2304 + (32 << 20) + 256 + 256);
 }
 
 TEST_CASE("Muon on GPUs: a program's own products are refused by name") {
@@ -156,16 +177,17 @@ TEST_CASE("an engine with Muon names a product that cuBLASLt rejects in a step")
 }
 
 TEST_CASE("engines ask for an algorithm once per shape before the first step, and steps allocate nothing") {
+  auto const* const more = GENERATE("", R"(, "ns_method": "gram")");
   begin_on({});
   auto const asked_before = fake_cuda::heuristics_asked();
   MatrixOptions options;
   options.before_step = [&, allocated = std::int64_t{0}](int step) mutable {
-    CHECK(fake_cuda::heuristics_asked() - asked_before == 4 * 3 - 1);  // 33 x 33 is both shapes of a product
+    CHECK(fake_cuda::heuristics_asked() - asked_before == 4 * 3 - 1);  // the products of 33 x 33 have two shapes
     auto const now = fake_cuda::calls("cudaMalloc") + fake_cuda::calls("cudaHostAlloc");
     allocated = step == 0 ? now : allocated;
     CHECK(now == allocated);
   };
-  auto const config = Config::from_json(muon_file(bf16_types, 1));
+  auto const config = Config::from_json(muon_file(bf16_types, 1, 2, more));
   auto const outcome =
       on_one_gpu()(1, [&](Job& job) { static_cast<void>(train_matrices<bf16, bf16>(job, config, options)); });
   CHECK(messages_of(outcome) == "");

@@ -82,7 +82,8 @@ Option optimizer() {
            {"a rule of its own", ""},
            {"Muon", of("Muon", R"(, "adam_lr": 0.003, "weight_decay": 0.1)")},
            {"Muon without Nesterov",
-            of("Muon", R"(, "momentum": 0.25, "nesterov": false, "ns_steps": 2, "adjust_lr_fn": "match_rms_adamw")")}}};
+            of("Muon", R"(, "momentum": 0.25, "nesterov": false, "ns_steps": 2, "adjust_lr_fn": "match_rms_adamw")")},
+           {"Muon by Gram matrices", of("Muon", R"(, "adam_lr": 0.003, "ns_method": "gram")")}}};
 }
 
 Option scheduler() {

@@ -81,7 +81,7 @@ constexpr Refusal refusals[] = {
      [](Choice const& c) { return has_type(c, "SGD"); }},
     {"optimizer.params.betas", R"({"optimizer": {"params": {"betas": [0.9, 0.9]}}})",
      [](Choice const& c) { return has_type(c, "SGD") || has_type(c, "RMSprop") || has_type(c, "Adagrad"); }},
-    {"optimizer.params.ns_method", R"({"optimizer": {"params": {"ns_method": "gram"}}})",
+    {"optimizer.params.ns_method", R"({"optimizer": {"params": {"ns_method": "svd"}}})",
      [](Choice const& c) { return has_type(c, "Muon"); }},
     {"zero_optimization.offload_optimizer.device",
      R"({"zero_optimization": {"offload_optimizer": {"device": "nvme", "nvme_path": "/tmp"}}})",

@@ -139,7 +139,8 @@ std::vector<Rule> rules_of_delayed_updates() {
                           {option, {"true"}, "states", {"in memory"}},
                           {option, {"true"}, "finish", {"in the end"}},
                           {option, {"true"}, "saves", {"in the end"}}};
-  for (auto const* const type : {"Muon", "Muon without Nesterov", "Lamb", "Lamb without correction", "OneBitAdam"}) {
+  for (auto const* const type :
+       {"Muon", "Muon without Nesterov", "Muon by Gram matrices", "Lamb", "Lamb without correction", "OneBitAdam"}) {
     rules.push_back({"optimizer", {type}, option, {"-", "false"}});
   }
   for (auto const* const other : {"parameters", "zero_optimization.stage3_prefetch_bucket_size",

@@ -126,6 +126,11 @@ std::vector<std::uint16_t> bits_of(std::vector<bf16> const& values) {
   return bits;
 }
 
+constexpr optim::NewtonSchulzMethod methods[] = {optim::NewtonSchulzMethod::standard, optim::NewtonSchulzMethod::gram};
+char const* method_name(optim::NewtonSchulzMethod method) {
+  return method == optim::NewtonSchulzMethod::gram ? "gram" : "standard";
+}
+
 struct Shape {
   std::int64_t rows, columns;
 };
@@ -135,11 +140,12 @@ constexpr Shape shapes[] = {{1, 1},   {1, 50},  {50, 1},   {7, 5},    {5, 7},
 }  // namespace
 
 TEST_CASE("Muon's matrices are what the iteration gives in fp64") {
+  auto const method = GENERATE(from_range(std::begin(methods), std::end(methods)));
   for (auto const& [rows, columns] : shapes) {
-    INFO(fmt::format("{} x {}", rows, columns));
+    INFO(fmt::format("{}, {} x {}", method_name(method), rows, columns));
     auto const matrix = normal_matrix(rows, columns, 3);
     auto const expected = iterated(matrix, 5, 3.4445, -4.7750, 2.0315);
-    optim::Muon const rule;
+    optim::Muon const rule{.method = method};
     auto const factor = static_cast<double>(optim::adjustment(rule, rows, columns));
     auto const result = sum(1 / factor, widened(orthogonal(narrow(matrix), rows, columns), rows, columns), 0, expected);
     CHECK(norm(sum(1, result, -1, expected)) <= 0.02 * norm(expected));
@@ -147,14 +153,53 @@ TEST_CASE("Muon's matrices are what the iteration gives in fp64") {
   }
 }
 
+TEST_CASE("Gram matrices give the iteration's result after any number of steps") {
+  for (int const steps : {1, 2, 3, 4, 5, 6, 7, 8, 12}) {
+    for (auto const& [rows, columns] : {Shape{7, 5}, {33, 65}, {64, 200}}) {
+      INFO(fmt::format("{} steps, {} x {}", steps, rows, columns));
+      auto const matrix = normal_matrix(rows, columns, 3);
+      auto const expected = iterated(matrix, steps, 3.4445, -4.7750, 2.0315);
+      optim::Muon const rule{.steps = steps, .method = optim::NewtonSchulzMethod::gram};
+      auto const factor = static_cast<double>(optim::adjustment(rule, rows, columns));
+      auto const result = widened(orthogonal(narrow(matrix), rows, columns, rule), rows, columns);
+      CHECK(norm(sum(1 / factor, result, -1, expected)) <= 0.02 * norm(expected));
+    }
+  }
+}
+
+TEST_CASE("Gram matrices keep small singular values, which double more than threefold in a step") {
+  constexpr std::int64_t rows = 40, columns = 160;
+  auto matrix = normal_matrix(rows, columns, 13);
+  for (std::int64_t i = 0; i < rows; ++i) {  // rows of very different lengths
+    for (std::int64_t j = 0; j < columns; ++j) {
+      matrix.at(i, j) *= std::ldexp(1.0, -static_cast<int>(i / 4));
+    }
+  }
+  auto const expected = iterated(matrix, 5, 3.4445, -4.7750, 2.0315);
+  optim::Muon const rule{.method = optim::NewtonSchulzMethod::gram};
+  auto const result = widened(orthogonal(narrow(matrix), rows, columns, rule), rows, columns);
+  CHECK(norm(sum(1, result, -1, expected)) <= 0.02 * norm(expected));
+}
+
+TEST_CASE("Gram matrices need fewer operations where a matrix is not square") {
+  optim::Muon const standard, gram{.method = optim::NewtonSchulzMethod::gram};
+  CHECK(optim::orthogonal_operations(standard, 100, 400) == 65e6);
+  CHECK(optim::orthogonal_operations(gram, 400, 100) == 38e6);
+  CHECK(optim::orthogonal_operations(gram, 100, 100) == optim::orthogonal_operations(standard, 100, 100));
+  CHECK(optim::orthogonal_workspace_bytes(gram, 64, 64) == optim::orthogonal_workspace_bytes(standard, 64, 64));
+  CHECK(optim::orthogonal_workspace_bytes(gram, 64, 200) - optim::orthogonal_workspace_bytes(standard, 64, 200) ==
+        2 * 2 * 64 * 64);
+}
+
 TEST_CASE("Muon's matrices are nearly orthogonal, with the singular vectors of what they are made of") {
+  auto const method = GENERATE(from_range(std::begin(methods), std::end(methods)));
   for (auto const& [rows, columns] : shapes) {
-    INFO(fmt::format("{} x {}", rows, columns));
+    INFO(fmt::format("{}, {} x {}", method_name(method), rows, columns));
     auto const matrix = normal_matrix(rows, columns, 5);
     auto const nearest = iterated(matrix, 60, 1.5, -0.5, 0);  // Newton and Schulz: converges to the nearest
     auto const n = static_cast<double>(std::min(rows, columns));
     REQUIRE(std::abs(dot(nearest, nearest) - n) < 1e-6 * n);
-    optim::Muon const rule{.adjust_rate = optim::AdjustRate::match_rms_adamw};
+    optim::Muon const rule{.adjust_rate = optim::AdjustRate::match_rms_adamw, .method = method};
     auto const result = widened(orthogonal(narrow(matrix), rows, columns, rule), rows, columns);
     auto const size = 0.2 * std::sqrt(static_cast<double>(std::max(rows, columns)));
     CHECK(norm(result) / std::sqrt(n) == Approx(size).epsilon(0.35));
@@ -163,14 +208,16 @@ TEST_CASE("Muon's matrices are nearly orthogonal, with the singular vectors of w
 }
 
 TEST_CASE("Muon's matrices have the same bits on every instruction set") {
+  auto const method = GENERATE(from_range(std::begin(methods), std::end(methods)));
+  optim::Muon const rule{.method = method};
   for (auto const& [rows, columns] : shapes) {
-    INFO(fmt::format("{} x {}", rows, columns));
+    INFO(fmt::format("{}, {} x {}", method_name(method), rows, columns));
     auto const matrix = narrow(normal_matrix(rows, columns, 7));
-    auto const expected = bits_of(orthogonal(matrix, rows, columns));
+    auto const expected = bits_of(orthogonal(matrix, rows, columns, rule));
     for (auto const isa : all_isas()) {
       WithIsa const with{isa};
       INFO(name_of(isa));
-      CHECK(bits_of(orthogonal(matrix, rows, columns)) == expected);
+      CHECK(bits_of(orthogonal(matrix, rows, columns, rule)) == expected);
     }
   }
 }
@@ -207,24 +254,28 @@ TEST_CASE("a program's own products replace the library's") {
 }
 
 TEST_CASE("operands that are too small for exact products count as 0, on every instruction set") {
+  auto const method = GENERATE(from_range(std::begin(methods), std::end(methods)));
+  optim::Muon const rule{.method = method};
   std::vector<bf16> matrix(64 * 40);
   for (std::size_t i = 0; i < matrix.size(); ++i) {
     matrix[i] = from_float<bf16>(std::ldexp(1.0F, -static_cast<int>(i % 120)));
   }
-  auto const expected = bits_of(orthogonal(matrix, 64, 40));
+  auto const expected = bits_of(orthogonal(matrix, 64, 40, rule));
   for (auto const isa : all_isas()) {
     WithIsa const with{isa};
-    CHECK(bits_of(orthogonal(matrix, 64, 40)) == expected);
+    CHECK(bits_of(orthogonal(matrix, 64, 40, rule)) == expected);
   }
 }
 
 TEST_CASE("a matrix of zeros stays one, a NaN spreads, and a skipped step changes nothing") {
+  auto const method = GENERATE(from_range(std::begin(methods), std::end(methods)));
+  optim::Muon const rule{.method = method};
   std::vector<bf16> const zeros(35, bf16{0});
-  CHECK(bits_of(orthogonal(zeros, 7, 5)) == bits_of(zeros));
+  CHECK(bits_of(orthogonal(zeros, 7, 5, rule)) == bits_of(zeros));
   auto matrix = narrow(normal_matrix(7, 5, 9));
-  CHECK(bits_of(orthogonal(matrix, 7, 5, {}, true)) == bits_of(matrix));
+  CHECK(bits_of(orthogonal(matrix, 7, 5, rule, true)) == bits_of(matrix));
   matrix[3] = from_float<bf16>(NAN);
-  auto const spread = orthogonal(matrix, 7, 5);
+  auto const spread = orthogonal(matrix, 7, 5, rule);
   CHECK(std::ranges::all_of(spread, [](bf16 value) { return std::isnan(to_float(value)); }));
 }
 

@@ -25,6 +25,9 @@ namespace {
 
 constexpr auto const* muon = R"("type": "Muon", "params": {"lr": 0.02, "adam_lr": 0.003, "weight_decay": 0.1})";
 
+constexpr auto const* muon_by_gram =
+    R"("type": "Muon", "params": {"lr": 0.02, "adam_lr": 0.003, "weight_decay": 0.1, "ns_method": "gram"})";
+
 /// Matrices that are wide, tall and of one row, in units with and without other parameters, and one that is tied. No
 /// number of ranks divides them.
 struct MatrixModel {
@@ -177,6 +180,18 @@ TEST_CASE("Muon: stages are bit-equal") {
   }
 }
 
+TEST_CASE("Muon: stages are bit-equal by Gram matrices too, and homes are as planned") {
+  auto const types = GENERATE(fp32_types, bf16_types);
+  auto const world = GENERATE(1, 3, 4);
+  INFO(fmt::format("{} ranks, {}", world, types.name));
+  auto const base = trained(world, text_of(types, 0, 2, movements[0], muon_by_gram));
+  REQUIRE(trained(world, text_of(types, 0)).bits != base.bits);
+  for (int stage = 0; stage <= 3; ++stage) {
+    INFO(fmt::format("stage {}", stage));
+    REQUIRE(trained(world, text_of(types, stage, 2, movements[(stage + 1) % 4], muon_by_gram)).bits == base.bits);
+  }
+}
+
 TEST_CASE("Muon: a program's own products give its bits at every stage, in memory that is planned") {
   std::atomic<int> calls{0};
   optim::Multiply const multiply = [&](optim::MatrixProduct const& p) {
@@ -292,6 +307,14 @@ TEST_CASE("Muon: what cannot be is refused, with the reason") {
   auto const config = Config::from_json(text_of(fp32_types, 1));
   CHECK_FALSE(says_on_gpus(config));
   CHECK(says_on_gpus(config.with(optim::Multiply{[](optim::MatrixProduct const&) {}})));
+  auto const by_gram = Config::from_json(text_of(fp32_types, 1, 1, movements[1], muon_by_gram))
+                           .with(optim::Multiply{[](optim::MatrixProduct const&) {}});
+  auto const notes = plan(matrices.model, by_gram, 2).notes;
+  CHECK(std::ranges::any_of(notes, [](std::string const& note) {
+    return note.find("optimizer.params.ns_method is \"gram\"") != std::string::npos;
+  }));
+  auto const outcome = run_job(2, [&](Job& job) { Engine<float> const engine{job, matrices.model, by_gram}; });
+  CHECK_THAT(messages_of(outcome), Catch::Contains("optimizer.params.ns_method is \"gram\", whose matrices are fp16"));
 }
 
 TEST_CASE("Muon: a plan has one state of matrices and two of others, and says so") {

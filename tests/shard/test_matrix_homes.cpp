@@ -123,7 +123,7 @@ TEST_CASE("every matrix has one home, in the order of the model, and memory ther
           end = matrix.in_home + (homes.whole ? 0 : matrix.elements.count());
           good = good && end <= homes.home_count &&
                  homes.workspace_bytes >= optim::orthogonal_workspace_bytes({}, matrix.rows, matrix.columns) &&
-                 on_gpu.workspace_bytes >= device::gpu_matrix_workspace(matrix.rows, matrix.columns).bytes;
+                 on_gpu.workspace_bytes >= device::gpu_matrix_workspace({}, matrix.rows, matrix.columns).bytes;
         }
         CHECK(good);
         CHECK(found == marked);

@@ -23,10 +23,11 @@ namespace gpt::cpu {
 }
 
 /// A config whose Muon multiplies by `choice`, if that multiplies bf16 fast: the library's own products are faster than
-/// Eigen's.
+/// Eigen's. The method `gram` multiplies fp16, which only the library does.
 [[nodiscard]] inline zeroth::Config with_muon_products(zeroth::Config const& config, MathChoice const& choice,
                                                        zeroth::Dtype compute) {
-  bool const is_fast = choice.library == MathLibrary::onednn && compute == zeroth::Dtype::bf16;
+  bool const is_fast = choice.library == MathLibrary::onednn && compute == zeroth::Dtype::bf16 &&
+                       config.newton_schulz_method() == zeroth::optim::NewtonSchulzMethod::standard;
   return is_fast ? config.with(muon_products(make_matmul(choice))) : config;
 }
 

@@ -63,6 +63,8 @@ class ZEROTH_EXPORT Config {
   [[nodiscard]] std::optional<SparseAttention> sparse_attention() const;
   /// The settings that a Mesh reads: the number of stages, and their schedule.
   [[nodiscard]] PipelineSettings pipeline() const;
+  /// optimizer.params.ns_method; empty with other optimizers than Muon. Throws if optimizer.type is open.
+  [[nodiscard]] std::optional<optim::NewtonSchulzMethod> newton_schulz_method() const;
   /// Number of ranks that divide parameters among themselves (tensor parallelism). A Mesh reads it.
   [[nodiscard]] int tensor_ranks() const;
   /// Whether the program should also divide rows among those ranks: see TensorParallelOptions::sequence. Engines do not

@@ -121,6 +121,9 @@ struct Lion {
 /// How Muon makes the sizes of steps comparable between shapes; see adjustment().
 enum class AdjustRate : std::uint8_t { original, match_rms_adamw };
 
+/// The order of the products in Muon's iteration; see orthogonalise().
+enum class NewtonSchulzMethod : std::uint8_t { standard, gram };
+
 /// Muon: Jordan et al. 2024, for matrices. Its step has three parts, of which an update is the last: see direction()
 /// and orthogonalise(). Weight decay is decoupled, as in AdamW. The gradient of an update is the direction of its step.
 struct Muon {
@@ -131,6 +134,8 @@ struct Muon {
   int steps = 5;                                  ///< Iterations of Newton and Schulz.
   AdjustRate adjust_rate = AdjustRate::original;  ///< The factor of the step.
   Multiply multiply{};                            ///< The program's own; empty: the library's.
+  /// The order of its products. `gram` needs the library's own.
+  NewtonSchulzMethod method = NewtonSchulzMethod::standard;
   /// The type in a stage file.
   [[nodiscard]] std::string_view name() const { return "Muon"; }
   /// Its states.

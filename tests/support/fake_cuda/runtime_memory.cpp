@@ -274,6 +274,27 @@ cudaError_t cudaMemsetAsync(void* data, int value, std::size_t bytes, cudaStream
   return enqueue(stream, [=] { std::memset(data, value, bytes); });
 }
 
+cudaError_t cudaMemset2DAsync(void* data, std::size_t pitch, int value, std::size_t width, std::size_t height,
+                              cudaStream_t stream) {
+  auto& state = State::get();
+  auto const extent = height == 0 ? 0 : (height - 1) * pitch + width;
+  {
+    std::lock_guard const lock{state.mutex};
+    stream = state.resolve(stream);
+    if (auto const error = state.enter("cudaMemset2DAsync", current_gpu()); error != cudaSuccess) {
+      return answer(error);
+    }
+    if (!state.streams.contains(stream) || width > pitch || !state.reaches(stream->gpu, data, extent)) {
+      return answer(cudaErrorInvalidValue);
+    }
+  }
+  return enqueue(stream, [=] {
+    for (std::size_t row = 0; row < height; ++row) {
+      std::memset(static_cast<std::byte*>(data) + row * pitch, value, width);
+    }
+  });
+}
+
 cudaError_t cudaGetLastError() {
   auto& state = State::get();
   std::lock_guard const lock{state.mutex};
