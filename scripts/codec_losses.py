@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Trains L1 of the benchmarks with each zeroth.reduce_codec, and compares the losses at the end with those without a codec.
+"""Trains L1 of the benchmarks with each zeroth.reduce_codec, and with OneBitAdam that freezes after a fifth of the steps, and
+compares the losses at the end with those of AdamW without a codec.
 
     scripts/codec_losses.py --out codec_losses.json                   1,000 steps of two ranks in bf16
     scripts/codec_losses.py --steps 100 --codecs int4 --out x.json    less of it
 
-All runs see the same samples in the same order. The loss at the end is the mean of the last 50 steps. Ends with 1 if one
-differs by more than 1 %.
+All runs see the same samples in the same order. OneBitAdam does not clip, and is compared with AdamW that does not. The loss at
+the end is the mean of the last 50 steps. Ends with 1 if one differs by more than 1 %.
 """
 
 import argparse
@@ -23,7 +24,8 @@ from kept import text_of  # noqa: E402
 from loads import LOADS, PRECISIONS, stage_file  # noqa: E402
 from run import DEFAULT_TEXT, commit, concatenate, machine, positive, words_of  # noqa: E402
 
-CODECS = ("none", "int8", "int4")
+BASES = {"none": None, "int8": "none", "int4": "none", "unclipped": None, "one_bit_adam": "unclipped"}  # compared with
+CODECS = tuple(codec for codec, base in BASES.items() if base)
 RANKS = 2
 BOUND = 0.01
 AT_THE_END = 50  # steps
@@ -34,7 +36,7 @@ def arguments(words=None):
     parser.add_argument("--train-gpt", type=pathlib.Path, default=REPOSITORY / "build/release/bin/train_gpt")
     parser.add_argument("--load", choices=("L1", "L2"), default="L1")
     parser.add_argument("--precision", choices=PRECISIONS, default="bf16")
-    parser.add_argument("--codecs", type=words_of(CODECS[1:]), default=list(CODECS[1:]), help="beside none [both]")
+    parser.add_argument("--codecs", type=words_of(CODECS), default=list(CODECS), help="beside what they are compared with [all]")
     parser.add_argument("--steps", type=positive, default=1000)
     parser.add_argument("--data", type=pathlib.Path, default=DEFAULT_TEXT, help="file, or folder of files [%(default)s]")
     parser.add_argument("--out", type=pathlib.Path, required=True)
@@ -48,7 +50,13 @@ def config(load, precision, codec, steps):
     text["optimizer"]["params"]["lr"] = 1e-3
     text["scheduler"] = {"type": "WarmupCosineLR", "params": {"warmup_num_steps": 20, "warmup_type": "linear",
                                                               "total_num_steps": max(21, steps), "cos_min_ratio": 0.01}}
-    text["zeroth"] = {"reduce_codec": codec}
+    if codec in ("unclipped", "one_bit_adam"):
+        text["gradient_clipping"] = 0
+        text["zero_optimization"]["stage"] = 0
+    if codec == "one_bit_adam":
+        text["optimizer"]["type"] = "OneBitAdam"
+        text["optimizer"]["params"]["freeze_step"] = max(1, steps // 5)
+    text["zeroth"] = {"reduce_codec": codec if codec in ("int8", "int4") else "none"}
     return json.dumps(text)
 
 
@@ -70,26 +78,32 @@ def at_the_end(losses):
 
 def compared(losses):
     """{codec: losses} to a record for each codec."""
-    base = at_the_end(losses["none"])
-    return [{"codec": codec, "steps": len(of), "loss": at_the_end(of), "over_none": at_the_end(of) / base,
+    ends = {codec: at_the_end(of) for codec, of in losses.items()}
+    return [{"codec": codec, "steps": len(of), "loss": ends[codec], "over_base": ends[codec] / ends[BASES[codec] or codec],
              "every_25th": of[24::25]} for codec, of in losses.items()]
+
+
+def runs_of(codecs):
+    """Those asked for, and those they are compared with."""
+    return [run for run, base in BASES.items() if run in codecs or any(BASES[codec] == run for codec in codecs)]
 
 
 def main():
     options = arguments()
     record = {"benchmark": "codec_losses", "machine": machine(), "zeroth": commit(), "load": options.load,
-              "precision": options.precision, "ranks": RANKS, "stage": 2, "bound": BOUND, "codecs": []}
+              "precision": options.precision, "ranks": RANKS, "bound": BOUND, "codecs": []}
     losses = {}
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         concatenate(options.data, folder / "data.txt")
-        for codec in ("none", *options.codecs):
+        for codec in runs_of(options.codecs):
             losses[codec] = losses_of(options, codec, folder / "data.txt", folder)
             record["codecs"] = compared(losses)
             options.out.write_text(text_of(record), encoding="utf-8")
             line = record["codecs"][-1]
-            print(f"{codec}: loss {line['loss']:.5f} after {line['steps']} steps, {line['over_none']:.5f} of that without", flush=True)
-    return 1 if any(abs(line["over_none"] - 1) > BOUND for line in record["codecs"]) else 0
+            print(f"{codec}: loss {line['loss']:.5f} after {line['steps']} steps, {line['over_base']:.5f} of "
+                  f"{BASES[codec] or codec}", flush=True)
+    return 1 if any(abs(line["over_base"] - 1) > BOUND for line in record["codecs"]) else 0
 
 
 if __name__ == "__main__":

@@ -490,9 +490,17 @@ class CodecLosses(unittest.TestCase):
         self.assertEqual([file.pop("zeroth") for file in (none, int4)], [{"reduce_codec": "none"}, {"reduce_codec": "int4"}])
         self.assertEqual(none, int4)
 
+    def test_one_bit_adam_freezes_after_a_fifth(self):
+        self.assertEqual(codec_losses.runs_of(["one_bit_adam"]), ["unclipped", "one_bit_adam"])
+        adam, one_bit = (json.loads(codec_losses.config(loads.LOADS["L1"], "bf16", run, 1000))
+                         for run in ("unclipped", "one_bit_adam"))
+        self.assertEqual(one_bit["optimizer"]["params"].pop("freeze_step"), 200)
+        self.assertEqual((one_bit["optimizer"].pop("type"), adam["optimizer"].pop("type")), ("OneBitAdam", "AdamW"))
+        self.assertEqual(adam, one_bit)
+
     def test_the_last_steps_are_compared(self):
         lines = codec_losses.compared({"none": [9.0] * 50 + [2.0] * 50, "int8": [1.0] * 50 + [2.02] * 50})
-        self.assertEqual([(line["codec"], round(line["over_none"], 4)) for line in lines], [("none", 1.0), ("int8", 1.01)])
+        self.assertEqual([(line["codec"], round(line["over_base"], 4)) for line in lines], [("none", 1.0), ("int8", 1.01)])
 
 
 if __name__ == "__main__":

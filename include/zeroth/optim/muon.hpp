@@ -48,10 +48,10 @@ struct OrthogonalArgs {
 
 /// Replaces a matrix by an almost orthogonal one with the same singular vectors, times adjustment(): iteration of
 /// Newton and Schulz with a polynomial of degree 5 (Jordan et al. 2024, "Muon: an optimizer for hidden layers in neural
-/// networks"). Its products have bf16 operands and fp32 sums. With the method `gram` they are fp16, and most products are
-/// of the smaller square, x x^T, unless the matrix is square itself: the same polynomial, with fewer operations. The
-/// library computes each sum in order of its terms, so the bits are the same with every instruction set. Throws what
-/// Muon::multiply throws. Costs orthogonal_operations().
+/// networks"). Its products have bf16 operands and fp32 sums. With the method `gram` they are fp16, and most products
+/// are of the smaller square, x x^T, unless the matrix is square itself: the same polynomial, with fewer operations.
+/// The library computes each sum in order of its terms, so the bits are the same with every instruction set. Throws
+/// what Muon::multiply throws. Costs orthogonal_operations().
 ZEROTH_EXPORT void orthogonalise(OrthogonalArgs const& args);
 
 /// The bytes of memory that orthogonalise() needs: 4 per element of the matrix, and 4 per element of its smaller
