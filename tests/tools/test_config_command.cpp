@@ -145,6 +145,34 @@ TEST_CASE("- means standard input, and may be given once") {
   CHECK(contains(twice.output, "config -: standard input was read for --given already; allowed: one of them"));
 }
 
+TEST_CASE("zeroth config --diff names the values in which two files differ") {
+  Files const files;
+  files.write("other.json", R"({
+    "train_batch_size": 64, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2,
+    "steps_per_print": 5, "zero_optimization": {"stage": 3}})");
+  auto const same = files.config("--diff complete.json complete.json");
+  CHECK(same.status == 0);
+  CHECK(contains(same.output, "have the same values"));
+  auto const differs = files.config("--diff complete.json other.json");
+  CHECK(differs.status == 1);
+  CHECK(contains(differs.output, "\n  zero_optimization.stage: 2, 3\n"));
+  CHECK(contains(differs.output, "\n  zero_optimization.overlap_comm: false (derived"));  // which follows from it
+  CHECK_FALSE(contains(differs.output, "train_batch_size"));
+  CHECK(files.config("--diff complete.json other.json --set zero_optimization.stage=1").status == 0);
+  auto const json = nlohmann::json::parse(files.config("--diff --json complete.json other.json").output);
+  CHECK(json["files"] == nlohmann::json{"complete.json", "other.json"});
+  auto const stage =
+      nlohmann::json{{"path", "zero_optimization.stage"}, {"values", {"2", "3"}}, {"origins", {"file", "file"}}};
+  CHECK(std::ranges::find(json["differences"], stage) != json["differences"].end());
+  auto const refused = files.config("--diff complete.json wrong.json");
+  CHECK(refused.status == 2);
+  CHECK(contains(refused.output, "wrong.json: 2 problems"));
+  CHECK(files.config("--diff complete.json").status == 2);
+  CHECK(files.config("--diff --write new.json").status == 2);
+  CHECK(files.config("--write new.json --ranks 4").status == 2);
+  CHECK(files.config("--write new.json complete.json").status == 2);
+}
+
 TEST_CASE("zeroth config --json prints JSON") {
   Files const files;
   auto const one = nlohmann::json::parse(files.config("--json complete.json").output);

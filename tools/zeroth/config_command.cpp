@@ -4,7 +4,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <iostream>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -14,22 +18,28 @@
 #include <zeroth/config/config.hpp>
 #include <zeroth/core/error.hpp>
 #include <zeroth/tool/config/assignments.hpp>
+#include <zeroth/tool/core/terminal.hpp>
 
+#include "config_diff.hpp"
+#include "config_writer.hpp"
 #include "job_options.hpp"
 #include "option_values.hpp"
+#include "readable.hpp"
 #include "standard_input.hpp"
 
 namespace zeroth::tools {
 namespace {
 
 constexpr int could_start = 0, is_refused = 1, is_open = 3;
+constexpr int same = 0, differs = 1, not_comparable = 2;  // as diff(1)
 
 struct ConfigOptions {
   std::vector<std::string> files;
   std::optional<int> ranks;
   std::string given_file;
   std::vector<std::string> assignments;
-  bool json = false, quiet = false;
+  std::string written_file;
+  bool json = false, quiet = false, compares = false;
 };
 
 /// The result for one file.
@@ -188,13 +198,47 @@ int print(ConfigOptions const& options, Page& page) {
   return status;
 }
 
+int print_differences(ConfigOptions const& options, Page& page) {
+  if (options.files.size() != 2) {
+    throw CLI::ValidationError{"--diff", fmt::format("{}; allowed: 2", counted(std::ssize(options.files), "file"))};
+  }
+  auto const inputs = inputs_of(options.given_file, options.assignments);
+  std::vector<Config> configs;
+  for (auto const& file : options.files) {
+    auto const verdict = judge(file, inputs, options.ranks);
+    if (!verdict.config) {
+      page.add_text(text_of(verdict, page.paper()));
+      return not_comparable;
+    }
+    configs.push_back(*verdict.config);
+  }
+  auto const differences = compare(configs[0], configs[1]);
+  options.json ? page.add_data(as_json(differences, configs[0], configs[1]))
+               : page.add_text(as_text(differences, configs[0], configs[1]));
+  return differences.empty() ? same : differs;
+}
+
+int run(ConfigOptions const& options, Page& page) {
+  if (!options.written_file.empty()) {
+    if (options.ranks || !options.given_file.empty() || !options.assignments.empty() || options.json || options.quiet) {
+      throw CLI::ValidationError{"--write", "asks for all it needs; leave out the other options"};
+    }
+    write_config(options.written_file, std::cin, std::cerr, terminal_at(STDIN_FILENO).is_there, page);
+    return page.status;
+  }
+  if (options.files.empty()) {
+    throw CLI::RequiredError{"files"};
+  }
+  return options.compares ? print_differences(options, page) : print(options, page);
+}
+
 }  // namespace
 
 void add_config_command(CLI::App& app, Page& page) {
   auto const options = std::make_shared<ConfigOptions>();  // shared with the callback
   auto* const command = app.add_subcommand("config", "What stage files say, and whether a job could start with them");
-  command->add_option("files", options->files, "Stage files, or - for standard input; of several a line each")
-      ->required();
+  auto* const files =
+      command->add_option("files", options->files, "Stage files, or - for standard input; of several a line each");
   command->add_option("--ranks", options->ranks, "Of the job [as the three batch sizes imply, or else 1]")
       ->transform(whole_from(1, largest_world));
   add_beside_options(*command, options->given_file, options->assignments);
@@ -202,8 +246,19 @@ void add_config_command(CLI::App& app, Page& page) {
   command
       ->add_flag("-q,--quiet", options->quiet, "Print nothing of files that a job could start with, of others a line")
       ->excludes(json);
-  command->footer("The exit status is 0 if a job could start, 1 if a file is refused, 3 if it leaves values open.");
-  command->callback([options, &page] { page.status = print(*options, page); });
+  auto* const diff = command->add_flag("--diff", options->compares,
+                                       "Print the values in which two files differ, derived ones as well");
+  command
+      ->add_option("--write", options->written_file,
+                   "Ask seven questions, and write a stage file for what they say: the first stage that fits")
+      ->excludes(files)
+      ->excludes(diff);
+  command->footer(
+      "The exit status is 0 if a job could start, 1 if a file is refused, 3 if it leaves values open. With --diff it "
+      "is as "
+      "diff(1)'s: 0 if the values are the same, 1 if not, 2 if a file is refused. With --write it is 3 if nothing "
+      "fits.");
+  command->callback([options, &page] { page.status = run(*options, page); });
 }
 
 }  // namespace zeroth::tools
