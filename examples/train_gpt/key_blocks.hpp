@@ -48,12 +48,13 @@ class KeyBlocks {
   [[nodiscard]] std::int64_t context() const { return context_; }
   /// Heads of which each has lists of its own; the others have those of one of them.
   [[nodiscard]] std::vector<std::int64_t> distinct_heads() const;
-
- private:
-  explicit KeyBlocks(std::int64_t context) : context_{context} {}
+  /// Which of the distinct heads has the lists of `head`.
   [[nodiscard]] std::size_t list_of(std::int64_t head) const {
     return which_.size() == 1 ? which_.front() : which_[static_cast<std::size_t>(head)];
   }
+
+ private:
+  explicit KeyBlocks(std::int64_t context) : context_{context} {}
 
   std::int64_t context_;
   std::vector<std::vector<Group>> lists_;

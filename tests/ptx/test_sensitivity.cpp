@@ -24,8 +24,10 @@ std::string const ranks = "zeroth::cuda::FoldRanks<zeroth::bf16, (zeroth::Reduce
 std::string const sums = "zeroth::cuda::MoveAndSum<zeroth::bf16, zeroth::bf16>",
                   sum_cases = "reduce_epilogue in place only reads*";
 std::string const collect = "zeroth::cuda::Collect", collect_cases = "collect adds up*";
-std::string const attention = "gpt::gpu::TensorAttentionForward<zeroth::bf16, 64>",
+std::string const attention = "gpt::gpu::TensorAttentionForward<zeroth::bf16, 64, gpt::gpu::ReadsAll>",
                   attention_cases = "attention on tensor cores is the CPU's*";
+std::string const listed = "gpt::gpu::TensorAttentionBackwardKeys<zeroth::bf16, 64, gpt::gpu::ReadsListed>",
+                  listed_cases = "attention with layouts on tensor cores*";
 
 std::string const barrier = R"(bar\.sync\s+0;)";
 
@@ -52,6 +54,10 @@ std::vector<Mistake> const mistakes{
      R"((mma\.sync[^;]*\}, \{%r\d+, )(%r\d+), (%r\d+))", "$1$3, $2", 0, "error_of"},
     {"an exponential is its argument", TRAIN_GPT_CASES, attention_cases, attention, R"(ex2\.approx\.ftz\.f32)",
      "neg.f32", 0, "error_of"},
+    {"a list's next tile is the current one", TRAIN_GPT_CASES, listed_cases, listed,
+     R"((ld\.global\.u32\s+%r\d+, \[%rd\d+)\+8\])", "$1]", 0, "error_of"},
+    {"a list's row and cells are swapped", TRAIN_GPT_CASES, listed_cases, listed,
+     R"((ld\.global\.v2\.u32\s+\{)(%r\d+), (%r\d+)\})", "$1$3, $2}", 0, "error_of"},
 };
 
 }  // namespace

@@ -14,15 +14,20 @@
 // A macro, because templates must be instantiated by name.
 #define GPT_GPU_LAUNCH(...) template cudaError_t launch<__VA_ARGS__>(cudaStream_t, __VA_ARGS__ const&, std::int64_t);
 
-#define GPT_GPU_LAUNCH_ATTENTION(T, width)           \
-  GPT_GPU_LAUNCH(AttentionForward<T, width>)         \
-  GPT_GPU_LAUNCH(AttentionBackwardQueries<T, width>) \
-  GPT_GPU_LAUNCH(AttentionBackwardKeys<T, width>)
+#define GPT_GPU_LAUNCH_ATTENTION(T, width, Reads)           \
+  GPT_GPU_LAUNCH(AttentionForward<T, width, Reads>)         \
+  GPT_GPU_LAUNCH(AttentionBackwardQueries<T, width, Reads>) \
+  GPT_GPU_LAUNCH(AttentionBackwardKeys<T, width, Reads>)
 
-#define GPT_GPU_LAUNCH_TENSOR_ATTENTION(T, width)          \
-  GPT_GPU_LAUNCH(TensorAttentionForward<T, width>)         \
-  GPT_GPU_LAUNCH(TensorAttentionBackwardQueries<T, width>) \
-  GPT_GPU_LAUNCH(TensorAttentionBackwardKeys<T, width>)
+#define GPT_GPU_LAUNCH_TENSOR_ATTENTION(T, width, Reads)          \
+  GPT_GPU_LAUNCH(TensorAttentionForward<T, width, Reads>)         \
+  GPT_GPU_LAUNCH(TensorAttentionBackwardQueries<T, width, Reads>) \
+  GPT_GPU_LAUNCH(TensorAttentionBackwardKeys<T, width, Reads>)
+
+/// With `kernels`, one of the two above, for all widths and layouts.
+#define GPT_GPU_LAUNCH_ATTENTIONS(kernels, T)                                                             \
+  kernels(T, 32, ReadsAll) kernels(T, 64, ReadsAll) kernels(T, 128, ReadsAll) kernels(T, 32, ReadsListed) \
+      kernels(T, 64, ReadsListed) kernels(T, 128, ReadsListed)
 
 #define GPT_GPU_LAUNCH_MATH(T)            \
   GPT_GPU_LAUNCH(Embed<T>)                \
@@ -36,9 +41,7 @@
   GPT_GPU_LAUNCH(DropOut<T>)              \
   GPT_GPU_LAUNCH(CrossEntropyBackward<T>) \
   GPT_GPU_LAUNCH(AttentionAlong<T>)       \
-  GPT_GPU_LAUNCH_ATTENTION(T, 32)         \
-  GPT_GPU_LAUNCH_ATTENTION(T, 64)         \
-  GPT_GPU_LAUNCH_ATTENTION(T, 128)
+  GPT_GPU_LAUNCH_ATTENTIONS(GPT_GPU_LAUNCH_ATTENTION, T)
 
 #define GPT_GPU_LAUNCH_GRADIENT(T, G)       \
   GPT_GPU_LAUNCH(EmbedTokensBackward<T, G>) \
@@ -53,11 +56,9 @@
   GPT_GPU_LAUNCH(LargestOfPart)         \
   GPT_GPU_LAUNCH(SumsOfPart)            \
   GPT_GPU_LAUNCH(MeanLoss)
-#define GPT_GPU_LAUNCH_16_BITS(T)         \
-  GPT_GPU_LAUNCH_TENSOR_ATTENTION(T, 32)  \
-  GPT_GPU_LAUNCH_TENSOR_ATTENTION(T, 64)  \
-  GPT_GPU_LAUNCH_TENSOR_ATTENTION(T, 128) \
-  GPT_GPU_LAUNCH_MATH(T)                  \
-  GPT_GPU_LAUNCH_GRADIENT(T, T)           \
-  GPT_GPU_LAUNCH_GRADIENT(T, float)       \
+#define GPT_GPU_LAUNCH_16_BITS(T)                               \
+  GPT_GPU_LAUNCH_ATTENTIONS(GPT_GPU_LAUNCH_TENSOR_ATTENTION, T) \
+  GPT_GPU_LAUNCH_MATH(T)                                        \
+  GPT_GPU_LAUNCH_GRADIENT(T, T)                                 \
+  GPT_GPU_LAUNCH_GRADIENT(T, float)                             \
   GPT_GPU_LAUNCH(FoldChunks<T>)

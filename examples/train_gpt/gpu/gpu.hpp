@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "attention.hpp"
 #include "embedding.hpp"
 #include "gpu/attention_kernels.hpp"
+#include "gpu/attention_lists.hpp"
 #include "gpu/batch.hpp"
 #include "gpu/kernels/columns.hpp"
 #include "gpu/kernels/cross_entropy.hpp"
@@ -110,10 +112,10 @@ class Gpu : public TensorRanks<Gpu<T>, T, gpu::Matrix<T>> {
     add_chunks(sums + x.cols(), 2 * x.cols(), chunks, dbias);
   }
 
-  void attend(AttentionHeads const& heads, Matrix<T> const& qkv, Matrix<float>& log_sums, Matrix<T>& y) const {
-    with_attention_kernels<T>(heads.width, [&]<class Kernels>(Kernels) {
+  void attend(AttentionHeads const& heads, Matrix<T> const& qkv, Matrix<float>& log_sums, Matrix<T>& y) {
+    with_attention(heads, [&]<class Kernels>(Kernels, auto const& reads) {
       run(typename Kernels::Forward{qkv.data(), kernel_heads(heads, qkv.rows()), heads.scale<float>(), y.data(),
-                                    log_sums.data()});
+                                    log_sums.data(), reads.forward});
     });
   }
   void attend_backward(AttentionHeads const& heads, Matrix<T> const& qkv, Matrix<T> const& y,
@@ -121,14 +123,14 @@ class Gpu : public TensorRanks<Gpu<T>, T, gpu::Matrix<T>> {
     along_.resize(qkv.rows(), heads.count);
     AttentionGiven<T> const given{
         qkv.data(), dy.data(), log_sums.data(), along_.data(), kernel_heads(heads, qkv.rows()), heads.scale<float>()};
-    with_attention_kernels<T>(heads.width, [&]<class Kernels>(Kernels) {
+    with_attention(heads, [&]<class Kernels>(Kernels, auto const& reads) {
       if constexpr (Kernels::on_tensor_cores) {
-        run(typename Kernels::BackwardQueries{given, y.data(), along_.data(), dqkv.data()});
+        run(typename Kernels::BackwardQueries{given, y.data(), along_.data(), dqkv.data(), reads.backward_queries});
       } else {
         run(AttentionAlong<T>{y.data(), dy.data(), qkv.rows() * heads.count, heads.width, along_.data()});
-        run(typename Kernels::BackwardQueries{given, dqkv.data()});
+        run(typename Kernels::BackwardQueries{given, dqkv.data(), reads.backward_queries});
       }
-      run(typename Kernels::BackwardKeys{given, dqkv.data()});
+      run(typename Kernels::BackwardKeys{given, dqkv.data(), reads.backward_keys});
     });
   }
 
@@ -203,6 +205,20 @@ class Gpu : public TensorRanks<Gpu<T>, T, gpu::Matrix<T>> {
   }
 
  private:
+  /// Calls `f(kernels, reads)` with the kernels for these heads, and what they read.
+  template <class F>
+  void with_attention(AttentionHeads const& heads, F const& f) {
+    if (heads.key_blocks == nullptr) {
+      with_attention_kernels<T, ReadsAll>(heads.width, [&](auto kernels) { f(kernels, AttentionReads<ReadsAll>{}); });
+      return;
+    }
+    with_attention_kernels<T, ReadsListed>(heads.width, [&]<class Kernels>(Kernels kernels) {
+      if (!lists_) {
+        lists_.emplace(kernels, heads, stream_);
+      }
+      f(kernels, lists_->reads(heads));
+    });
+  }
   template <class Body>
   void run(Body const& body) const {
     expect(launch(stream_, body, body.work()), "launch of a kernel");
@@ -247,6 +263,7 @@ class Gpu : public TensorRanks<Gpu<T>, T, gpu::Matrix<T>> {
   cudaStream_t stream_;
   Matmul matmul_;
   Matrix<float> partial_sums_, along_;
+  std::optional<AttentionLists> lists_;  // since the first use of a layout
 };
 
 }  // namespace gpt::gpu

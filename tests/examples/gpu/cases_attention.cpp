@@ -3,57 +3,160 @@
 /// the output was rounded as well, which doubles the error.
 
 #include <cstdint>
+#include <cstring>
+#include <optional>
 #include <string>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "examples/gpu/numbers.hpp"
 #include "examples/reference_pass.hpp"
+#include "gpu/attention_lists.hpp"
 #include "gpu/bodies.hpp"
 
 namespace gpt::gpu {
 namespace {
 
 using namespace gpt::testing;
+using zeroth::BlockLayout;
+using zeroth::SparseAttention;
+using zeroth::SparseMode;
 
 struct Extents {
   int sequences, context, heads, width;
 };
 
-template <class T, template <class, int> class Kernels, int most_width>
-void check(Extents const& e) {
-  using Chosen = Kernels<T, most_width>;
-  INFO(e.sequences << " sequences of " << e.context << ", " << e.heads << " heads of " << e.width);
-  std::int64_t const channels = std::int64_t{e.heads} * e.width;
-  std::int64_t const tokens = std::int64_t{e.sequences} * e.context;
-  auto const scale = 1 / std::sqrt(static_cast<float>(e.width));
-  auto const qkv = random_values<T>(tokens * 3 * channels, 1);
-  auto const dy = random_values<T>(tokens * channels, 2);
+template <class T>
+struct Inputs {
+  explicit Inputs(Extents const& e)
+      : channels{std::int64_t{e.heads} * e.width},
+        tokens{std::int64_t{e.sequences} * e.context},
+        scale{1 / std::sqrt(static_cast<float>(e.width))},
+        qkv{random_values<T>(tokens * 3 * channels, 1)},
+        dy{random_values<T>(tokens * channels, 2)} {}
+  std::int64_t channels, tokens;
+  float scale;
+  std::vector<T> qkv, dy;
+};
+
+/// What attention gives.
+template <class T>
+struct Results {
+  std::vector<T> y, dqkv;
+  std::vector<float> log_sums;
+};
+
+/// Lists of one kernel where it runs, or nothing.
+template <class Kernel, class Reads>
+class Lists {
+ public:
+  template <class Of>
+  Lists(KeyBlocks const* blocks, std::int64_t heads, Of const& of) {
+    if constexpr (Reads::has_lists) {
+      auto const packed = pack(*blocks, heads, of(*blocks, Kernel::own_rows, Kernel::visited_rows));
+      memory_.emplace(packed.words);
+      reads = reads_of(packed, memory_->data());
+    }
+  }
+  Reads reads{};
+
+ private:
+  std::optional<OnMachine<std::int32_t>> memory_;
+};
+
+/// `blocks`: null without lists.
+template <class T, template <class, int, class> class Kernels, int most_width, class Reads>
+Results<T> results_of(Extents const& e, KeyBlocks const* blocks) {
+  using Chosen = Kernels<T, most_width, Reads>;
+  Inputs<T> const in{e};
+  auto const [channels, tokens] = std::pair{in.channels, in.tokens};
+  Lists<typename Chosen::Forward, Reads> const forward{blocks, e.heads, keys_of_queries};
+  Lists<typename Chosen::BackwardQueries, Reads> const queries{blocks, e.heads, keys_of_queries};
+  Lists<typename Chosen::BackwardKeys, Reads> const keys{blocks, e.heads, queries_of_keys};
+  Heads const heads{e.sequences, e.context, e.heads, e.width};
+  OnMachine<T> const qkv{in.qkv}, dy{in.dy};
+  OnMachine<T> const y{garbage<T>(tokens * channels)}, dqkv{garbage<T>(tokens * 3 * channels)};
+  OnMachine<float> const log_sums{garbage<float>(tokens * e.heads)}, along{garbage<float>(tokens * e.heads)};
+  run(typename Chosen::Forward{qkv.data(), heads, in.scale, y.data(), log_sums.data(), forward.reads});
+  AttentionGiven<T> const given{qkv.data(), dy.data(), log_sums.data(), along.data(), heads, in.scale};
+  if constexpr (Chosen::on_tensor_cores) {
+    run(typename Chosen::BackwardQueries{given, y.data(), along.data(), dqkv.data(), queries.reads});
+  } else {
+    run(AttentionAlong<T>{y.data(), dy.data(), tokens * e.heads, e.width, along.data()});
+    run(typename Chosen::BackwardQueries{given, dqkv.data(), queries.reads});
+  }
+  run(typename Chosen::BackwardKeys{given, dqkv.data(), keys.reads});
+  return {y.values(), dqkv.values(), log_sums.values()};
+}
+
+template <class T>
+void check_against_cpu(Extents const& e, KeyBlocks const* blocks, Results<T> const& results) {
+  Inputs<T> const in{e};
   auto const multiply = cpu::eigen_matmul();
   Doubles on_cpu{*multiply};
-  AttentionHeads const same_heads{.count = e.heads, .width = e.width, .context = e.context};
-  auto const wide_qkv = on_host(matrix(qkv, 3 * channels));
-  auto y = host_matrix<double>(tokens, channels), dqkv = host_matrix<double>(tokens, 3 * channels);
-  auto log_sums = host_matrix<double>(tokens, e.heads);
-  on_cpu.attend(same_heads, wide_qkv, log_sums, y);
-  on_cpu.attend_backward(same_heads, wide_qkv, y, log_sums, on_host(matrix(dy, channels)), dqkv);
+  AttentionHeads const heads{.count = e.heads, .width = e.width, .context = e.context, .key_blocks = blocks};
+  auto const qkv = on_host(matrix(in.qkv, 3 * in.channels));
+  auto y = host_matrix<double>(in.tokens, in.channels), dqkv = host_matrix<double>(in.tokens, 3 * in.channels);
+  auto log_sums = host_matrix<double>(in.tokens, e.heads);
+  on_cpu.attend(heads, qkv, log_sums, y);
+  on_cpu.attend_backward(heads, qkv, y, log_sums, on_host(matrix(in.dy, in.channels)), dqkv);
+  CHECK(error_of(results.y, eigen(y)) < tolerance<T>);
+  CHECK(error_of(results.log_sums, eigen(log_sums)) < tolerance<float>);
+  CHECK(error_of(results.dqkv, eigen(dqkv)) < 2 * tolerance<T>);
+}
 
-  Heads const heads{e.sequences, e.context, e.heads, e.width};
-  OnMachine<T> const their_qkv{qkv}, their_dy{dy};
-  OnMachine<T> const their_y{garbage<T>(tokens * channels)}, their_dqkv{garbage<T>(tokens * 3 * channels)};
-  OnMachine<float> const their_log_sums{garbage<float>(tokens * e.heads)}, along{garbage<float>(tokens * e.heads)};
-  run(typename Chosen::Forward{their_qkv.data(), heads, scale, their_y.data(), their_log_sums.data()});
-  CHECK(error_of(their_y.values(), eigen(y)) < tolerance<T>);
-  CHECK(error_of(their_log_sums.values(), eigen(log_sums)) < tolerance<float>);
+template <class T, template <class, int, class> class Kernels, int most_width>
+void check(Extents const& e) {
+  INFO(e.sequences << " sequences of " << e.context << ", " << e.heads << " heads of " << e.width);
+  check_against_cpu<T>(e, nullptr, results_of<T, Kernels, most_width, ReadsAll>(e, nullptr));
+}
 
-  AttentionGiven<T> const given{their_qkv.data(), their_dy.data(), their_log_sums.data(), along.data(), heads, scale};
-  if constexpr (Chosen::on_tensor_cores) {
-    run(typename Chosen::BackwardQueries{given, their_y.data(), along.data(), their_dqkv.data()});
-  } else {
-    run(AttentionAlong<T>{their_y.data(), their_dy.data(), tokens * e.heads, e.width, along.data()});
-    run(typename Chosen::BackwardQueries{given, their_dqkv.data()});
+/// Layouts with blocks of 16 to 64 tokens: cells, parts of tiles and whole ones.
+std::vector<std::pair<std::string, SparseAttention>> layouts() {
+  return {
+      {"fixed", {.mode = SparseMode::fixed, .block = 16, .num_local_blocks = 3}},
+      {"fixed, by head",
+       {.mode = SparseMode::fixed,
+        .block = 32,
+        .different_layout_per_head = true,
+        .num_local_blocks = 2,
+        .num_different_global_patterns = 2}},
+      {"variable",
+       {.mode = SparseMode::variable,
+        .block = 48,
+        .num_random_blocks = 1,
+        .local_window_blocks = {1},
+        .global_block_indices = {1}}},
+      {"bigbird",
+       {.mode = SparseMode::bigbird, .block = 16, .different_layout_per_head = true, .num_random_blocks = 2}},
+      {"sliding", {.mode = SparseMode::local_sliding_window, .block = 64}},
+  };
+}
+
+BlockLayout layout_of(SparseAttention parameters, Extents const& e) {
+  parameters.attention = zeroth::AttentionDirection::unidirectional;
+  return {parameters, e.heads, e.context, 3};
+}
+
+/// With the layouts that `e.context` allows, and with the dense one.
+template <class T, template <class, int, class> class Kernels, int most_width>
+void check_layouts(Extents const& e) {
+  INFO(e.sequences << " sequences of " << e.context << ", " << e.heads << " heads of " << e.width);
+  for (auto const& [name, parameters] : layouts()) {
+    if (!parameters.problems(e.context).empty()) {
+      continue;
+    }
+    INFO(name);
+    KeyBlocks const blocks{layout_of(parameters, e), 0, e.heads};
+    check_against_cpu<T>(e, &blocks, results_of<T, Kernels, most_width, ReadsListed>(e, &blocks));
   }
-  run(typename Chosen::BackwardKeys{given, their_dqkv.data()});
-  CHECK(error_of(their_dqkv.values(), eigen(dqkv)) < 2 * tolerance<T>);
+  KeyBlocks const dense{layout_of({.mode = SparseMode::dense, .block = 16}, e), 0, e.heads};
+  auto const with = results_of<T, Kernels, most_width, ReadsListed>(e, &dense);
+  auto const without = results_of<T, Kernels, most_width, ReadsAll>(e, nullptr);
+  CHECK(zeroth::testing::same_bits(with.y, without.y));
+  CHECK(zeroth::testing::same_bits(with.dqkv, without.dqkv));
+  CHECK(zeroth::testing::same_bits(with.log_sums, without.log_sums));
 }
 
 }  // namespace
@@ -89,6 +192,32 @@ TEMPLATE_TEST_CASE("attention on tensor cores is the CPU's, whatever the tiles h
   check<TestType, TensorAttention, 128>({2, 70, 1, 128});
 }
 
+TEST_CASE("attention with layouts is the CPU's, and the dense one changes no bit") {
+  every_way();
+  check_layouts<float, PlainAttention, 32>({2, 96, 2, 24});
+  check_layouts<float, PlainAttention, 64>({1, 192, 3, 40});
+  check_layouts<float, PlainAttention, 64>({1, 16, 1, 64});  // less than a tile
+  check_layouts<float, PlainAttention, 128>({1, 144, 2, 72});
+}
+
+TEMPLATE_TEST_CASE("attention with layouts in 16 bits is the CPU's, and the dense one changes no bit", "", zeroth::bf16,
+                   zeroth::fp16) {
+  every_way();
+  check_layouts<TestType, PlainAttention, 32>({1, 96, 2, 25});
+  check_layouts<TestType, PlainAttention, 64>({1, 64, 2, 63});
+  check_layouts<TestType, PlainAttention, 128>({1, 48, 1, 97});
+}
+
+TEMPLATE_TEST_CASE("attention with layouts on tensor cores is the CPU's, and the dense one changes no bit", "",
+                   zeroth::bf16, zeroth::fp16) {
+  every_way();
+  check_layouts<TestType, TensorAttention, 32>({2, 192, 2, 24});
+  check_layouts<TestType, TensorAttention, 32>({1, 16, 1, 8});  // less than a tile
+  check_layouts<TestType, TensorAttention, 64>({1, 384, 2, 64});
+  check_layouts<TestType, TensorAttention, 64>({1, 240, 3, 40});
+  check_layouts<TestType, TensorAttention, 128>({1, 192, 2, 72});
+}
+
 TEST_CASE("tokens are found behind 2^31 elements") {
   Heads const heads{1 << 20, 1 << 12, 3, 8};
   HeadTile const last{heads, std::int64_t{1 << 20} * 3 - 1, 1};
@@ -97,8 +226,8 @@ TEST_CASE("tokens are found behind 2^31 elements") {
   CHECK(last.pair(heads, (1 << 12) - 1) == tokens * 3 - 1);
 }
 
-TEMPLATE_TEST_CASE("attention of large scores stays finite", "", (PlainAttention<float, 32>),
-                   (TensorAttention<zeroth::bf16, 32>), (TensorAttention<zeroth::fp16, 32>)) {
+TEMPLATE_TEST_CASE("attention of large scores stays finite", "", (PlainAttention<float, 32, ReadsAll>),
+                   (TensorAttention<zeroth::bf16, 32, ReadsAll>), (TensorAttention<zeroth::fp16, 32, ReadsAll>)) {
   using T = std::remove_pointer_t<decltype(typename TestType::Forward{}.y)>;
   every_way();
   std::int64_t const context = 70, width = 24;
@@ -118,8 +247,9 @@ TEMPLATE_TEST_CASE("attention of large scores stays finite", "", (PlainAttention
   CHECK(error_of(their_y.values(), eigen(y)) < 5e-3 + (sizeof(T) == 2 ? tolerance<T> : 0));
 }
 
-TEMPLATE_TEST_CASE("what is not a number comes out of attention wherever it is seen", "", (PlainAttention<float, 32>),
-                   (TensorAttention<zeroth::bf16, 32>), (TensorAttention<zeroth::fp16, 32>)) {
+TEMPLATE_TEST_CASE("what is not a number comes out of attention wherever it is seen", "",
+                   (PlainAttention<float, 32, ReadsAll>), (TensorAttention<zeroth::bf16, 32, ReadsAll>),
+                   (TensorAttention<zeroth::fp16, 32, ReadsAll>)) {
   using T = std::remove_pointer_t<decltype(typename TestType::Forward{}.y)>;
   every_way();
   std::int64_t const context = 90, width = 16, broken = 41;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The GPT on a GPU, or on what stands in for one, against the CPU's.
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -95,12 +96,13 @@ void fill_with_nan(Stream const& stream, gpu::Matrix<T>& matrix, std::int64_t ro
 }
 
 template <class T, class G>
-void check_model(Shape const& shape, Recompute recompute) {
+void check_model(Shape const& shape, Recompute recompute, std::shared_ptr<KeyBlocks const> const& key_blocks = {}) {
   auto const batch =
       random_batch(2 * shape.context, static_cast<int>(std::min<std::int64_t>(shape.vocabulary, 256)), 5);
   double const seed = 4;
   zeroth::Model model{3};
-  GptParams const params{model, shape};
+  GptParams params{model, shape};
+  params.key_blocks = key_blocks;
   ReferencePass<double> reference{model};
 
   Stream const stream;
@@ -308,6 +310,41 @@ TEMPLATE_TEST_CASE("the model in 16 bits is near the CPU's in double", "", zerot
   zeroth::testing::begin_on({});
   check_model<TestType, TestType>(small, Recompute::off);
   check_model<TestType, float>(small, Recompute::on);
+}
+
+TEMPLATE_TEST_CASE("the model with a layout of attention is near the CPU's in double", "", float, zeroth::bf16,
+                   zeroth::fp16) {
+  zeroth::testing::begin_on({});
+  Shape const shape{.layers = 2, .heads = 3, .channels = 48, .context = 96, .vocabulary = 67};
+  zeroth::BlockLayout const layout{{.mode = zeroth::SparseMode::bigbird,
+                                    .block = 16,
+                                    .attention = zeroth::AttentionDirection::unidirectional,
+                                    .different_layout_per_head = true,
+                                    .num_random_blocks = 1,
+                                    .num_sliding_window_blocks = 1},
+                                   shape.heads,
+                                   shape.context};
+  auto const key_blocks = std::make_shared<KeyBlocks const>(layout, 0, shape.heads);
+  check_model<TestType, TestType>(shape, Recompute::off, key_blocks);
+  check_model<TestType, float>(shape, Recompute::on, key_blocks);
+  CHECK(zeroth::testing::left_on_gpus() == "");
+}
+
+TEST_CASE("a Gpu has one layout of attention") {
+  zeroth::testing::begin_on({});
+  Stream const stream;
+  gpu::Gpu<float> machine{stream.raw(), {}};
+  zeroth::SparseAttention parameters{.mode = zeroth::SparseMode::local_sliding_window};
+  parameters.attention = zeroth::AttentionDirection::unidirectional;
+  KeyBlocks const first{{parameters, 1, 48}, 0, 1}, second{{parameters, 1, 48}, 0, 1};
+  auto const qkv = on_device(stream, random_values<float>(48 * 24, 1), 24);
+  gpu::Matrix<float> log_sums, y;
+  log_sums.resize(48, 1);
+  y.resize(48, 8);
+  machine.attend({.count = 1, .width = 8, .context = 48, .key_blocks = &first}, qkv, log_sums, y);
+  CHECK_THROWS_WITH(machine.attend({.count = 1, .width = 8, .context = 48, .key_blocks = &second}, qkv, log_sums, y),
+                    Catch::Contains("a second layout of attention on one Gpu"));
+  stream.wait();
 }
 
 TEST_CASE("heads that are too wide for the kernels are refused") {

@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "cuda/packs.hpp"
-#include "gpu/kernels/heads.hpp"
+#include "gpu/kernels/tile_visits.hpp"
 
 namespace gpt::gpu {
 
@@ -133,11 +133,12 @@ struct HeadSums {
 /// qkv: [tokens, 3 * channels], queries then keys then values. y: [tokens, channels]. log_sums: [tokens, heads].
 /// A block has a tile of queries and iterates over the keys with an online softmax (Milakov and Gimelshein 2018, as in
 /// FlashAttention, Dao et al. 2022).
-template <Element T, int most_width>
+template <Element T, int most_width, class Reads = ReadsAll>
 struct AttentionForward {
   using Tiles = AttentionTiles<most_width>;
   static constexpr int threads = Tiles::threads;
   static constexpr int rows = most_width <= 64 ? 64 : 32, keys = 32;
+  static constexpr int own_rows = rows, visited_rows = keys;
   static constexpr int parts = threads / rows, keys_of_a_part = keys / parts;
   struct Shared {
     alignas(16) float q[rows][Tiles::stride], kv[keys][Tiles::stride];
@@ -151,6 +152,7 @@ struct AttentionForward {
   float scale;
   T* y;
   float* log_sums;
+  Reads reads{};
 
   [[nodiscard]] std::int64_t work() const { return heads.all_tiles(rows); }
 
@@ -171,12 +173,15 @@ struct AttentionForward {
       out[thread].clear();
       start(shared, thread);
     });
-    for (std::int64_t key = 0; key < end_row; key += keys) {
+    auto const visits = reads.template visits<rows, keys>(heads, tile, std::int64_t{0}, end_row);
+    for (auto i = visits.begin; i < visits.end; i += visits.step) {
+      auto const visit = visits.at(i);
+      std::int64_t const key = visit.row;
       block.phase([&](int thread) {
-        take_tile(shared, thread, key == 0);
+        take_tile(shared, thread, i == visits.begin);
         load_tile<most_width>(thread, heads, tile, qkv + channels, 3 * channels, key, keys, shared.kv);
       });
-      block.phase([&](int thread) { score(shared, thread, first_row, key); });
+      block.phase([&](int thread) { score(shared, thread, first_row, visit); });
       block.phase([&](int thread) {
         int const row = thread / parts;
         float largest = -INFINITY;
@@ -188,7 +193,7 @@ struct AttentionForward {
       });
       block.phase([&](int thread) {
         int const row = thread / parts;
-        float const largest = largest_so_far(shared, row);
+        float const largest = finite_largest<Reads>(largest_so_far(shared, row));
         float sum = 0;
         for (int k = 0; k < keys_of_a_part; ++k) {
           float& p = shared.p[row][thread % parts + k * parts];
@@ -198,8 +203,9 @@ struct AttentionForward {
         shared.part_sum[row][thread % parts] = sum;
       });
       block.phase([&](int thread) {
-        out[thread].multiply(thread,
-                             [&](int row) { return std::exp(shared.largest[row] - largest_so_far(shared, row)); });
+        out[thread].multiply(thread, [&](int row) {
+          return std::exp(shared.largest[row] - finite_largest<Reads>(largest_so_far(shared, row)));
+        });
         add_weighted_rows<most_width, rows>(
             thread, keys, [&](int row, int k) { return shared.p[row][k]; }, shared.kv, out[thread].at);
       });
@@ -225,17 +231,20 @@ struct AttentionForward {
     }
   }
 
-  /// Scores of this thread's queries and keys; keys in the future get -infinity. Rows after the last one are zeros with
-  /// the mask of the last one.
-  ZEROTH_DEVICE void score(Shared& shared, int thread, std::int64_t first_row, std::int64_t key) const {
+  /// Scores of this thread's queries and keys; keys that a query does not see get -infinity. Rows after the last one
+  /// are zeros with the mask of the last one.
+  template <class Visit>
+  ZEROTH_DEVICE void score(Shared& shared, int thread, std::int64_t first_row, Visit const& visit) const {
+    std::int64_t const key = visit.row;
     float values[rows / Tiles::side][keys / Tiles::side];
     multiply_rows<most_width, rows, keys>(thread, shared.q, shared.kv, values);
     for (int r = 0; r < rows / Tiles::side; ++r) {
       int const row = Tiles::row_of(thread, rows, r);
+      auto const cells = visit.cells_of(row / cell_side);
       for (int j = 0; j < keys / Tiles::side; ++j) {
         int const k = Tiles::column_of(thread, j);
-        bool const past = key + k <= first_row + row && key + k < heads.context;
-        shared.p[row][k] = past ? values[r][j] * scale : -INFINITY;
+        bool const seen = key + k <= first_row + row && key + k < heads.context && cells.has(k / cell_side);
+        shared.p[row][k] = seen ? values[r][j] * scale : -INFINITY;
       }
     }
   }
@@ -253,7 +262,7 @@ struct AttentionForward {
       return;
     }
     float const largest = largest_so_far(shared, thread);
-    float sum = shared.sum[thread] * std::exp(shared.largest[thread] - largest);
+    float sum = shared.sum[thread] * std::exp(shared.largest[thread] - finite_largest<Reads>(largest));
     for (float const part : shared.part_sum[thread]) {
       sum += part;
     }
@@ -297,11 +306,12 @@ struct AttentionAlong {
 };
 
 /// Computes a tile of probabilities and score gradients for this thread's queries and keys, and calls `write(query row,
-/// key row, probability, gradient)`.
-template <int most_width, int rows, Element T, class Matrix, class Write>
+/// key row, probability, gradient)`. `reads(query row, key row)`: whether the layout lets the query read the key.
+template <int most_width, int rows, Element T, class Matrix, class Reads, class Write>
 ZEROTH_DEVICE inline void score_again(int thread, AttentionGiven<T> const& given, HeadTile const& tile,
                                       std::int64_t first_query, std::int64_t first_key, Matrix const& q,
-                                      Matrix const& k, Matrix const& dout, Matrix const& v, Write const& write) {
+                                      Matrix const& k, Matrix const& dout, Matrix const& v, Reads const& reads,
+                                      Write const& write) {
   using Tiles = AttentionTiles<most_width>;
   float scores[rows / Tiles::side][rows / Tiles::side], dp[rows / Tiles::side][rows / Tiles::side];
   multiply_rows<most_width, rows, rows>(thread, q, k, scores);
@@ -315,7 +325,7 @@ ZEROTH_DEVICE inline void score_again(int thread, AttentionGiven<T> const& given
       int const column = Tiles::column_of(thread, j);
       float p = 0;
       float ds = 0;
-      if (query < h.context && first_key + column <= query) {
+      if (query < h.context && first_key + column <= query && reads(row, column)) {
         p = std::exp(scores[r][j] * given.scale - given.log_sums[pair]);
         ds = p * (dp[r][j] - given.along[pair]) * given.scale;
       }
@@ -325,11 +335,12 @@ ZEROTH_DEVICE inline void score_again(int thread, AttentionGiven<T> const& given
 }
 
 /// Writes the queries' part of dqkv. A block has a tile of queries.
-template <Element T, int most_width>
+template <Element T, int most_width, class Reads = ReadsAll>
 struct AttentionBackwardQueries {
   using Tiles = AttentionTiles<most_width>;
   static constexpr int threads = Tiles::threads;
   static constexpr int rows = most_width <= 64 ? 32 : 16;
+  static constexpr int own_rows = rows, visited_rows = rows;
   struct Shared {
     alignas(16) float q[rows][Tiles::stride], dout[rows][Tiles::stride], k[rows][Tiles::stride], v[rows][Tiles::stride];
     float ds[rows][rows + 1];
@@ -337,6 +348,7 @@ struct AttentionBackwardQueries {
 
   AttentionGiven<T> given;
   T* dqkv;
+  Reads reads{};
 
   [[nodiscard]] std::int64_t work() const { return given.heads.all_tiles(rows); }
 
@@ -352,7 +364,10 @@ struct AttentionBackwardQueries {
         load_tile<most_width>(thread, h, tile, given.dy, channels, first, rows, shared.dout);
         dq[thread].clear();
       });
-      for (std::int64_t key = 0; key <= first; key += rows) {
+      auto const visits = reads.template visits<rows, rows>(h, tile, std::int64_t{0}, first + 1);
+      for (auto i = visits.begin; i < visits.end; i += visits.step) {
+        auto const visit = visits.at(i);
+        std::int64_t const key = visit.row;
         block.phase([&](int thread) {
           load_tile<most_width>(thread, h, tile, given.qkv + channels, 3 * channels, key, rows, shared.k);
           load_tile<most_width>(thread, h, tile, given.qkv + 2 * channels, 3 * channels, key, rows, shared.v);
@@ -360,6 +375,7 @@ struct AttentionBackwardQueries {
         block.phase([&](int thread) {
           score_again<most_width, rows>(
               thread, given, tile, first, key, shared.q, shared.k, shared.dout, shared.v,
+              [&](int row, int column) { return visit.cells_of(row / cell_side).has(column / cell_side); },
               [&](int row, int column, float /*p*/, float ds) { shared.ds[row][column] = ds; });
         });
         block.phase([&](int thread) {
@@ -373,11 +389,12 @@ struct AttentionBackwardQueries {
 };
 
 /// Writes the keys' and values' parts of dqkv. A block has a tile of keys.
-template <Element T, int most_width>
+template <Element T, int most_width, class Reads = ReadsAll>
 struct AttentionBackwardKeys {
   using Tiles = AttentionTiles<most_width>;
   static constexpr int threads = Tiles::threads;
   static constexpr int rows = most_width <= 64 ? 32 : 16;
+  static constexpr int own_rows = rows, visited_rows = rows;
   struct Shared {
     alignas(16) float q[rows][Tiles::stride], dout[rows][Tiles::stride], k[rows][Tiles::stride], v[rows][Tiles::stride];
     float p[rows][rows + 1], ds[rows][rows + 1];  // [query, key]
@@ -385,6 +402,7 @@ struct AttentionBackwardKeys {
 
   AttentionGiven<T> given;
   T* dqkv;
+  Reads reads{};
 
   [[nodiscard]] std::int64_t work() const { return given.heads.all_tiles(rows); }
 
@@ -402,17 +420,22 @@ struct AttentionBackwardKeys {
         dk[thread].clear();
         dv[thread].clear();
       });
-      for (std::int64_t query = first; query < h.context; query += rows) {
+      auto const visits = reads.template visits<rows, rows>(h, tile, first, std::int64_t{h.context});
+      for (auto i = visits.begin; i < visits.end; i += visits.step) {
+        auto const visit = visits.at(i);
+        std::int64_t const query = visit.row;
         block.phase([&](int thread) {
           load_tile<most_width>(thread, h, tile, given.qkv, 3 * channels, query, rows, shared.q);
           load_tile<most_width>(thread, h, tile, given.dy, channels, query, rows, shared.dout);
         });
         block.phase([&](int thread) {
-          score_again<most_width, rows>(thread, given, tile, query, first, shared.q, shared.k, shared.dout, shared.v,
-                                        [&](int row, int column, float p, float ds) {
-                                          shared.p[row][column] = p;
-                                          shared.ds[row][column] = ds;
-                                        });
+          score_again<most_width, rows>(
+              thread, given, tile, query, first, shared.q, shared.k, shared.dout, shared.v,
+              [&](int row, int column) { return visit.cells_of(column / cell_side).has(row / cell_side); },
+              [&](int row, int column, float p, float ds) {
+                shared.p[row][column] = p;
+                shared.ds[row][column] = ds;
+              });
         });
         block.phase([&](int thread) {
           add_weighted_rows<most_width, rows>(

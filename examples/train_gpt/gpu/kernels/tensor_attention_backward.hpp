@@ -29,18 +29,20 @@ ZEROTH_DEVICE inline void differentiate(int lane, FragmentC& scores, FragmentC& 
 }
 
 /// Computes the results of AttentionAlong and AttentionBackwardQueries. A block has a tile of queries, 16 to a warp.
-template <Element T, int most_width>
+template <Element T, int most_width, class Reads = ReadsAll>
 struct TensorAttentionBackwardQueries {
   using Tiles = TensorTiles<most_width>;
   static constexpr int warps = 4, threads = warps * warp_threads;
   static constexpr int resident_blocks = most_width <= 64 ? 3 : 2;
   static constexpr int queries = warps * fragment_side, keys = Tiles::rows;
+  static constexpr int own_rows = queries, visited_rows = keys;
   using Shared = KeyTiles<T, most_width>;
 
   AttentionGiven<T> given;
   T const* y;
   float* along;  // given.along
   T* dqkv;
+  Reads reads{};
 
   [[nodiscard]] std::int64_t work() const { return given.heads.all_tiles(queries); }
 
@@ -68,9 +70,11 @@ struct TensorAttentionBackwardQueries {
     auto const row_of = [&](Warp const& warp) { return first + warp.index() * fragment_side; };
     PerWarp<Kept<Warp>, Block> kept;
     shared.template visit<threads>(
-        block, in, end, [&](Warp& warp) { start(warp, kept[warp], in.q, tile, row_of(warp)); },
-        [&](Warp& warp, int key, auto const& k, auto const& v) {
-          take(warp, kept[warp], k, v, row_of(warp) - key, in.q.count - row_of(warp));
+        block, in, reads.template visits<queries, keys>(h, tile, 0, end),
+        [&](Warp& warp) { start(warp, kept[warp], in.q, tile, row_of(warp)); },
+        [&](Warp& warp, auto const& visit, auto const& k, auto const& v) {
+          int const rows = Reads::has_lists ? fragment_side : in.q.count - row_of(warp);  // cells are whole
+          take(warp, kept[warp], k, v, visit.cells_of(warp.index(), row_of(warp) - visit.row), rows);
         });
     block.warps([&](Warp& warp) {
       auto const scale = [&](int /*lane*/, int /*r*/) { return given.scale; };
@@ -112,14 +116,18 @@ struct TensorAttentionBackwardQueries {
     });
   }
 
-  /// Processes a tile of keys and values. The warp's row r sees keys up to `past` + r; it has `rows` rows.
-  template <class Warp>
+  /// Processes a tile of keys and values. The warp's row r sees the keys in `cells` up to `cells.apart()` + r; it has
+  /// `rows` rows.
+  template <class Warp, class Cells>
   ZEROTH_DEVICE void take(Warp& warp, Kept<Warp>& mine, T const (*k)[Tiles::stride], T const (*v)[Tiles::stride],
-                          int past, int rows) const {
+                          Cells const& cells, int rows) const {
     ZEROTH_UNROLL_NOT
     for (int n = 0; n < keys; n += fragment_side) {
-      if (n >= past + fragment_side) {
+      if (n >= cells.apart() + fragment_side) {
         return;
+      }
+      if (!cells.has(n / fragment_side)) {
+        continue;
       }
       PerLane<FragmentC, Warp> scores;
       PerLane<FragmentC, Warp> gradients;
@@ -128,7 +136,9 @@ struct TensorAttentionBackwardQueries {
       warp.lanes([&](int lane) {
         differentiate(
             lane, scores[lane], gradients[lane], given.scale,
-            [&](int r, int column) { return n + column <= past + row_of_pair(lane, r) && row_of_pair(lane, r) < rows; },
+            [&](int r, int column) {
+              return n + column <= cells.apart() + row_of_pair(lane, r) && row_of_pair(lane, r) < rows;
+            },
             [&](int r, int /*column*/) { return mine.log_sum[r][lane]; },
             [&](int r, int /*column*/) { return mine.along[r][lane]; });
       });
@@ -140,12 +150,13 @@ struct TensorAttentionBackwardQueries {
 };
 
 /// Computes the results of AttentionBackwardKeys. A block has a tile of keys and values, 16 to a warp.
-template <Element T, int most_width>
+template <Element T, int most_width, class Reads = ReadsAll>
 struct TensorAttentionBackwardKeys {
   using Tiles = TensorTiles<most_width>;
   static constexpr int warps = 4, threads = warps * warp_threads;
   static constexpr int resident_blocks = most_width <= 64 ? 3 : 2;
   static constexpr int keys = warps * fragment_side, queries = Tiles::rows;
+  static constexpr int own_rows = keys, visited_rows = queries;
   struct Shared {
     alignas(16) T q[2][queries][Tiles::stride], dout[2][queries][Tiles::stride];
     float log_sums[2][queries], along[2][queries];
@@ -153,6 +164,7 @@ struct TensorAttentionBackwardKeys {
 
   AttentionGiven<T> given;
   T* dqkv;
+  Reads reads{};
 
   [[nodiscard]] std::int64_t work() const { return given.heads.all_tiles(keys); }
 
@@ -177,8 +189,8 @@ struct TensorAttentionBackwardKeys {
     int const first = tile.tile * keys;
     auto const row_of = [&](Warp const& warp) { return first + warp.index() * fragment_side; };
     PerWarp<Kept<Warp>, Block> kept;
-    go_through<queries>(
-        block, first, in.q.count,
+    go_through(
+        block, reads.template visits<keys, queries>(h, tile, first, in.q.count),
         [&](int thread, auto const& copy, int query, int side) {
           fetch_tile<threads, most_width>(thread, copy, in.q, query, shared.q[side]);
           fetch_tile<threads, most_width>(thread, copy, dout, query, shared.dout[side]);
@@ -191,8 +203,9 @@ struct TensorAttentionBackwardKeys {
           clear(warp, mine.dk);
           clear(warp, mine.dv);
         },
-        [&](Warp& warp, int query, int side) {
-          take(warp, kept[warp], shared, side, query - row_of(warp), in.q.count - query);
+        [&](Warp& warp, auto const& visit, int side) {
+          int const rows = Reads::has_lists ? queries : in.q.count - visit.row;  // cells are whole
+          take(warp, kept[warp], shared, side, visit.cells_of(warp.index(), visit.row - row_of(warp)), rows);
         });
     block.warps([&](Warp& warp) {
       QkvRows<T> const out{h, tile, dqkv};
@@ -216,12 +229,13 @@ struct TensorAttentionBackwardKeys {
   }
 
   /// Processes a tile of `rows` queries, with scores transposed: a row for each key. Query c sees keys up to row
-  /// `ahead` + c.
-  template <class Warp>
-  ZEROTH_DEVICE void take(Warp& warp, Kept<Warp>& mine, Shared const& shared, int side, int ahead, int rows) const {
+  /// `cells.apart()` + c if it is in `cells`.
+  template <class Warp, class Cells>
+  ZEROTH_DEVICE void take(Warp& warp, Kept<Warp>& mine, Shared const& shared, int side, Cells const& cells,
+                          int rows) const {
     ZEROTH_UNROLL_NOT
     for (int n = 0; n < queries; n += fragment_side) {
-      if (ahead + n + fragment_side <= 0 || n >= rows) {
+      if (cells.apart() + n + fragment_side <= 0 || n >= rows || !cells.has(n / fragment_side)) {
         continue;
       }
       auto const* const q = shared.q[side] + n;
@@ -233,7 +247,7 @@ struct TensorAttentionBackwardKeys {
       warp.lanes([&](int lane) {
         differentiate(
             lane, scores[lane], gradients[lane], given.scale,
-            [&](int r, int column) { return row_of_pair(lane, r) <= ahead + n + column && n + column < rows; },
+            [&](int r, int column) { return row_of_pair(lane, r) <= cells.apart() + n + column && n + column < rows; },
             [&](int /*r*/, int column) { return shared.log_sums[side][n + column]; },
             [&](int /*r*/, int column) { return shared.along[side][n + column]; });
       });

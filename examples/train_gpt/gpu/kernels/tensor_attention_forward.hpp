@@ -7,12 +7,14 @@ namespace gpt::gpu {
 
 /// Computes the results of AttentionForward, with probabilities rounded to T before they are multiplied with the
 /// values. A block has a tile of queries, 16 to a warp, and iterates over the keys with an online softmax.
-template <Element T, int most_width>
+template <Element T, int most_width, class Reads = ReadsAll>
 struct TensorAttentionForward {
   using Tiles = TensorTiles<most_width>;
-  static constexpr int warps = 8, threads = warps * warp_threads;
-  static constexpr int resident_blocks = most_width <= 64 ? 2 : 1;
+  // With lists a tile has as many queries as common blocks, so that few warps skip a tile of keys.
+  static constexpr int warps = Reads::has_lists ? 4 : 8, threads = warps * warp_threads;
+  static constexpr int resident_blocks = (most_width <= 64 ? 2 : 1) + (Reads::has_lists ? 1 : 0);
   static constexpr int queries = warps * fragment_side, keys = Tiles::rows;
+  static constexpr int own_rows = queries, visited_rows = keys;
   static constexpr int key_fragments = keys / fragment_side;
   using Shared = KeyTiles<T, most_width>;
 
@@ -21,6 +23,7 @@ struct TensorAttentionForward {
   float scale;
   T* y;
   float* log_sums;
+  Reads reads{};
 
   [[nodiscard]] std::int64_t work() const { return heads.all_tiles(queries); }
 
@@ -47,10 +50,12 @@ struct TensorAttentionForward {
     auto const row_of = [&](Warp const& warp) { return first + warp.index() * fragment_side; };
     PerWarp<Kept<Warp>, Block> kept;
     shared.template visit<threads>(
-        block, in, end, [&](Warp& warp) { start(warp, kept[warp], in.q, row_of(warp)); },
-        [&](Warp& warp, int key, auto const& k, auto const& v) {
-          if (key < row_of(warp) + fragment_side) {
-            take(warp, kept[warp], k, v, row_of(warp) - key);
+        block, in, reads.template visits<queries, keys>(heads, tile, 0, end),
+        [&](Warp& warp) { start(warp, kept[warp], in.q, row_of(warp)); },
+        [&](Warp& warp, auto const& visit, auto const& k, auto const& v) {
+          auto const cells = visit.cells_of(warp.index(), row_of(warp) - visit.row);
+          if (visit.row < row_of(warp) + fragment_side && cells.any()) {
+            take(warp, kept[warp], k, v, cells);
           }
         });
     block.warps([&](Warp& warp) { finish(warp, kept[warp], tile, row_of(warp)); });
@@ -69,18 +74,18 @@ struct TensorAttentionForward {
     });
   }
 
-  /// Processes a tile of keys and values. The warp's row r sees keys up to `past` + r, at least the first. Rows after
-  /// the last one are zeros; their mask does not matter.
-  template <class Warp>
+  /// Processes a tile of keys and values. The warp's row r sees the keys in `cells` up to `cells.apart()` + r, at least
+  /// one. Rows after the last one are zeros; their mask does not matter.
+  template <class Warp, class Cells>
   ZEROTH_DEVICE void take(Warp& warp, Kept<Warp>& mine, T const (*k)[Tiles::stride], T const (*v)[Tiles::stride],
-                          int past) const {
+                          Cells const& cells) const {
     PerLane<FragmentC, Warp> scores[key_fragments];
     ZEROTH_UNROLL
     for (int n = 0; n < key_fragments; ++n) {
       multiply_rows<most_width>(warp, mine.q, k + n * fragment_side, scores[n]);
     }
-    if (past + 1 < keys) {
-      hide_future(warp, scores, past);
+    if (cells.apart() + 1 < keys || !cells.all()) {
+      hide_unseen(warp, scores, cells);
     }
     soften(warp, mine, scores);
     ZEROTH_UNROLL
@@ -91,13 +96,15 @@ struct TensorAttentionForward {
     }
   }
 
-  template <class Warp>
-  ZEROTH_DEVICE static void hide_future(Warp& warp, PerLane<FragmentC, Warp> (&scores)[key_fragments], int past) {
+  template <class Warp, class Cells>
+  ZEROTH_DEVICE static void hide_unseen(Warp& warp, PerLane<FragmentC, Warp> (&scores)[key_fragments],
+                                        Cells const& cells) {
     warp.lanes([&](int lane) {
       ZEROTH_UNROLL
       for (int n = 0; n < key_fragments; ++n) {
         each_element(scores[n][lane], lane, [&](int r, int column, float& score) {
-          score = n * fragment_side + column <= past + row_of_pair(lane, r) ? score : -INFINITY;
+          bool const seen = n * fragment_side + column <= cells.apart() + row_of_pair(lane, r) && cells.has(n);
+          score = seen ? score : -INFINITY;
         });
       }
     });

@@ -7,7 +7,7 @@
 #include <numbers>
 
 #include "cuda/warp.hpp"
-#include "gpu/kernels/heads.hpp"
+#include "gpu/kernels/tile_visits.hpp"
 
 namespace gpt::gpu {
 
@@ -64,23 +64,25 @@ struct QkvRows {
       : q{h, tile, qkv, 3 * h.channels()}, k{q, h.channels()}, v{q, 2 * h.channels()} {}
 };
 
-/// Iterates over tiles of `rows` rows from `begin` to `end`: `fetch(thread, copy, row, side)` starts to fetch the tile
-/// at `row` into side 0 or 1 of shared memory, and `take(warp, row, side)` works on it while the next one is being
-/// fetched. `start(warp)` is called before the first. On return warps may still read the last tile: another phase must
-/// come before the next fetch.
-template <int rows, class Block, class Fetch, class Start, class Take>
-ZEROTH_DEVICE inline void go_through(Block& block, int begin, int end, Fetch const& fetch, Start const& start,
+/// Iterates over visits: `fetch(thread, copy, row, side)` starts to fetch the tile at `row` into side 0 or 1 of shared
+/// memory, and `take(warp, visit, side)` works on it while the next one is being fetched. `start(warp)` is called
+/// before the first. On return warps may still read the last tile: another phase must come before the next fetch.
+template <class Visits, class Block, class Fetch, class Start, class Take>
+ZEROTH_DEVICE inline void go_through(Block& block, Visits const& visits, Fetch const& fetch, Start const& start,
                                      Take const& take) {
   using Warp = typename Block::Warp;
-  block.fetch([&](int thread, auto const& copy) { fetch(thread, copy, begin, 0); });
+  constexpr int step = Visits::step;
+  block.fetch([&](int thread, auto const& copy) {
+    fetch(thread, copy, visits.at(visits.begin).row, visits.side(visits.begin));
+  });
   block.open_warps([&](Warp& warp) { start(warp); });
-  for (int row = begin; row < end; row += rows) {
-    int const side = (row - begin) / rows % 2;
+  for (int i = visits.begin; i < visits.end; i += step) {
+    int const side = visits.side(i);
     block.await_fetches();  // also waits until all warps are done with the other side
-    if (row + rows < end) {
-      block.fetch([&](int thread, auto const& copy) { fetch(thread, copy, row + rows, 1 - side); });
+    if (i + step < visits.end) {
+      block.fetch([&](int thread, auto const& copy) { fetch(thread, copy, visits.at(i + step).row, 1 - side); });
     }
-    block.open_warps([&](Warp& warp) { take(warp, row, side); });
+    block.open_warps([&](Warp& warp) { take(warp, visits.at(i), side); });
   }
 }
 
@@ -111,16 +113,17 @@ struct KeyTiles {
   using Tile = T[Tiles::rows][Tiles::stride];
   alignas(16) Tile k[2], v[2];
 
-  /// Iterates over the keys before `end`, like go_through(): calls `start(warp)`, then `take(warp, key, k, v)`.
-  template <int threads, class Block, class Start, class Take>
-  ZEROTH_DEVICE void visit(Block& block, QkvRows<T const> const& in, int end, Start const& start, Take const& take) {
-    go_through<Tiles::rows>(
-        block, 0, end,
+  /// Iterates over visits to keys, like go_through(): calls `start(warp)`, then `take(warp, visit, k, v)`.
+  template <int threads, class Visits, class Block, class Start, class Take>
+  ZEROTH_DEVICE void visit(Block& block, QkvRows<T const> const& in, Visits const& visits, Start const& start,
+                           Take const& take) {
+    go_through(
+        block, visits,
         [&](int thread, auto const& copy, int key, int side) {
           fetch_tile<threads, most_width>(thread, copy, in.k, key, k[side]);
           fetch_tile<threads, most_width>(thread, copy, in.v, key, v[side]);
         },
-        start, [&](auto& warp, int key, int side) { take(warp, key, k[side], v[side]); });
+        start, [&](auto& warp, auto const& visit, int side) { take(warp, visit, k[side], v[side]); });
   }
 };
 
