@@ -18,6 +18,7 @@
 #include <zeroth/tool/core/standard_streams.hpp>
 
 #include "checkpoints.hpp"
+#include "gpu/tile_visit.hpp"
 #include "train_on.hpp"
 #include "units.hpp"
 #include "zeroth/zeroth.hpp"
@@ -88,14 +89,13 @@ void expect_layout(zeroth::Config const& config, gpt::Options const& options, gp
   auto const add = [&](std::string_view field, std::string_view why) {
     problems += fmt::format("\n  zeroth.sparse_attention.{}: {}", field, why);
   };
-  if (options.device == zeroth::DeviceKind::cuda) {
-    add("mode",
-        fmt::format("\"{}\", but with --device cuda attention is dense; remove zeroth.sparse_attention, or train "
-                    "on CPUs",
-                    name_of(layout->mode)));
-  }
   if (layout->attention == zeroth::AttentionDirection::bidirectional) {
     add("attention", R"("bidirectional", but the attention of train_gpt is causal; allowed: "unidirectional")");
+  }
+  if (options.device == zeroth::DeviceKind::cuda && layout->block % gpt::gpu::cell_side != 0) {
+    add("block",
+        fmt::format("{}, but GPU kernels read keys in groups of {}; allowed with --device cuda: multiples of {}",
+                    layout->block, gpt::gpu::cell_side, gpt::gpu::cell_side));
   }
   for (auto const& problem : layout->problems(shape.context)) {
     add(problem.field, problem.why);

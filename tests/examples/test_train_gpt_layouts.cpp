@@ -110,7 +110,8 @@ TEST_CASE("train_gpt rejects layouts that it cannot train with, naming the key")
         Row{R"("mode": "bigbird", "attention": "unidirectional", "block": 4, "num_global_blocks": 4)", "",
             "zeroth.sparse_attention.num_global_blocks: 4, but the context has 3 blocks; allowed: up to 3"},
         Row{R"("mode": "dense", "attention": "unidirectional", "block": 4)", "--device cuda",
-            R"(zeroth.sparse_attention.mode: "dense", but with --device cuda)"}}) {
+            "zeroth.sparse_attention.block: 4, but GPU kernels read keys in groups of 16; allowed with --device cuda: "
+            "multiples of 16"}}) {
     auto file = json::parse(stage_file(2));
     file["zeroth"]["sparse_attention"] = json::parse("{" + layout + "}");
     place.write("stage.json", file.dump());

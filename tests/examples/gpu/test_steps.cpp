@@ -168,6 +168,46 @@ TEST_CASE("every stage gives the same bits on a GPU, kept or recomputed, with dr
   }
 }
 
+TEST_CASE("layouts of attention on GPUs have the losses of the CPU, and every stage the same bits") {
+  struct Row {
+    char const* name;
+    std::string keys;
+    double bound;
+  };
+  auto const row = GENERATE(Row{"fp32", "", 1e-5}, Row{"bf16", bf16_keys, 5e-3}, Row{"fp16", fp16_keys, 2e-3});
+  INFO(row.name);
+  Run run{.ranks = 2, .stage = 2, .steps = 3, .precision = row.keys, .context = 64};
+  auto const dense = on_gpu(run);
+  run.layout = R"("mode": "dense", "attention": "unidirectional", "block": 16)";
+  auto const as_dense = on_gpu(run);
+  CHECK(numbers(as_dense) == numbers(dense));
+  CHECK(as_dense.weights == dense.weights);
+  run.layout = R"("mode": "bigbird", "attention": "unidirectional", "block": 16, "different_layout_per_head": true,
+                  "num_random_blocks": 1, "num_sliding_window_blocks": 1)";
+  auto const sparse = on_gpu(run);
+  CHECK(sparse.weights != dense.weights);
+  auto on_cpus = run;
+  on_cpus.precision = "";
+  CHECK(worst_loss(on_cpu(on_cpus), sparse) < row.bound);
+  run.stage = 3;
+  run.recompute = true;
+  auto const recomputed = on_gpu(run);
+  CHECK(numbers(recomputed) == numbers(sparse));
+  CHECK(recomputed.weights == sparse.weights);
+}
+
+TEST_CASE("tensor ranks on GPUs have the layouts of their own heads") {
+  Run run{.steps = 3, .context = 64};
+  run.layout = R"("mode": "fixed", "attention": "unidirectional", "block": 16, "different_layout_per_head": true,
+                  "num_local_blocks": 2, "num_different_global_patterns": 2)";
+  auto const cpu = on_cpu(run);
+  run.ranks = run.tensor = 2;
+  run.divides_rows = GENERATE(false, true);
+  auto const gpu = on_gpu(run);
+  CHECK(gpu.steps.size() == 3);
+  CHECK(worst_loss(cpu, gpu) < 1e-5);
+}
+
 #ifndef ZEROTH_ON_GPU
 namespace {
 
@@ -231,8 +271,12 @@ TEST_CASE("steps in the steady state allocate nothing, and micro-steps wait for 
   fake_cuda::reset();
   auto const asked_before = fake_cuda::heuristics_asked();
   Folder const folder;
-  auto const left = train_in(folder, {.steps = 8, .precision = bf16_keys},
-                             as_threads([](int) { return zeroth::device::make_cuda_device(0); }),
+  Run run{.steps = 8, .precision = bf16_keys};
+  if (GENERATE(false, true)) {
+    run.context = 48;
+    run.layout = R"("mode": "local_sliding_window", "attention": "unidirectional", "block": 16)";
+  }
+  auto const left = train_in(folder, run, as_threads([](int) { return zeroth::device::make_cuda_device(0); }),
                              [](zeroth::Job& job, Task const& task) {
                                train<Counted>(job, task, zeroth::Precision<zeroth::bf16, zeroth::bf16>{});
                              });

@@ -33,23 +33,24 @@ struct Run {
   bool everywhere = false;  ///< Gradients are reduced after each micro-step at every stage.
   bool traces = false;
   std::string optimizer = R"("type": "AdamW", "params": {"lr": 3e-3, "weight_decay": 0.1})";
-  int layers = 2;
+  int layers = 2, context = 12;
+  std::string layout = {};      ///< Members of zeroth.sparse_attention; empty: none.
   std::int64_t save_every = 0;  ///< Into `saved` of the folder, from which it also goes on; 0: no checkpoints.
 };
 
 inline zeroth::Config config_of(Run const& run) {
-  return zeroth::Config::from_json(
-      fmt::format(R"({{
+  return zeroth::Config::from_json(fmt::format(
+      R"({{
     "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2, "gradient_clipping": 1.0,
     "optimizer": {{ {} }},
     "zero_optimization": {{"stage": {}}},
-    "zeroth": {{"timeout_ms": 120000, "mesh": {{"tensor": {}}}, "sequence_parallel": {} {} {}}} {} }})",
-                  run.optimizer, run.stage, run.tensor, run.divides_rows,
-                  run.everywhere ? R"(, "reduce_gradients": "every_micro_step")" : "",
-                  !run.recompute ? ""
-                  : run.offload  ? R"(, "activation_checkpointing": {"units": "all", "offload": "cpu"})"
-                                 : R"(, "activation_checkpointing": {"units": "all"})",
-                  run.precision));
+    "zeroth": {{"timeout_ms": 120000, "mesh": {{"tensor": {}}}, "sequence_parallel": {} {} {} {}}} {} }})",
+      run.optimizer, run.stage, run.tensor, run.divides_rows,
+      run.everywhere ? R"(, "reduce_gradients": "every_micro_step")" : "",
+      !run.recompute ? ""
+      : run.offload  ? R"(, "activation_checkpointing": {"units": "all", "offload": "cpu"})"
+                     : R"(, "activation_checkpointing": {"units": "all"})",
+      run.layout.empty() ? "" : fmt::format(R"(, "sparse_attention": {{ {} }})", run.layout), run.precision));
 }
 
 inline Shape const shape{.layers = 2, .heads = 2, .channels = 16, .context = 12};
@@ -89,9 +90,10 @@ inline Left train_in(Folder const& folder, Run const& run, RunJob const& run_job
     options.resume = resume_newest;
   }
   Corpus const corpus{options.data};
-  Batches const batches{corpus, shape.context, options.order, options.seed};
   auto const config = config_of(run);
   auto shape_of_run = shape;
+  shape_of_run.context = run.context;
+  Batches const batches{corpus, run.context, options.order, options.seed};
   shape_of_run.untied_head = run.untied_head;
   shape_of_run.layers = run.layers;
   Task const task{options, config, shape_of_run, batches};
