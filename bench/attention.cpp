@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Compares train_gpt's block-sparse attention on one thread, forward and backward, with its dense attention.
-/// bench_attention [CONTEXT [ROUNDS]] [--precision fp32|bf16] [--mask FILE]
+/// bench_attention [CONTEXT [ROUNDS]] [--precision fp32|bf16] [--mask FILE] [--memory]
 #include <cstdint>
 #include <fstream>
 #include <iostream>
@@ -14,6 +14,8 @@
 #include "cpu/cpu.hpp"
 #include "key_blocks.hpp"
 #include "paired.hpp"
+#include "resident.hpp"
+#include "sparse_layout.hpp"
 
 namespace gpt {
 namespace {
@@ -60,20 +62,9 @@ class OneHead {
   cpu::Matrix<float> log_sums_;
 };
 
-/// About an eighth of the blocks of a context of 8,192, with windows, global and random blocks.
-zeroth::BlockLayout layout_for(std::int64_t context) {
-  return {{.mode = zeroth::SparseMode::bigbird,
-           .block = 64,
-           .attention = zeroth::AttentionDirection::unidirectional,
-           .num_random_blocks = 4,
-           .num_sliding_window_blocks = 7},
-          1,
-          context};
-}
-
 template <class T>
 void measure(std::int64_t context, int rounds, std::string const& precision) {
-  auto const layout = layout_for(context);
+  auto const layout = benchmark_layout(1, context);
   KeyBlocks const key_blocks{layout, 0, 1};
   OneHead<T> sparse{context, &key_blocks}, dense{context, nullptr};
   auto const paired = zeroth::bench::compare(
@@ -91,9 +82,21 @@ void measure(std::int64_t context, int rounds, std::string const& precision) {
   std::cout << line.dump() << std::endl;
 }
 
+/// The peak of what the block-sparse attention takes, with its inputs and results.
+template <class T>
+void measure_memory(std::int64_t context, std::string const& precision) {
+  zeroth::bench::Growth const growth;
+  auto const layout = benchmark_layout(1, context);
+  KeyBlocks const key_blocks{layout, 0, 1};
+  OneHead<T>{context, &key_blocks}();
+  nlohmann::json const line{{"benchmark", "attention"}, {"precision", precision},      {"context", context},
+                            {"width", width},           {"density", layout.density()}, {"peak_bytes", growth.peak()}};
+  std::cout << line.dump() << std::endl;
+}
+
 /// For peers: a byte for each block of queries and block of keys.
 void write_mask(std::int64_t context, std::string const& path) {
-  auto const layout = layout_for(context);
+  auto const layout = benchmark_layout(1, context);
   std::ofstream file{path, std::ios::binary};
   for (std::int64_t row = 0; row < layout.blocks(); ++row) {
     for (std::int64_t column = 0; column < layout.blocks(); ++column) {
@@ -113,14 +116,21 @@ int main(int argc, char** argv) {
   app.add_option("CONTEXT", context, "a multiple of 64")->capture_default_str()->check(zeroth::bench::count);
   app.add_option("ROUNDS", rounds, "that are measured")->capture_default_str()->check(zeroth::bench::count);
   app.add_option("--precision", precision)->capture_default_str()->check(CLI::IsMember({"fp32", "bf16"}));
+  bool memory = false;
   app.add_option("--mask", mask, "file for the layout, a byte for each block");
+  app.add_flag("--memory", memory, "peak bytes of one forward and backward, instead of times");
   CLI11_PARSE(app, argc, argv);
   try {
     if (!mask.empty()) {
       gpt::write_mask(context, mask);
     }
-    precision == "fp32" ? gpt::measure<float>(context, rounds, precision)
-                        : gpt::measure<zeroth::bf16>(context, rounds, precision);
+    if (memory) {
+      precision == "fp32" ? gpt::measure_memory<float>(context, precision)
+                          : gpt::measure_memory<zeroth::bf16>(context, precision);
+    } else {
+      precision == "fp32" ? gpt::measure<float>(context, rounds, precision)
+                          : gpt::measure<zeroth::bf16>(context, rounds, precision);
+    }
   } catch (std::exception const& error) {
     std::cerr << "bench_attention: " << error.what() << '\n';
     return 2;

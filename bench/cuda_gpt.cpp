@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Measures the parts of a micro-step of train_gpt on a GPU: each layer separately, forward and backward, in bf16 with
 /// gradients in bf16, on random numbers. One JSON line each, and one for the total.
-/// bench_cuda_gpt [124M|1.5B [SEQUENCES, 16 [ROUNDS]]]
+/// bench_cuda_gpt [124M|1.5B [SEQUENCES, 16 [ROUNDS]]] [--sparse]
 ///
+/// --sparse: attention only, dense and block-sparse, with a context of 8,192.
 /// All layers share the same weights, which may stay in the cache, unlike those of a real model.
 #include <algorithm>
 #include <cstdlib>
@@ -19,6 +20,7 @@
 #include "gpu/batch_upload.hpp"
 #include "gpu/gpu.hpp"
 #include "paired.hpp"
+#include "sparse_layout.hpp"
 
 namespace gpt::gpu {
 namespace {
@@ -87,6 +89,14 @@ class Bench {
     zeroth::bench::expect(cudaGetDeviceProperties(&device_, 0), "cudaGetDeviceProperties");
   }
 
+  /// Attention without a layout, and with one.
+  void run_attention() {
+    auto const products = 2 * static_cast<double>(tokens_) * static_cast<double>(shape_.context * shape_.channels);
+    auto const layout = benchmark_layout(shape_.heads, shape_.context);
+    KeyBlocks const key_blocks{layout, 0, shape_.heads};
+    attention("attention", products, shape_.layers, nullptr);
+    attention("block-sparse attention", products * layout.density(), shape_.layers, &key_blocks);
+  }
   void run() {
     auto const c = shape_.channels;
     auto const bytes = [&](std::int64_t columns) { return static_cast<double>(tokens_ * columns) * sizeof(T); };
@@ -97,7 +107,7 @@ class Bench {
     embedding(bytes(2 * c));
     layer_norm(bytes(2 * c), 2 * blocks);
     // Half of the scores are masked, and not computed.
-    attention(products(shape_.context, c), blocks);
+    attention("attention", products(shape_.context, c), blocks, nullptr);
     linear("c_attn", {c, 3 * c, false, false}, products(c, 3 * c), blocks);
     linear("c_proj", {c, c, true, false}, products(c, c), blocks);
     feed_forward(products(c, 4 * c), blocks);
@@ -164,16 +174,16 @@ class Bench {
     report("layer norm, backward", times, 0, 2 * bytes, [&] { layer.backward(open_, x, tape, dy, y); });
   }
 
-  void attention(double products, std::int64_t times) {
-    Attention<Gpu<T>> const layer{shape_, shape_.channels, nullptr};
+  void attention(std::string const& name, double products, std::int64_t times, KeyBlocks const* key_blocks) {
+    Attention<Gpu<T>> const layer{shape_, shape_.channels, key_blocks};
     Matrix<float> log_sums;
     auto const qkv = random_matrix(tokens_, 3 * shape_.channels);
     auto const dy = random_matrix(tokens_, shape_.channels);
     auto y = random_matrix(tokens_, shape_.channels);
     auto dqkv = random_matrix(tokens_, 3 * shape_.channels);
-    report("attention", times, products, 0, [&] { layer.forward(open_, qkv, log_sums, y); });
+    report(name, times, products, 0, [&] { layer.forward(open_, qkv, log_sums, y); });
     // Five products of this size; two of them are computed twice.
-    report("attention, backward", times, 2.5 * products, 0, [&] { layer.backward(open_, qkv, y, log_sums, dy, dqkv); });
+    report(name + ", backward", times, 2.5 * products, 0, [&] { layer.backward(open_, qkv, y, log_sums, dy, dqkv); });
   }
 
   void linear(std::string const& name, Layer const& size, double products, std::int64_t times) {
@@ -262,6 +272,8 @@ int main(int argc, char** argv) {
   app.add_option("MODEL", name, "of GPT-2")->capture_default_str()->check(CLI::IsMember({"124M", "1.5B"}));
   app.add_option("SEQUENCES", sequences, "of a micro-batch")->capture_default_str()->check(zeroth::bench::count);
   app.add_option("ROUNDS", rounds, "that are measured")->capture_default_str()->check(zeroth::bench::count);
+  bool sparse = false;
+  app.add_flag("--sparse", sparse, "attention only, dense and block-sparse, with a context of 8,192");
   CLI11_PARSE(app, argc, argv);
   gpt::Shape shape{.layers = 12, .heads = 12, .channels = 768, .context = 1024, .vocabulary = 50304};  // a multiple of
                                                                                                        // tiles
@@ -271,7 +283,12 @@ int main(int argc, char** argv) {
     shape.channels = 1600;
   }
   try {
-    gpt::gpu::Bench{name, shape, sequences, rounds}.run();
+    if (sparse) {
+      shape.context = 8192;
+      gpt::gpu::Bench{name, shape, sequences, rounds}.run_attention();
+    } else {
+      gpt::gpu::Bench{name, shape, sequences, rounds}.run();
+    }
   } catch (std::exception const& error) {
     std::cerr << "bench_cuda_gpt: " << error.what() << '\n';
     return EXIT_FAILURE;
