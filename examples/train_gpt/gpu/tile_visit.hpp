@@ -9,8 +9,8 @@ inline constexpr int cell_side = 16;  ///< Rows and columns of a cell, which is 
 
 struct alignas(8) TileVisit {
   std::int32_t row;  ///< The first one of the visited tile.
-  std::uint32_t
-      cells;  ///< Bit i * n + j: whether cell i of the list's own tile meets cell j of the n of the visited one.
+  /// Bit i * n + j: whether cell i of the list's own tile meets cell j of the n of the visited one.
+  std::uint32_t cells;
   friend bool operator==(TileVisit const&, TileVisit const&) = default;
 };
 
