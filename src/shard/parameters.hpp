@@ -50,8 +50,8 @@ class Parameters {
   /// after the last release.
   [[nodiscard]] std::byte const* address(ParamId param) noexcept;
   /// Sends what this rank has updated, in one transaction, to the other ranks that hold it, if parameters are sharded
-  /// less than the optimizer. If nothing is sent, later uses still wait for a delayed update. All or none of `flats` are
-  /// persistent. Parameters on a disk were published tile by tile already.
+  /// less than the optimizer. If nothing is sent, later uses still wait for a delayed update. All or none of `flats`
+  /// are persistent. Parameters on a disk were published tile by tile already.
   void publish(std::span<FlatId const> flats);
   /// Whether publish() sends to replicas in other groups, each of which gathers within its group afterwards.
   [[nodiscard]] bool publishes_to_replicas() const noexcept;
