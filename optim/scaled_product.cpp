@@ -16,7 +16,7 @@ constexpr std::int64_t most_left_count = 1 << 20;
 
 /// to_float() without operations on fp32's subnormal ones, which processors are slow at: elements of
 /// x x^T are often as small as 2^-16, and subnormal in fp16.
-ZEROTH_INLINE float widened(fp16 value) noexcept {
+ZEROTH_INLINE float to_fp32(fp16 value) noexcept {
   constexpr std::uint32_t rebias = 112U << 23U, least_normal = 113U << 23U, infinity = 31U << 23U;
   std::uint32_t const magnitude = (value.bits & 0x7fffU) << 13U;
   std::uint32_t const sign = (value.bits & 0x8000U) << 16U;
@@ -24,10 +24,10 @@ ZEROTH_INLINE float widened(fp16 value) noexcept {
   std::uint32_t const others = magnitude < infinity ? magnitude + rebias : magnitude + 2 * rebias;
   return std::bit_cast<float>(sign | (magnitude < 1U << 23U ? std::bit_cast<std::uint32_t>(subnormal) : others));
 }
-ZEROTH_INLINE float widened(bf16 value) noexcept { return to_float(value); }
+ZEROTH_INLINE float to_fp32(bf16 value) noexcept { return to_float(value); }
 
 /// The element in fp32, or 0 if it is too small for exact products.
-ZEROTH_INLINE float flushed(fp16 value) noexcept { return widened(value); }
+ZEROTH_INLINE float flushed(fp16 value) noexcept { return to_fp32(value); }
 ZEROTH_INLINE float flushed(bf16 value) noexcept {
   constexpr std::uint32_t least = (127 - 60) << 23U;
   float const wide = to_float(value);
@@ -48,7 +48,7 @@ ZEROTH_INLINE void store(ScaledProduct<T> const& p, std::int64_t first, std::int
   auto const* const addend = p.addend + first;
 #pragma GCC ivdep
   for (std::int64_t j = 0; j < count; ++j) {
-    result[j] = from_float<T>(p.product_factor * sums[j] + p.addend_factor * widened(addend[j]));
+    result[j] = from_float<T>(p.product_factor * sums[j] + p.addend_factor * to_fp32(addend[j]));
   }
 }
 
