@@ -14,10 +14,9 @@ namespace zeroth::optim {
   return method == NewtonSchulzMethod::gram && rows != columns;
 }
 
-/// Whether the iteration multiplies x by what it has, and begins again with the Gram matrix of the result. In fp16
-/// three steps without that lose too much, and the first two have the most to lose: DeepSpeed, too, begins again before
-/// the third.
-[[nodiscard]] constexpr bool begins_again(int step) noexcept { return step > 0 && step % 3 == 2; }
+/// Whether the iteration multiplies x by what it has, and begins again with the Gram matrix of the result. Errors in
+/// fp16 grow from step to step. DeepSpeed, too, begins again before the third step.
+[[nodiscard]] constexpr bool begins_again(int step) noexcept { return step % 3 == 2; }
 
 /// Runs `steps` steps. With r = x x^T, a step is x <- (of_x + p) x with p = of_x3 r + of_x5 r r. The product of the
 /// polynomials of several steps is q, and all of these commute. `products` has:

@@ -10,7 +10,8 @@
 The folders are read by their own libraries. Masters, the states of Adam and AdamW (exp_avg, exp_avg_sq) or, of DCP, of SGD
 (momentum_buffer), and the numbers of steps and samples are converted; learning rates and other settings are those of the stage
 file. Parameters keep their names, unless --rename changes them: "^module\\.=" takes "module." away, and a parameter whose name
-becomes empty is left out, such as "^lm_head\\.weight$=", which a tied head has beside the embedding.
+becomes empty is left out, such as "^lm_head\\.weight$=", which a tied head has beside the embedding. Their readers unpickle
+files, which can run any code: convert only what you trust.
 """
 
 import argparse
@@ -148,7 +149,8 @@ def from_dcp(options):
                 if not isinstance(tensor, torch.Tensor) or not tensor.is_floating_point():
                     continue  # a buffer
                 of = states.get(each)
-                values = {"frozen": tensor} if of is None else {"master": tensor, **{state: of[state] for state in kept}}
+                is_frozen = of is None and kept  # without momentum SGD has no states
+                values = {"frozen": tensor} if is_frozen else {"master": tensor, **{state: of[state] for state in kept}}
                 yield Parameter(each, tuple(tensor.shape),
                                 {state: (lambda value=value: value.detach().float().numpy()) for state, value in values.items()})
         return write(options.target, renamed(parameters(), options.rename), Position(step, applied, options.samples), name,

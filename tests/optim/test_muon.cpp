@@ -167,7 +167,7 @@ TEST_CASE("Gram matrices give the iteration's result after any number of steps")
   }
 }
 
-TEST_CASE("Gram matrices keep small singular values, which double more than threefold in a step") {
+TEST_CASE("Gram matrices keep small singular values, which a step multiplies by more than three") {
   constexpr std::int64_t rows = 40, columns = 160;
   auto matrix = normal_matrix(rows, columns, 13);
   for (std::int64_t i = 0; i < rows; ++i) {  // rows of very different lengths

@@ -11,10 +11,10 @@ import os
 import pathlib
 import struct
 import subprocess
-import sys
 import tempfile
 
-REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+from needs import need
+
 STEPS = 6
 
 
@@ -57,12 +57,5 @@ def main():
 
 
 if __name__ == "__main__":
-    try:
-        import tensorboard  # noqa: F401
-    except ImportError:
-        other = REPOSITORY / "build/tensorboard/bin/python"
-        if pathlib.Path(sys.prefix) == other.parent.parent or not other.exists():
-            print("skipped: no TensorBoard (python3 -m venv build/tensorboard && build/tensorboard/bin/pip install tensorboard)")
-            sys.exit(77)
-        os.execv(other, [str(other), *sys.argv])
+    need("tensorboard")
     main()

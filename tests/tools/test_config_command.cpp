@@ -168,6 +168,7 @@ TEST_CASE("zeroth config --diff names the values in which two files differ") {
   CHECK(refused.status == 2);
   CHECK(contains(refused.output, "wrong.json: 2 problems"));
   CHECK(files.config("--diff complete.json").status == 2);
+  CHECK(files.config("--diff --quiet complete.json other.json").status == 2);
   CHECK(files.config("--diff --write new.json").status == 2);
   CHECK(files.config("--write new.json --ranks 4").status == 2);
   CHECK(files.config("--write new.json complete.json").status == 2);

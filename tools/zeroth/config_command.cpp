@@ -243,11 +243,12 @@ void add_config_command(CLI::App& app, Page& page) {
       ->transform(whole_from(1, largest_world));
   add_beside_options(*command, options->given_file, options->assignments);
   auto* const json = command->add_flag("--json", options->json, "Print JSON; of several files an array");
-  command
-      ->add_flag("-q,--quiet", options->quiet, "Print nothing of files that a job could start with, of others a line")
-      ->excludes(json);
+  auto* const quiet = command->add_flag("-q,--quiet", options->quiet,
+                                        "Print nothing of files that a job could start with, of others a line");
+  quiet->excludes(json);
   auto* const diff = command->add_flag("--diff", options->compares,
                                        "Print the values in which two files differ, derived ones as well");
+  diff->excludes(quiet);
   command
       ->add_option("--write", options->written_file,
                    "Ask seven questions, and write a stage file for what they say: the first stage that fits")
