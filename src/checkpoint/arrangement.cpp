@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/arrangement.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 #include <string>
@@ -69,16 +71,17 @@ void add_errors(Arrangement& arrangement, int first_place, shard::Memory const& 
   }
   auto const& model = memory.model();
   auto const& part = memory.flat(flat).gradients();
-  Space space{.unit = memory.flat(flat).name,
+  Space space{.unit = name_of_errors(memory, flat, memory.flat(flat).name),
               .of_each_rank = of_each_rank,
               .first_place = first_place,
               .places = memory.layout().world(),
               .slice_count = slice_count,
               .params = {},
-              .states = {{"error", Dtype::fp32, 0}}};
+              .states = {{of_each_rank ? "error" : "slice_error", Dtype::fp32, 0}}};
   for (auto const& placed : part.params) {
     auto const& param = model.params[placed.param];
-    space.params.push_back({param.name, param.global_shape(), param.count, placed.offset, {}, {}});
+    space.params.push_back(
+        {name_of_errors(memory, flat, param.name), param.global_shape(), param.count, placed.offset, {}, {}});
   }
   arrangement.contents.errors.push_back(std::move(space));
   arrangement.sources.push_back(
@@ -97,6 +100,16 @@ void add_errors(Arrangement& arrangement, int first_place, shard::Memory const& 
 }
 
 }  // namespace
+
+std::string name_of_errors(shard::Memory const& memory, shard::FlatId flat, std::string const& name) {
+  auto const& unit = memory.flat(flat);
+  if (!unit.of_one_use) {
+    return name;
+  }
+  auto const& model = memory.model();
+  return fmt::format("{} ({})", model.params[unit.gradients().params.front().param].name,
+                     model.units[unit.writers.front()].name);
+}
 
 Arrangement arrange(shard::ShardManager const& manager, int first_place, int places) {
   auto const& memory = manager.memory;

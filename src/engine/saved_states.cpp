@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "checkpoint/arrangement.hpp"
 #include "zeroth/tool/config/document.hpp"
 #include "zeroth/tool/core/utf8.hpp"
 
@@ -211,12 +212,13 @@ std::vector<HeldErrors> errors_here(shard::Memory const& memory) {
 Space const* saved_errors(Record const& record, shard::Memory const& memory, HeldErrors const& errors) {
   auto const& spaces = record.contents.errors;
   auto const found = std::ranges::find_if(spaces, [&](Space const& space) {
-    return space.unit == memory.flat(errors.flat).name && space.of_each_rank == errors.of_each_rank;
+    return space.of_each_rank == errors.of_each_rank &&
+           space.unit == checkpoint::name_of_errors(memory, errors.flat, memory.flat(errors.flat).name);
   });
   bool const fits = found != spaces.end() && found->places == memory.layout().world() && found->states.size() == 1 &&
                     found->slice_count == errors.held.count();
   auto const is_saved = [&](shard::Placed const& placed) {
-    auto const& name = memory.model().params[placed.param].name;
+    auto const name = checkpoint::name_of_errors(memory, errors.flat, memory.model().params[placed.param].name);
     auto const param = std::ranges::find(found->params, name, &checkpoint::SavedParam::name);
     return param != found->params.end() && param->count == placed.count && param->at == placed.offset;
   };

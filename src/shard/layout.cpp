@@ -243,6 +243,7 @@ void Layout::divide(model::Description const& description, FlatId flat, Placed p
                     model::SharedParam const* shared) {
   auto const users = flats_[flat].users;
   flats_[flat].writers = {users.front()};
+  flats_[flat].of_one_use = true;
   std::vector<FlatId> here{flat};
   for (std::size_t user = 1; user < users.size(); ++user) {
     auto const unit = users[user];
@@ -253,6 +254,7 @@ void Layout::divide(model::Description const& description, FlatId flat, Placed p
     use.name = fmt::format("{} ({})", flats_[flat].name, description.units[unit].name);
     use.users = use.writers = {unit};
     use.tensor_kind = flats_[flat].tensor_kind;
+    use.of_one_use = true;
     place(use.apart, placed);
     flats_.push_back(std::move(use));
   }

@@ -114,6 +114,26 @@ TEST_CASE("a pipeline resumes with every optimizer, and with rounded masters and
   }
 }
 
+TEST_CASE("a pipeline resumes with what encoding has lost of each use of a tied parameter") {
+  ChainOptions const options{.ties = Chain::Ties::across};
+  auto const signs = [](Shape const& shape) {
+    return config_of(bf16_types, shape)
+        .with(R"({"zeroth": {"reduce_codec": "sign", "same_bits_at_any_ranks": false}})");
+  };
+  for (int const data : {1, 2}) {
+    Shape const one{1, data, 1};
+    auto const base = never_stopped(signs(one), one, options);
+    for (int const stages : {1, 2, 4}) {
+      for (int const other_stages : {1, 2, 4}) {
+        Shape const on{stages, data, stages % 2};
+        Shape const then{other_stages, data, 1};
+        INFO(fmt::format("saved by {}, restored by {}", on.text(), then.text()));
+        CHECK(cut_in_two(signs(on), on, signs(then), then, options) == base);
+      }
+    }
+  }
+}
+
 TEST_CASE("groups of ranks and states on a disk are saved and restored in a pipeline") {
   Folder const disk;
   auto const keys = [](Config const& config, std::string const& zero) {
