@@ -10,6 +10,7 @@
 #include "cuda/gpus.hpp"
 #include "cuda/muon_training.hpp"
 #include "device/gpu_matrices.hpp"
+#include "support/sanitized.hpp"
 #include "zeroth/device/cuda.hpp"
 #include "zeroth/engine/plan.hpp"
 #ifndef ZEROTH_ON_GPU
@@ -49,6 +50,10 @@ Types const all_types[] = {fp32_types, bf16_types, fp16_types, bf16_reduced_in_f
 TEST_CASE("Muon on GPUs: stages are bit-equal, and near the CPU") {
   auto const types = GENERATE(from_range(std::begin(all_types), std::end(all_types)));
   auto const world = GENERATE(1, 2, 3);
+  static Sample sample{4, 1};
+  if (sample.leaves_out()) {
+    return;
+  }
   INFO(fmt::format("{} ranks, {}", world, types.name));
   auto const base = trained_on_gpu(world, muon_file(types, 0));
   for (int stage = 1; stage <= 3; ++stage) {
@@ -75,7 +80,7 @@ TEST_CASE("Muon on GPUs: other numbers of iterations, factors and momenta are ne
 }
 
 TEST_CASE("Muon on GPUs: stages are bit-equal by Gram matrices too") {
-  auto const types = GENERATE(fp32_types, bf16_types);
+  auto const types = GENERATE(from_range(sampled(std::vector<Types>{bf16_types, fp32_types}, 2)));
   auto const text = [&](int stage) { return muon_file(types, stage, 2, R"(, "ns_method": "gram")"); };
   auto const base = trained_on_gpu(3, text(0));
   REQUIRE(bits_of(trained_on_gpu(3, muon_file(types, 0))) != bits_of(base));

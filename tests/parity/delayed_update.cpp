@@ -140,6 +140,10 @@ TEST_CASE("a job that saves each step trains the same after a restore of any of 
     auto const options = saves_each_step(folder.path());
     auto const whole = train(3, file(types, stage, 2, "every_micro_step", movements[stage], late), options);
     for (int saved = 1; saved < options.steps; ++saved) {
+      static Sample sample{4, 1};
+      if (sample.leaves_out()) {
+        continue;
+      }
       INFO(fmt::format("stage {}, {}, from step {}", stage, types.name, saved));
       Folder const others;
       auto resumed = saves_each_step(others.path());

@@ -18,6 +18,7 @@ namespace gpt {
 namespace {
 
 using namespace testing;
+using zeroth::testing::sampled;
 
 Left on_gpu(Run const& run, Folder const& folder = {}, zeroth::testing::Gpus const& gpus = {}) {
   zeroth::testing::begin_on(gpus);
@@ -61,14 +62,15 @@ TEST_CASE("20 steps on a GPU have the losses of the CPU in fp32") {
 }
 
 TEST_CASE("20 steps of Muon on a GPU have the losses of the CPU, and every stage the same bits") {
-  auto const keys = GENERATE(as<std::string>{}, "", bf16_keys);
+  auto const keys = GENERATE(from_range(sampled(std::vector{bf16_keys, std::string{}}, 2)));
   INFO(keys);
   Run run{.ranks = 2, .precision = keys, .everywhere = true};
   run.optimizer = R"("type": "Muon", "params": {"lr": 0.02, "adam_lr": 3e-3, "weight_decay": 0.1})";
   auto const gpu = on_gpu(run);
   CHECK(worst_loss(on_cpu(run), gpu) < 5e-3);
   CHECK(gpu.steps.back()["loss"].get<double>() < 0.97 * gpu.steps.front()["loss"].get<double>());
-  for (run.stage = 0; run.stage < 3; ++run.stage) {
+  for (int const stage : sampled(std::vector{0, 1, 2}, 3)) {
+    run.stage = stage;
     INFO("stage " << run.stage);
     auto const other = on_gpu(run);
     CHECK(numbers(other) == numbers(gpu));
@@ -147,7 +149,7 @@ TEST_CASE("a run on a GPU goes on bit for bit from what another one has saved wh
 }
 
 TEST_CASE("every stage gives the same bits on a GPU, kept or recomputed, with dropout, too") {
-  float const dropout = GENERATE(0.0F, 0.1F);
+  float const dropout = GENERATE(from_range(sampled(std::vector{0.1F, 0.0F}, 2)));
   auto const base = on_gpu({.ranks = 2, .stage = 2, .steps = 3, .dropout = dropout});
   auto const stage_3 = on_gpu({.ranks = 2, .stage = 3, .steps = 3, .dropout = dropout});
   auto const recomputed = on_gpu({.ranks = 2, .stage = 3, .steps = 3, .recompute = true, .dropout = dropout});
@@ -171,7 +173,7 @@ TEST_CASE("every stage gives the same bits on a GPU, kept or recomputed, with dr
 }
 
 TEST_CASE("layouts of attention on GPUs have the losses of the CPU, and every stage the same bits") {
-  auto const row = GENERATE(from_range(std::begin(precisions), std::end(precisions)));
+  auto const row = GENERATE(from_range(sampled(std::vector(std::rbegin(precisions), std::rend(precisions)), 3)));
   INFO(row.name);
   Run run{.ranks = 2, .stage = 2, .steps = 3, .precision = row.keys, .context = 64};
   auto const dense = on_gpu(run);
