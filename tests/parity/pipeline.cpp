@@ -100,6 +100,20 @@ TEST_CASE("Muon: a pipeline trains like one stage, with matrices that stages sha
   }
 }
 
+TEST_CASE("delayed updates: one stage trains by actions as by micro-steps, with every schedule") {
+  auto const text = [](int stage, char const* schedule) {
+    return file(bf16_types, stage, micro_steps, "every_micro_step", movements[stage],
+                fmt::format(R"(, "delayed_update": true, "pipeline": {{"schedule": "{}"}})", schedule));
+  };
+  auto const base = train_on(data, text(0, "1f1b"), {}, false).front();
+  for (auto const* const schedule : {"gpipe", "1f1b", "zb_h1"}) {
+    for (int stage = 0; stage <= 2; ++stage) {
+      INFO(fmt::format("{}, ZeRO {}", schedule, stage));
+      REQUIRE(bits_of(train_on(data, text(stage, schedule), {}, true).front()) == bits_of(base));
+    }
+  }
+}
+
 TEST_CASE("a program's own schedule trains like one stage") {
   Folder const folder;
   auto const path = folder.path() / "schedule.csv";
