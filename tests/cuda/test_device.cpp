@@ -265,6 +265,28 @@ TEST_CASE("a wait is for the last point that was recorded before it") {
   event->synchronize();
 }
 
+TEST_CASE("a wait is for its own record, also if another stream has passed a later one") {
+  begin_on({});
+  auto const device = device::make_cuda_device(0);
+  auto const slow = device->make_stream("slow", Overlap::on);
+  auto const fast = device->make_stream("fast", Overlap::on);
+  auto const waiting = device->make_stream("waiting", Overlap::on);
+  auto const event = device->make_event();
+  Gate gate{*device};
+  std::atomic<int> reached{0};
+  gate.enqueue_on(*slow);
+  slow->record(*event);
+  waiting->wait(*event);
+  post_on_gpu(*waiting, [&] { reached = 1; });
+  fast->record(*event);
+  event->synchronize();
+  std::this_thread::sleep_for(std::chrono::milliseconds{20});  // in which a stream that does not wait would go on
+  CHECK(reached == 0);
+  gate.open();
+  waiting->synchronize();
+  CHECK(reached == 1);
+}
+
 TEST_CASE("without overlap, work is in order with the caller's") {
   begin_on({});
   auto const device = device::make_cuda_device(0);

@@ -25,24 +25,25 @@ inline constexpr bool sanitized = false;
 
 /// Selects one point in `one_in` of a grid; `one_in` must divide none of the grid's sizes. If it is kept from one row
 /// to the next, it selects other columns in each, so any two values of the grid meet. tests/jobs draws larger
-/// combinations anew in every run. Selects all points if ZEROTH_FULL_GRIDS is set in the environment.
+/// combinations anew in every run. Selects all points if ZEROTH_FULL_GRIDS is set in the environment, and as under a
+/// sanitizer with ZEROTH_SPARSE_GRIDS, which tests have whose kernels run in the interpreter of PTX.
 class Sample {
  public:
   explicit Sample(int one_in) noexcept : Sample{one_in, std::min(one_in, 5)} {}
   Sample(int under_sanitizers, int in_plain_builds) noexcept
-      : one_in_{is_full()   ? 1
-                : sanitized ? under_sanitizers
-                            : in_plain_builds} {}
+      : one_in_{is_set("ZEROTH_FULL_GRIDS")                  ? 1
+                : sanitized || is_set("ZEROTH_SPARSE_GRIDS") ? under_sanitizers
+                                                             : in_plain_builds} {}
   [[nodiscard]] bool leaves_out() noexcept { return next_++ % one_in_ != 0; }
 
  private:
-  [[nodiscard]] static bool is_full() noexcept {
-    return std::getenv("ZEROTH_FULL_GRIDS") != nullptr;  // NOLINT(concurrency-mt-unsafe): nobody sets it
+  [[nodiscard]] static bool is_set(char const* variable) noexcept {
+    return std::getenv(variable) != nullptr;  // NOLINT(concurrency-mt-unsafe): nobody sets it
   }
   int one_in_, next_ = 0;
 };
 
-/// All of `list`; under a sanitizer one in `one_in`, beginning with the first.
+/// All of `list`; under a sanitizer, or with ZEROTH_SPARSE_GRIDS, one in `one_in`, beginning with the first.
 template <class T>
 [[nodiscard]] std::vector<T> sampled(std::vector<T> list, int one_in) {
   Sample sample{one_in, 1};

@@ -95,15 +95,17 @@ void run_host_function(cudaHostFn_t function, void* data) {
 void Point::pass(std::uint64_t number, std::chrono::steady_clock::time_point when) {
   {
     std::lock_guard const lock{mutex};
-    passed = std::max(passed, number);
-    at = when;
+    ahead.erase(number);
+    if (number == recorded) {
+      at = when;
+    }
   }
   passed_on.notify_all();
 }
 
 void Point::wait_for(std::uint64_t number) {
   std::unique_lock lock{mutex};
-  passed_on.wait(lock, [&] { return passed >= number; });
+  passed_on.wait(lock, [&] { return !ahead.contains(number); });
 }
 
 State& State::get() {

@@ -26,14 +26,23 @@ namespace zeroth::testing::fake_cuda {
 /// Priorities of streams: the smaller number runs first.
 inline constexpr int least_priority = 0, greatest_priority = -5;
 
-/// A point that streams pass. Shared by the handle and the work that refers to it.
+/// A point that streams pass. Shared by the handle and the work that refers to it. Several streams may record it in
+/// turn, and pass their records in any order: whoever waits for one record does not go on at another's.
 struct Point {
   std::mutex mutex;
   std::condition_variable passed_on;
-  std::uint64_t recorded = 0, passed = 0;  // counts
-  std::chrono::steady_clock::time_point at;
+  std::uint64_t recorded = 0;                // number of records so far, and of the last one
+  std::set<std::uint64_t> ahead;             // the records that no stream has passed yet
+  std::chrono::steady_clock::time_point at;  // when the last record was passed
   bool timed = false;
 
+  /// The number of a new record. Call it with the mutex.
+  [[nodiscard]] std::uint64_t record() {
+    ahead.insert(++recorded);
+    return recorded;
+  }
+  /// Whether the last record has been passed. Call it with the mutex.
+  [[nodiscard]] bool passed() const { return !ahead.contains(recorded); }
   void pass(std::uint64_t number, std::chrono::steady_clock::time_point when);
   void wait_for(std::uint64_t number);
 };

@@ -158,7 +158,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   std::uint64_t number = 0;
   {
     std::lock_guard const point_lock{point->mutex};
-    number = ++point->recorded;
+    number = point->record();
   }
   stream->push([point, number] { point->pass(number, State::get().pass_event(point->timed)); });
   return cudaSuccess;
@@ -174,7 +174,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
     return answer(error);
   }
   std::lock_guard const point_lock{event->point->mutex};
-  return answer(event->point->passed == event->point->recorded ? cudaSuccess : cudaErrorNotReady);
+  return answer(event->point->passed() ? cudaSuccess : cudaErrorNotReady);
 }
 
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
@@ -189,7 +189,7 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEve
   }
   std::scoped_lock const point_lock{begin->point->mutex, end->point->mutex};
   for (auto const* const event : {begin, end}) {
-    if (event->point->recorded == 0 || event->point->passed != event->point->recorded) {
+    if (event->point->recorded == 0 || !event->point->passed()) {
       return answer(event->point->recorded == 0 ? cudaErrorInvalidResourceHandle : cudaErrorNotReady);
     }
   }
