@@ -29,8 +29,9 @@ struct Arrangement {
   ById<shard::FlatId, std::size_t> reads;  ///< Number of sources up to the last one of a flat unit.
 };
 
-/// The name under which errors of `flat` are saved. `name` is that of the flat unit or of a parameter. Errors of one use
-/// of a tied parameter are named by that use, which may be in another flat unit with another number of pipeline stages.
+/// The name under which errors of `flat` are saved. `name` is that of the flat unit or of a parameter. Errors of one
+/// use of a tied parameter are named by that use, which may be in another flat unit with another number of pipeline
+/// stages.
 [[nodiscard]] std::string name_of_errors(shard::Memory const& memory, shard::FlatId flat, std::string const& name);
 
 /// `first_place`: number of the first file of the ranks that share these states. `places`: number of all files.

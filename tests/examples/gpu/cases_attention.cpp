@@ -214,7 +214,7 @@ TEMPLATE_TEST_CASE("attention with layouts on tensor cores is the CPU's, and the
   every_way();
   check_layouts<TestType, TensorAttention, 32>({2, 192, 2, 24});
   check_layouts<TestType, TensorAttention, 32>({1, 16, 1, 8});  // less than a tile
-  if (!zeroth::testing::sanitized) {  // the same code as below, with more tiles
+  if (!zeroth::testing::sanitized) {                            // the same code as below, with more tiles
     check_layouts<TestType, TensorAttention, 64>({1, 384, 2, 64});
   }
   check_layouts<TestType, TensorAttention, 64>({1, 240, 3, 40});
