@@ -476,7 +476,7 @@ TEST_CASE("records of random bytes are read or refused") {
     write_record(saves.second, text);
     refused += thrown<Error>([&] { return checkpoint::read_record(saves.second); }).empty() ? 0 : 1;
   }
-  CHECK(refused > 1000);
+  CHECK(refused > 500);  // about half are, so that fewer are not chance
 }
 
 }  // namespace zeroth::testing
