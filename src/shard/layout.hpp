@@ -70,9 +70,8 @@ struct FlatUnit {
   bool persistent = false;      ///< Every rank holds its parameters whole, whatever the placement of others.
   bool speaks = true;           ///< False if an earlier stage has it too, which saves it and counts its squares.
   TensorKind tensor_kind = TensorKind::cut;
-  bool of_one_use =
-      false;  ///< Accumulates one use of a tied parameter, by `writers`: other uses have units of their own.
-  bool matrices = false;  ///< Its parameters are matrices, which have a rule of their own. See update_of().
+  bool of_one_use = false;  ///< Accumulates the gradient of one use of a tied parameter, that by `writers`.
+  bool matrices = false;    ///< Its parameters are matrices, which have a rule of their own. See update_of().
   /// The part that backward writes.
   [[nodiscard]] Part const& gradients() const noexcept { return apart.params.empty() ? trainable : apart; }
   [[nodiscard]] std::int64_t used_count() const noexcept { return trainable.used_count + frozen.used_count; }

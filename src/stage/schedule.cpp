@@ -234,8 +234,8 @@ void Schedule::end_pass() {
   if (reduces_) {
     reduce(buckets_.finish());
   }
-  // Not before: other stages may wait for messages that this one has yet to send and receive. In a pipeline of one
-  // stage the forward action of the last micro-step is a pass as well.
+  // Not before: other stages may wait for messages that this one has yet to send and receive. If one stage trains by
+  // actions, each action of the last micro-step is a pass, and only the one that writes gradients ends the step.
   if (ends_step_ && last_) {
     manager_->gradients.end_passes();
     owed_ = false;  // every unit's last gradients have been reduced
