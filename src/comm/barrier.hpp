@@ -4,7 +4,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <thread>
 
 #include "core/counter.hpp"
 
@@ -17,7 +16,7 @@ class Barrier {
  public:
   /// A waiting rank spins for `patience` before it sleeps.
   explicit Barrier(int world, Clock::duration patience = {}) noexcept
-      : world_{static_cast<std::uint64_t>(world)}, patience_{each_has_a_core(world) ? patience : Clock::duration{0}} {}
+      : world_{static_cast<std::uint64_t>(world)}, patience_{patience} {}
 
   void arrive(std::uint64_t number) noexcept {
     if (arrivals_.fetch_add(1, std::memory_order_acq_rel) + 1 == number * world_) {
@@ -56,11 +55,6 @@ class Barrier {
       }
     }
   }
-  /// Otherwise spinning would delay the ranks that it waits for.
-  [[nodiscard]] static bool each_has_a_core(int world) noexcept {
-    return static_cast<unsigned>(world) <= std::thread::hardware_concurrency();
-  }
-
   static constexpr std::uint64_t abandoned = std::uint64_t{1} << 63U;  // the count can never match again
 
   std::uint64_t world_;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <iterator>
 #include <set>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -19,6 +20,12 @@ namespace {
 // at nearly the same time, so spinning pays more often at the exit than at the entrance, where arrival times differ.
 constexpr std::chrono::microseconds patience_at_entrance{5}, patience_at_exit{100};
 
+/// None where a job has more ranks than the machine has cores: there a rank that spins delays those that it waits for,
+/// however small its own group is.
+Clock::duration patience_in(LocalJob const& job, Clock::duration patience) noexcept {
+  return static_cast<unsigned>(job.world) <= std::thread::hardware_concurrency() ? patience : Clock::duration{0};
+}
+
 }  // namespace
 
 LocalGroup::LocalGroup(std::string name, std::vector<Member> const& members, std::shared_ptr<LocalJob> job)
@@ -26,8 +33,8 @@ LocalGroup::LocalGroup(std::string name, std::vector<Member> const& members, std
       job_{std::move(job)},
       members_(members.size()),
       channels_(members.size() * members.size()),
-      entrance_{world(), patience_at_entrance},
-      exit_{world(), patience_at_exit},
+      entrance_{world(), patience_in(*job_, patience_at_entrance)},
+      exit_{world(), patience_in(*job_, patience_at_exit)},
       split_entrance_{world()},
       requests_(members.size()),
       new_names_(members.size()),

@@ -206,6 +206,12 @@ std::vector<int> TcpSession::members_here(Group const& group) const {
   return members;
 }
 
+std::size_t TcpSession::ranks_on_machine() const noexcept {
+  auto const& mine = ranks_[static_cast<std::size_t>(rank_)];
+  return static_cast<std::size_t>(
+      std::count_if(ranks_.begin(), ranks_.end(), [&](auto const& each) { return each.domain == mine.domain; }));
+}
+
 bool TcpSession::any_share_memory() const noexcept {
   std::set<std::string_view> domains;
   return std::any_of(ranks_.begin(), ranks_.end(),

@@ -53,6 +53,9 @@ class TcpSession final : public HostJob {
 
   /// The ranks of `group` that map each other's memory with this rank: their ranks in the group, including this one.
   [[nodiscard]] std::vector<int> members_here(Group const& group) const;
+
+  /// How many of the job's ranks are on this machine, this one included, whether they share memory or not.
+  [[nodiscard]] std::size_t ranks_on_machine() const noexcept;
   /// Whether any two ranks of the job map each other's memory.
   [[nodiscard]] bool any_share_memory() const noexcept;
   /// The queues of members_here(), if there are several. All of them call it for every communicator, in the same order;

@@ -51,8 +51,9 @@ Transfers::Transfers(TcpSession& session, Group const& group, std::shared_ptr<Sh
       remote_.push_back(rank);
     }
   }
-  // The session's thread receives network data, and spinning would take a core from it.
-  spins_ = remote_.empty() && members.size() <= std::thread::hardware_concurrency();
+  // The session's thread receives network data, and spinning would take a core from it, or from other ranks of the job
+  // where there are more than cores.
+  spins_ = remote_.empty() && session.ranks_on_machine() <= std::thread::hardware_concurrency();
 }
 
 // ---- blocks ---------------------------------------------------------------------------------------------------------
