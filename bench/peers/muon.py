@@ -119,7 +119,8 @@ def main():
     options = arguments()
     for option, program in (("--train-gpt", options.train_gpt), ("--bench-muon", options.bench_muon)):
         if not program.is_file():
-            sys.exit(f"muon.py: {option} {program}: no such program; cmake --preset release && cmake --build --preset release")
+            sys.exit(f"muon.py: {option} {program}: no such program; cmake --preset release && "
+                     "cmake --build --preset release --target train_gpt bench_muon")
     os.environ["TORCHDYNAMO_DISABLE"] = "1"  # DeepSpeed's Muon would be compiled for minutes
     with tempfile.TemporaryDirectory() as name:
         benchmark = Benchmark(options, pathlib.Path(name))

@@ -51,7 +51,7 @@ TEST_CASE("a run that was saved at one stage resumes at any other as if it had n
   auto const types = GENERATE(from_range(std::begin(all_types), std::end(all_types)));
   for (int saved = 0; saved <= 3; ++saved) {
     for (int restored = 0; restored <= 3; ++restored) {
-      static Sample sample{11};
+      static Sample sample{23, 5};
       if (sample.leaves_out()) {
         continue;
       }
@@ -64,7 +64,7 @@ TEST_CASE("a run that was saved at one stage resumes at any other as if it had n
 TEST_CASE("a run resumes with every optimizer") {
   auto const rule = GENERATE(from_range(trained_rules()));
   auto const types = GENERATE(fp32_types, bf16_types, bf16_masters_and_moments);
-  static Sample sample{5};
+  static Sample sample{11, 5};
   if (sample.leaves_out() || (!has_bf16_states(rule) && types.name == bf16_masters_and_moments.name)) {
     return;
   }
@@ -80,7 +80,7 @@ TEST_CASE("a run resumes wherever its states were before and are now") {
   }
   Folder const disk;
   std::size_t next = 0;
-  Sample sample{3};
+  Sample sample{7, 3};
   auto const check = [&](int world, Config const& saved, Config const& restored) {
     if (!sample.leaves_out()) {
       check_resume(world, saved, restored);
@@ -299,7 +299,7 @@ TEST_CASE("a run resumes with groups, without them, and with groups of other siz
   for (std::size_t i = 0; i < files.size(); ++i) {
     auto const& [saved, first] = files[i];
     for (auto const j : {(i + 1) % files.size(), (i + 3) % files.size()}) {
-      static Sample sample{3};
+      static Sample sample{7, 3};
       if (sample.leaves_out()) {
         continue;
       }
@@ -317,7 +317,7 @@ TEST_CASE("a run resumes with groups, without them, and with groups of other siz
 TEST_CASE("a run that saves has the bits of a run that does not") {
   auto const types = GENERATE(fp32_types, bf16_types, fp16_types, bf16_masters_and_moments);
   for (int stage = 0; stage <= 3; ++stage) {
-    static Sample sample{3};
+    static Sample sample{7, 3};
     if (sample.leaves_out()) {
       continue;
     }

@@ -286,7 +286,7 @@ TEST_CASE("a parameter may be divided differently than when it was saved") {
     });
     auto const states = states_in(folder / "step_00000000");
     for (std::size_t to = 0; to < ways.size(); ++to) {
-      static Sample sample{17, 3};
+      static Sample sample{31, 3};
       if (sample.leaves_out()) {
         continue;
       }

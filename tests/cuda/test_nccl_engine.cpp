@@ -92,7 +92,7 @@ TEST_CASE("ranks over NCCL train with the bits of threads on the CPU") {
   auto const types = GENERATE(from_range(std::begin(all_types), std::end(all_types)));
   for (int stage = 0; stage <= 3; ++stage) {
     for (bool const overlap : {true, false}) {
-      static Sample sample{5, 3};
+      static Sample sample{11, 3};
       if (sample.leaves_out()) {
         continue;
       }
@@ -118,7 +118,7 @@ TEST_CASE("with a codec ranks that communicate by NCCL train as threads on the C
   auto const types = GENERATE(from_range(std::begin(all_types), std::end(all_types)));
   for (auto const* const codec : {"exact", "int8", "int4", "sign"}) {
     for (int stage = 0; stage <= 3; ++stage) {
-      static Sample sample{5, 3};
+      static Sample sample{11, 3};
       bool const is_sign = codec == std::string{"sign"};
       if (sample.leaves_out() || (is_sign && (stage > 1 || types.name == fp16_types.name))) {
         continue;
@@ -160,7 +160,7 @@ TEST_CASE(
       INFO(fmt::format("stage {}{}, two levels: {}", stage, keys, two_levels));
       auto const* const more = two_levels ? R"(, "two_level_sums": true, "group_size": 2)" : "";
       for (auto const* const shared : {"", R"(, "single_communicator": true)"}) {
-        static Sample sample{5, 3};
+        static Sample sample{11, 3};
         if (sample.leaves_out()) {
           continue;
         }

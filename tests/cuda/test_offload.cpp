@@ -76,7 +76,7 @@ TEST_CASE("states in host memory have the bits of stage 0 on the CPU") {
         auto const& as = next();
         auto const* const poison = move.gradient_slots == 1 ? "" : R"(, "poison": true)";
         for (auto const* const by : updaters) {
-          static Sample sample{3};
+          static Sample sample{7, 3};
           if (sample.leaves_out()) {
             continue;
           }
@@ -101,7 +101,7 @@ TEST_CASE("states in host memory end like those of stage 0, with every optimizer
     auto const of = [&](int number) { return plain(types, number, movements[stage], "", rule.optimizer); };
     auto const base = ended(2, of(0));
     for (auto const* const by : updaters) {
-      static Sample sample{3};
+      static Sample sample{7, 3};
       if (sample.leaves_out()) {
         continue;
       }
@@ -122,7 +122,7 @@ TEST_CASE("in groups, states in host memory have the bits of stage 0") {
     auto const& as = next();
     auto const config = in_groups(plain(types, 0, movements[0]), grouping, 2);
     for (auto const* const by : updaters) {
-      static Sample sample{3};
+      static Sample sample{7, 3};
       if (sample.leaves_out()) {
         continue;
       }
@@ -138,7 +138,7 @@ TEST_CASE("an overflow leaves states in host memory unchanged") {
   auto const base = ended(3, plain(fp16_types, 0, movements[1]), options);
   for (int stage = 0; stage <= 3; ++stage) {
     for (auto const* const by : updaters) {
-      static Sample sample{3};
+      static Sample sample{7, 3};
       if (sample.leaves_out()) {
         continue;
       }
@@ -190,7 +190,7 @@ TEST_CASE("a run resumes with its states moved from GPU memory to host memory, a
   };
   Next next{on_disks};
   for (int stage = 0; stage <= 3; ++stage) {
-    static Sample sample{3};
+    static Sample sample{7, 3};
     if (sample.leaves_out()) {
       continue;
     }
@@ -263,7 +263,7 @@ TEST_CASE("memory and copies of the host are as planned, and the memory is freed
   bool const by_host = updates_on_host(by);
   for (auto const& as : on_disks) {
     for (int stage = 0; stage <= 3; ++stage) {
-      static Sample sample{5};
+      static Sample sample{11, 5};
       if (sample.leaves_out()) {
         continue;
       }

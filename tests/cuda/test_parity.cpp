@@ -57,7 +57,7 @@ TEST_CASE("ranks on one GPU give the CPU's bits") {
   auto const types = GENERATE(from_range(std::begin(all_types), std::end(all_types)));
   for (int stage = 0; stage <= 3; ++stage) {
     for (int const world : {1, 2, 4}) {
-      static Sample sample{5};
+      static Sample sample{11, 5};
       if (sample.leaves_out()) {
         continue;
       }
@@ -93,7 +93,7 @@ TEST_CASE("ranks in groups on a GPU give the bits of the CPU without groups") {
   for (auto const& [stage, keys] : {std::pair{3, R"(, "zero_hpz_partition_size": 2)"},
                                     {3, R"(, "mics_shard_size": 2)"},
                                     {1, R"(, "mics_shard_size": 2)"}}) {
-    static Sample sample{5};
+    static Sample sample{11, 5};
     if (sample.leaves_out()) {
       continue;
     }
@@ -121,7 +121,7 @@ TEST_CASE("every optimizer gives the CPU's bits on a GPU") {
   auto const rule = GENERATE(from_range(trained_rules()));
   for (int stage = 0; stage <= 3; ++stage) {
     auto const& types = all_types[stage % 2 == 0 || !has_bf16_states(rule) ? 1 : 6];
-    static Sample sample{3};
+    static Sample sample{7, 3};
     if (sample.leaves_out()) {
       continue;
     }

@@ -243,7 +243,7 @@ TEST_CASE("pieces of any size give the weights of parameters in memory") {
   for (std::int64_t const buffer : {1, 2048, 6000, 100'000}) {
     for (int const buffers : {1, 2, 5, 40}) {
       for (auto const* const zero : {"", R"(, "overlap_comm": false)", R"(, "stage3_prefetch_bucket_size": 25000)"}) {
-        static Sample sample{5};
+        static Sample sample{11, 5};
         if (sample.leaves_out()) {
           continue;
         }

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "jobs/arguments.hpp"
@@ -78,16 +79,17 @@ std::uint64_t seed_for(Pairs const& pairs, std::uint64_t next, Given const& give
   return best;
 }
 
-Count try_many(std::uint64_t first, Arguments const& arguments, Pairs& pairs) {
+/// With `pairs`, takes the jobs that have the most new ones.
+Count try_many(std::uint64_t first, Arguments const& arguments, Pairs* pairs) {
   auto const end = Clock::now() + std::chrono::duration<double>(std::min(arguments.minutes, 1e6) * 60);
   Count count;
   for (auto seed = first; count.tried < arguments.jobs && Clock::now() < end;) {
-    auto const chosen = arguments.pairs ? seed_for(pairs, seed, arguments.given) : seed;
+    auto const chosen = pairs != nullptr ? seed_for(*pairs, seed, arguments.given) : seed;
     try_one(chosen, arguments, count);
-    if (arguments.pairs) {
-      pairs.add(draw_choice(chosen, arguments.given));
+    if (pairs != nullptr) {
+      pairs->add(draw_choice(chosen, arguments.given));
     }
-    seed = arguments.pairs ? seed + 16 : seed + 1;
+    seed += pairs != nullptr ? 16 : 1;
   }
   return count;
 }
@@ -105,11 +107,14 @@ int run(Arguments const& arguments) {
   auto const first = arguments.seed.value_or(seed_of_now());
   fmt::print("jobs from seed {} on\n", first);
   std::fflush(stdout);
-  Pairs pairs;
-  auto const count = try_many(first, arguments, pairs);
-  fmt::print("{} jobs, {} refused as documented, {} failed\n", count.tried, count.refused, count.failed);
+  std::optional<Pairs> pairs;
   if (arguments.pairs) {
-    fmt::print("{} of {} pairs of values have met; missing:\n{}", pairs.seen(), pairs.possible(), pairs.missing());
+    pairs.emplace();  // asks the rules about each pair, which takes a while
+  }
+  auto const count = try_many(first, arguments, pairs ? &*pairs : nullptr);
+  fmt::print("{} jobs, {} refused as documented, {} failed\n", count.tried, count.refused, count.failed);
+  if (pairs) {
+    fmt::print("{} of {} pairs of values have met; missing:\n{}", pairs->seen(), pairs->possible(), pairs->missing());
   }
   return count.failed > 0 ? 1 : 0;
 }

@@ -34,7 +34,7 @@ TEST_CASE("stages are bit-equal by every codec") {
   auto const world = GENERATE(1, 2, 3, 4);
   auto const types = GENERATE(from_range(std::begin(types_of_codecs), std::end(types_of_codecs)));
   auto const* const reduce = GENERATE("every_micro_step", "last_micro_step");
-  static Sample of_bases{7, 3};
+  static Sample of_bases{13, 3};
   bool const is_sign = codec == "sign";
   if (of_bases.leaves_out() || (is_sign && types.name == fp16_types.name)) {
     return;
@@ -62,7 +62,7 @@ TEST_CASE("groups, and sums in two levels, are bit-equal by every codec") {
   for (auto const* const levels : {"", R"(, "two_level_sums": true, "group_size": 2)"}) {
     auto const base = bits_of(train(4, file_of(codec, types, 0, "every_micro_step", movements[1], levels)));
     for (auto const* const keys : {R"("zero_hpz_partition_size": 2, )", R"("mics_shard_size": 2, )"}) {
-      static Sample sample{3, 2};
+      static Sample sample{7, 2};
       if (sample.leaves_out()) {
         continue;
       }
@@ -90,7 +90,7 @@ TEST_CASE("stages are bit-equal with parameters of eight bits, wherever they are
   auto const world = GENERATE(1, 2, 3, 4);
   auto const types = GENERATE(bf16_types, fp16_types, bf16_summed_in_fp32);
   auto const* const more = GENERATE(R"(, "gather_codec": "int8")", R"(, "gather_codec": "int8", "poison": true)");
-  static Sample sample{5, 1};
+  static Sample sample{11, 1};
   if (sample.leaves_out()) {
     return;
   }

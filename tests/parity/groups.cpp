@@ -51,7 +51,7 @@ TEST_CASE("groups of any size have the bits of stage 0") {
   auto const base = trained(world, plain(types, accumulation, reduce, movements[1]));
   for (auto const& grouping : groupings) {
     for (int const size : group_sizes(world)) {
-      static Sample sample{5};
+      static Sample sample{11, 5};
       if (sample.leaves_out()) {
         continue;
       }
@@ -107,7 +107,7 @@ TEST_CASE("two-level sums train the same at all stages with groups of one size, 
       REQUIRE(run(grouping) == base);
     }
     for (auto const& grouping : groupings) {
-      static Sample sample{3};
+      static Sample sample{7, 3};
       if ((size > 1 || grouping.cut == Cut::states) && !sample.leaves_out()) {
         REQUIRE(run(grouping) == base);
       }
@@ -175,7 +175,7 @@ TEST_CASE("groups have the bits of stage 0 with every optimizer") {
 TEST_CASE("groups add micro-steps in fp32 like stage 0") {
   auto const types = GENERATE(bf16_summed_in_fp32, fp16_summed_in_fp32, bf16_summed_and_reduced_in_fp32);
   auto const two_levels = GENERATE(false, true);
-  static Sample sample{5, 1};
+  static Sample sample{11, 1};
   if (sample.leaves_out()) {
     return;
   }
@@ -195,7 +195,7 @@ TEST_CASE("delays change nothing in groups") {
       trained(world, in_groups(plain(types, 2, "every_micro_step", movements[1]), stages_alone[0], 2, two_levels));
   for (auto const& grouping : groupings) {
     for (auto const& move : movements) {
-      static Sample sample{3};
+      static Sample sample{7, 3};
       if (sample.leaves_out()) {
         continue;
       }

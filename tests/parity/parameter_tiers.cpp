@@ -61,7 +61,7 @@ TEST_CASE("parameters on a disk have the bits of stage 0, and leave no file") {
 TEST_CASE("parameters and states on disks end like those of stage 0, with every optimizer") {
   auto const rule = GENERATE(from_range(all_rules()));
   auto const types = GENERATE(fp32_types, bf16_types, bf16_masters_and_moments);
-  static Sample sample{3, 2};
+  static Sample sample{7, 2};
   if (is_left_out(types) || sample.leaves_out()) {
     return;
   }
@@ -126,7 +126,7 @@ void check_from_sleepy_disks(Types const& types, int world, Folder const& folder
   unsigned seed = 1;
   for (auto const& move : movements) {
     for (auto const& disk : parameters_on_disks) {
-      static Sample sample{3};
+      static Sample sample{7, 3};
       if (sample.leaves_out()) {
         continue;
       }
@@ -168,7 +168,7 @@ TEST_CASE("in groups every optimizer has the bits of stage 0 with parameters and
     };
     auto const base = ended(world, of(0));
     for (auto const& grouping : groupings) {
-      static Sample sample{3};
+      static Sample sample{7, 3};
       if (sample.leaves_out()) {
         continue;
       }
@@ -209,7 +209,7 @@ TEST_CASE("an overflow leaves parameters on a disk unchanged") {
   auto const base = ended(3, stage(0, fp16_types, 2, "every_micro_step", movements[1]), options);
   for (auto const& disk : parameters_on_disks) {
     for (auto const& move : {movements[1], movements[2]}) {
-      static Sample sample{3};
+      static Sample sample{7, 3};
       if (sample.leaves_out()) {
         continue;
       }

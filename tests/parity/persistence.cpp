@@ -51,7 +51,7 @@ TEST_CASE("persistent parameters have the bits of stage 0, at any threshold") {
   for (auto const param_count : {1, 7, 91, 650, 3000, 1'000'000}) {
     for (auto const model_count : {no_limit, std::int64_t{500}}) {
       auto const& move = movements[next++ % std::size(movements)];
-      static Sample sample{5};
+      static Sample sample{11, 5};
       if (sample.leaves_out()) {
         continue;
       }
@@ -71,7 +71,7 @@ TEST_CASE("persistent parameters have the bits of stage 0, at any threshold") {
 TEST_CASE("persistent parameters in groups, with states on a disk and every optimizer end like stage 0") {
   auto const rule = GENERATE(from_range(all_rules()));
   auto const types = GENERATE(fp32_types, bf16_types, bf16_masters_and_moments);
-  static Sample sample{5, 2};
+  static Sample sample{11, 2};
   if (sample.leaves_out()) {
     return;
   }
@@ -83,7 +83,7 @@ TEST_CASE("persistent parameters in groups, with states on a disk and every opti
   std::size_t next = 0;
   for (auto const& grouping : {Grouping{3, Cut::nothing}, Grouping{3, Cut::parameters}, Grouping{3, Cut::states}}) {
     auto const config = with_persistent(in_groups(of(3, movements[next++]), grouping, 2), 300);
-    static Sample sample_of_groups{2};
+    static Sample sample_of_groups{3, 2};
     if (sample_of_groups.leaves_out()) {
       continue;
     }

@@ -95,7 +95,7 @@ TEST_CASE("with tensor ranks every ZeRO stage and every replica train the same")
       REQUIRE(base.reports[1].skipped == (options.overflow_at_step == 2));
       REQUIRE(base.reports.front().grad_norm > 0.5F);  // so that it is clipped
       for (int stage = 1; stage <= 3; ++stage) {
-        static Sample sample{5, 2};
+        static Sample sample{11, 2};
         if (sample.leaves_out()) {
           continue;
         }
@@ -167,7 +167,7 @@ TEST_CASE("a pipeline of stages that tensor ranks divide trains like one stage")
     for (auto const& types : sampled<Types>({bf16_masters, fp32_types}, 2)) {
       auto const base = train_on(2, 2, 1, file_of(types, 0, 2), {.sequence = sequence});
       for (int stage = 0; stage <= 3; ++stage) {
-        static Sample sample{3, 1};
+        static Sample sample{7, 1};
         if (sample.leaves_out()) {
           continue;
         }
@@ -191,7 +191,7 @@ TEST_CASE("stages that tensor ranks divide sum gradients of shared parameters li
     REQUIRE(base.reports[1].skipped == (options.overflow_at_step == 2));
     for (int const pipeline : {1, 2, 4}) {
       for (int stage = pipeline == 1 ? 1 : 0; stage <= 3; ++stage) {
-        static Sample sample{5, 2};
+        static Sample sample{11, 2};
         if (sample.leaves_out()) {
           continue;
         }

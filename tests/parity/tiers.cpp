@@ -46,7 +46,7 @@ TEST_CASE("states on a disk have the bits of stage 0, and leave no file") {
   auto const base = trained(world, plain(types, 0, accumulation, reduce, movements[1]));
   for (int stage = 0; stage <= 3; ++stage) {
     for (auto const& move : movements) {
-      static Sample sample{3};
+      static Sample sample{7, 3};
       if (sample.leaves_out()) {
         continue;
       }
@@ -78,7 +78,7 @@ TEST_CASE("states on a disk end like those of stage 0, with every optimizer") {
   auto const base = ended(3, of(0));
   for (int stage = 0; stage <= 3; ++stage) {
     auto const& disk = next();
-    static Sample sample{3};
+    static Sample sample{7, 3};
     if (sample.leaves_out()) {
       continue;
     }

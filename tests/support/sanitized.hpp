@@ -3,7 +3,6 @@
 /// grid's points suffice. The other points call the same code with as many ranks, or more, and run only in the plain
 /// build.
 #pragma once
-#include <algorithm>
 #include <cstdlib>
 #include <vector>
 
@@ -23,27 +22,30 @@ inline constexpr bool sanitized = true;
 inline constexpr bool sanitized = false;
 #endif
 
+[[nodiscard]] inline bool is_set(char const* variable) noexcept {
+  return std::getenv(variable) != nullptr;  // NOLINT(concurrency-mt-unsafe): nobody sets it
+}
+
+/// Whether some points of a grid suffice: under a sanitizer, and with ZEROTH_SPARSE_GRIDS in the environment, which
+/// tests have whose kernels run in the interpreter of PTX.
+[[nodiscard]] inline bool sparse_grids() noexcept { return sanitized || is_set("ZEROTH_SPARSE_GRIDS"); }
+
 /// Selects one point in `one_in` of a grid; `one_in` must divide none of the grid's sizes. If it is kept from one row
 /// to the next, it selects other columns in each, so any two values of the grid meet. tests/jobs draws larger
-/// combinations anew in every run. Selects all points if ZEROTH_FULL_GRIDS is set in the environment, and as under a
-/// sanitizer with ZEROTH_SPARSE_GRIDS, which tests have whose kernels run in the interpreter of PTX.
+/// combinations anew in every run. Selects all points if ZEROTH_FULL_GRIDS is set in the environment.
 class Sample {
  public:
-  explicit Sample(int one_in) noexcept : Sample{one_in, std::min(one_in, 5)} {}
-  Sample(int under_sanitizers, int in_plain_builds) noexcept
-      : one_in_{is_set("ZEROTH_FULL_GRIDS")                  ? 1
-                : sanitized || is_set("ZEROTH_SPARSE_GRIDS") ? under_sanitizers
-                                                             : in_plain_builds} {}
+  Sample(int if_sparse, int in_plain_builds) noexcept
+      : one_in_{is_set("ZEROTH_FULL_GRIDS") ? 1
+                : sparse_grids()            ? if_sparse
+                                            : in_plain_builds} {}
   [[nodiscard]] bool leaves_out() noexcept { return next_++ % one_in_ != 0; }
 
  private:
-  [[nodiscard]] static bool is_set(char const* variable) noexcept {
-    return std::getenv(variable) != nullptr;  // NOLINT(concurrency-mt-unsafe): nobody sets it
-  }
   int one_in_, next_ = 0;
 };
 
-/// All of `list`; under a sanitizer, or with ZEROTH_SPARSE_GRIDS, one in `one_in`, beginning with the first.
+/// All of `list`, or one in `one_in`, beginning with the first, if grids are sparse.
 template <class T>
 [[nodiscard]] std::vector<T> sampled(std::vector<T> list, int one_in) {
   Sample sample{one_in, 1};

@@ -37,7 +37,7 @@ TEST_CASE("The bytes of five micro-steps and more equal those of a full simulati
     for (int const stage : {0, 1, 2, 3}) {
       for (int const world : {1, 8}) {
         for (int const micro_steps : {1, 2, 3, 4, 5, 9}) {
-          static testing::Sample sample{7, 1};
+          static testing::Sample sample{13, 1};
           if (sample.leaves_out()) {
             continue;
           }

@@ -149,7 +149,7 @@ TEMPLATE_TEST_CASE("products are Eigen's, in all their forms", "", float, zeroth
       for (bool const ta : {false, true}) {
         for (bool const tb : {false, true}) {
           for (float const beta : {0.0F, 1.0F}) {
-            static zeroth::testing::Sample sample{3};
+            static zeroth::testing::Sample sample{7, 3};
             if (sample.leaves_out()) {
               continue;
             }

@@ -69,12 +69,14 @@ TEST_CASE("20 steps of Muon on a GPU have the losses of the CPU, and every stage
   auto const gpu = on_gpu(run);
   CHECK(worst_loss(on_cpu(run), gpu) < 5e-3);
   CHECK(gpu.steps.back()["loss"].get<double>() < 0.97 * gpu.steps.front()["loss"].get<double>());
+  run.steps = 4;
+  auto const few = on_gpu(run);
   for (int const stage : sampled(std::vector{0, 1, 2}, 3)) {
     run.stage = stage;
     INFO("stage " << run.stage);
     auto const other = on_gpu(run);
-    CHECK(numbers(other) == numbers(gpu));
-    CHECK(other.weights == gpu.weights);
+    CHECK(numbers(other) == numbers(few));
+    CHECK(other.weights == few.weights);
   }
 }
 
@@ -83,7 +85,8 @@ TEST_CASE("tensor ranks on GPUs have the losses of one rank on the CPU") {
   auto const tensor = GENERATE(1, 2);
   auto const divides_rows = GENERATE(false, true);
   auto const untied_head = GENERATE(false, true);
-  if (tensor == 1 && divides_rows) {
+  bool const is_one_of_few = tensor == 2 && divides_rows != untied_head;
+  if ((tensor == 1 && divides_rows) || (zeroth::testing::sparse_grids() && !is_one_of_few)) {
     return;
   }
   CAPTURE(tensor, divides_rows, untied_head);
@@ -101,7 +104,7 @@ TEST_CASE("tensor ranks on GPUs have the losses of one rank on the CPU") {
 TEST_CASE("every stage gives the same bits with tensor ranks on GPUs, kept or recomputed, late or not") {
   auto const keys = GENERATE(as<std::string>{}, "", bf16_keys, fp16_keys);
   bool const divides_rows = GENERATE(false, true);
-  if (zeroth::testing::sanitized && (keys != fp16_keys || !divides_rows)) {
+  if (zeroth::testing::sparse_grids() && (keys != fp16_keys || !divides_rows)) {
     return;
   }
   CAPTURE(keys, divides_rows);
@@ -112,7 +115,7 @@ TEST_CASE("every stage gives the same bits with tensor ranks on GPUs, kept or re
   CHECK(base.steps.size() == 3);
   run.stage = 3;
   run.recompute = true;
-  run.offload = GENERATE(false, true);
+  run.offload = divides_rows != keys.empty();  // with rows divided and not, and in each precision
   auto const recomputed = on_gpu(run, {}, {.delays = 3});
   CHECK(numbers(recomputed) == numbers(base));
   CHECK(recomputed.weights == base.weights);
@@ -128,7 +131,7 @@ TEST_CASE("a GPU drops what the CPU drops") {
 TEST_CASE("a run on a GPU goes on bit for bit from what another one has saved while it trained") {
   auto const keys = GENERATE(as<std::string>{}, "", bf16_keys, fp16_keys);
   INFO(keys);
-  if (zeroth::testing::sanitized && keys != bf16_keys) {
+  if (zeroth::testing::sparse_grids() && keys != bf16_keys) {
     return;
   }
   auto const straight = on_gpu({.ranks = 2, .stage = 3, .steps = 7, .precision = keys});
