@@ -16,7 +16,6 @@
 #include <utility>
 #include <vector>
 
-#include "checkpoint/use_lock.hpp"
 #include "core/block_file.hpp"
 #include "core/host_name.hpp"
 #include "core/logger.hpp"
@@ -58,25 +57,6 @@ void make_folder(fs::path const& folder, std::error_code& error) {
   }
   if (!error && fs::create_directory(folder, error)) {
     error.assign(sync_folder(parent.empty() ? "." : parent), std::generic_category());
-  }
-}
-
-/// Renames the checkpoint, then deletes it, so that no reader sees half of it. A checkpoint that is being read stays
-/// until a later save.
-void remove_checkpoint(fs::path const& checkpoint) {
-  UseLock const lock{checkpoint, UseLock::By::remover};
-  if (lock.taken()) {
-    return;
-  }
-  auto leaving = checkpoint;
-  leaving += leaving_suffix;
-  std::error_code error;
-  fs::rename(checkpoint, leaving, error);
-  if (!error) {
-    fs::remove_all(leaving, error);
-  }
-  if (error) {
-    logger().warn("{}checkpoint {}: cannot be removed: {}", rank_prefix(), checkpoint.string(), error.message());
   }
 }
 
@@ -143,23 +123,15 @@ void take_name(fs::path const& partial, fs::path const& checkpoint) {
   }
 }
 
+/// Removes the checkpoints that `retention` does not keep. One that is being read stays until a later save.
 void retain(fs::path const& folder, std::int64_t newest, Retention const& retention, KnownFiles& known) {
-  if (retention.keep == 0) {
-    return;
-  }
-  std::int64_t kept = 0;
-  for (auto const& checkpoint : newest_first(folder)) {
-    auto const step = *step_of(checkpoint.filename().string());
-    if (step > newest) {
-      continue;
+  for (auto const& checkpoint : unneeded_in(folder, newest, retention, known)) {
+    try {
+      static_cast<void>(remove_checkpoint(checkpoint));
+    } catch (SystemError const& error) {
+      logger().warn("{}{}", rank_prefix(), error.what());
     }
-    bool const stays = kept < retention.keep || (retention.keep_every > 0 && step % retention.keep_every == 0);
-    if (!stays) {
-      remove_checkpoint(checkpoint);
-      known.forget(checkpoint);
-    } else if (kept < retention.keep && known.seem_whole(checkpoint)) {
-      ++kept;
-    }
+    known.forget(checkpoint);
   }
 }
 
@@ -208,20 +180,49 @@ void FolderLock::clear(std::string const& save_id) const {
   if (!locked_) {
     return;
   }
+  for (auto const& path : leftovers_in(folder_)) {
+    if (path.filename().string().find(save_id) == std::string::npos) {
+      discard(path);
+    }
+  }
+}
+
+std::vector<fs::path> leftovers_in(fs::path const& folder) {
   std::vector<fs::path> left;
   std::error_code error;
-  for (auto each = fs::directory_iterator{folder_, error}; !error && each != fs::directory_iterator{};
+  for (auto each = fs::directory_iterator{folder, error}; !error && each != fs::directory_iterator{};
        each.increment(error)) {
     auto const name = each->path().filename().string();
     bool const is_ours = name.ends_with(partial_suffix) || name.ends_with(leaving_suffix);
     auto const of = name.substr(0, name.find('.'));
-    if (is_ours && (step_of(of) || of == latest_name) && name.find(save_id) == std::string::npos) {
+    if (is_ours && (step_of(of) || of == latest_name)) {
       left.push_back(each->path());
     }
   }
-  for (auto const& path : left) {
-    discard(path);
+  std::ranges::sort(left);
+  return left;
+}
+
+std::vector<fs::path> unneeded_in(fs::path const& folder, std::int64_t newest, Retention const& retention,
+                                  KnownFiles& known) {
+  std::vector<fs::path> unneeded;
+  if (retention.keep == 0) {
+    return unneeded;
   }
+  std::int64_t kept = 0;
+  for (auto const& checkpoint : newest_first(folder)) {
+    auto const step = *step_of(checkpoint.filename().string());
+    if (step > newest) {
+      continue;
+    }
+    bool const stays = kept < retention.keep || (retention.keep_every > 0 && step % retention.keep_every == 0);
+    if (!stays) {
+      unneeded.push_back(checkpoint);
+    } else if (kept < retention.keep && known.seem_whole(checkpoint)) {
+      ++kept;
+    }
+  }
+  return unneeded;
 }
 
 fs::path partial_folder(fs::path const& folder, std::int64_t step, std::string const& save_id) {

@@ -6,16 +6,12 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "zeroth/checkpoint/record.hpp"
+#include "zeroth/tool/checkpoint/removal.hpp"
 
 namespace zeroth::checkpoint {
-
-/// The checkpoints to keep after a new one is committed.
-struct Retention {
-  std::int64_t keep = 0;        ///< Number of newest checkpoints; 0 keeps all.
-  std::int64_t keep_every = 0;  ///< Also keeps steps that are multiples of this; 0 disables.
-};
 
 /// Creates the folder and locks it against other jobs while it lives. Throws SystemError, which names the owner, if
 /// another job holds the lock, even one in this process. On file systems without locks it logs a warning and does not
@@ -56,6 +52,12 @@ class KnownFiles {
   };
   std::map<std::filesystem::path, Files> files_;
 };
+
+/// The leftovers of aborted jobs in `folder`: partial checkpoints, and those that were being removed.
+[[nodiscard]] std::vector<std::filesystem::path> leftovers_in(std::filesystem::path const& folder);
+/// The checkpoints in `folder` up to step `newest` that `retention` does not keep, newest first.
+[[nodiscard]] std::vector<std::filesystem::path> unneeded_in(std::filesystem::path const& folder, std::int64_t newest,
+                                                             Retention const& retention, KnownFiles& known);
 
 /// The folder in which the checkpoint of a step is written; the name is unique to the save.
 [[nodiscard]] std::filesystem::path partial_folder(std::filesystem::path const& folder, std::int64_t step,

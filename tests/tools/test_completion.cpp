@@ -36,7 +36,7 @@ TEST_CASE("bash completes commands, options and the words that options take") {
   auto const after = [&](std::string const& words) { return offered(script.folder, words); };
   CHECK(after("zeroth pl") == "plan\n");
   CHECK(after("zeroth --ver") == "--version\n");
-  CHECK(after("zeroth checkpoint ''") == "inspect verify diff export -h --help\n");
+  CHECK(after("zeroth checkpoint ''") == "inspect verify diff export remove gc -h --help\n");
   CHECK(after("zeroth checkpoint v") == "verify\n");
   CHECK(after("zeroth checkpoint verify --j") == "--json\n");
   CHECK(after("zeroth plan --device-m") == "--device-memory\n");
@@ -71,8 +71,9 @@ TEST_CASE("the manual page has every command and option of the help") {
   auto const page = zeroth_tool("man").output;
   CHECK(page.starts_with(".TH ZEROTH 1 "));
   int options = 0;
-  for (std::string const command : {"plan", "simulate", "config", "run", "checkpoint inspect", "checkpoint verify",
-                                    "checkpoint diff", "checkpoint export", "env", "completion", "man"}) {
+  for (std::string const command :
+       {"plan", "simulate", "config", "run", "checkpoint inspect", "checkpoint verify", "checkpoint diff",
+        "checkpoint export", "checkpoint remove", "checkpoint gc", "env", "completion", "man"}) {
     INFO(command);
     CHECK(contains(page, "\n.SS \\fB" + command + "\\fR\n"));
     std::istringstream words{zeroth_tool(command + " --help").output};

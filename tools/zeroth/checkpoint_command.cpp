@@ -3,10 +3,13 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
+#include <cstdint>
 #include <exception>
 #include <filesystem>
 #include <memory>
 #include <system_error>
+#include <vector>
 
 #include <zeroth/checkpoint/folder.hpp>
 #include <zeroth/checkpoint/record.hpp>
@@ -16,6 +19,7 @@
 #include "checkpoint_export.hpp"
 #include "checkpoint_inspect.hpp"
 #include "checkpoint_list.hpp"
+#include "checkpoint_remove.hpp"
 #include "checkpoint_verify.hpp"
 #include "option_values.hpp"
 
@@ -155,15 +159,73 @@ void add_export(CLI::App& checkpoint, Page& page) {
   });
 }
 
+void add_remove(CLI::App& checkpoint, Page& page) {
+  struct Options {
+    std::vector<fs::path> paths;
+    bool json = false;
+  };
+  auto const options = std::make_shared<Options>();
+  auto* const command = checkpoint.add_subcommand("remove", "Removes checkpoints, but not the one that `latest` names");
+  command->add_option("paths", options->paths, "Checkpoints, such as saved/step_00001000")->required();
+  command->add_flag("--json", options->json, "Print JSON");
+  command->footer("The exit status is 0 if all were removed, and 1 if not, for example because one is being read.");
+  command->callback([options, &page] {
+    auto const removed = remove(options->paths);
+    options->json ? page.add_data(as_json(removed)) : page.add_text(as_text(removed));
+    page.status = removed.in_use.empty() ? 0 : 1;
+  });
+}
+
+void add_gc(CLI::App& checkpoint, Page& page) {
+  struct Options {
+    fs::path path;
+    std::int64_t older_than = 0;  // seconds
+    checkpoint::RemovalOptions removal;
+    bool json = false;
+  };
+  auto const options = std::make_shared<Options>();
+  auto* const command = checkpoint.add_subcommand(
+      "gc", "Removes what aborted jobs left in a folder of checkpoints, and checkpoints that are not kept");
+  command->add_option("path", options->path, "A folder of checkpoints, in which no job saves")->required();
+  auto* const keep = command
+                         ->add_option("--keep", options->removal.retention.keep,
+                                      "Keep so many of the newest checkpoints that seem whole [all]")
+                         ->check(whole_from(1, std::int64_t{1} << 40));
+  command
+      ->add_option("--keep-every", options->removal.retention.keep_every,
+                   "Keep steps that are multiples of this as well")
+      ->check(whole_from(1, std::int64_t{1} << 40))
+      ->needs(keep);
+  auto* const older = command
+                          ->add_option("--older-than", options->older_than,
+                                       "Keep younger ones as well, by the time at which each was saved: 12h, 7d")
+                          ->transform(time_in_seconds())
+                          ->needs(keep);
+  command->add_flag("--dry-run", options->removal.dry_run, "Print what would be removed, and remove nothing");
+  command->add_flag("--json", options->json, "Print JSON");
+  command->footer(
+      "Checkpoints that are being read stay, and so do those of later steps than the one that `latest` names.");
+  command->callback([options, older, &page] {
+    if (older->count() > 0) {
+      options->removal.older_than = std::chrono::seconds{options->older_than};
+    }
+    auto const removed = collect_garbage(options->path, options->removal);
+    options->json ? page.add_data(as_json(removed)) : page.add_text(as_text(removed));
+  });
+}
+
 }  // namespace
 
 void add_checkpoint_command(CLI::App& app, Page& page) {
-  auto* const checkpoint = app.add_subcommand("checkpoint", "What is in checkpoints, whether it is whole, its weights");
+  auto* const checkpoint =
+      app.add_subcommand("checkpoint", "What is in checkpoints, whether it is whole, its weights; removes them");
   checkpoint->require_subcommand(1);
   add_inspect(*checkpoint, page);
   add_verify(*checkpoint, page);
   add_diff(*checkpoint, page);
   add_export(*checkpoint, page);
+  add_remove(*checkpoint, page);
+  add_gc(*checkpoint, page);
 }
 
 }  // namespace zeroth::tools

@@ -34,18 +34,6 @@ std::optional<Condition> condition_of(std::string const& name) {
                                                       : std::nullopt;
 }
 
-std::int64_t bytes_in(fs::path const& folder) {
-  std::int64_t bytes = 0;
-  std::error_code error;
-  for (auto each = fs::directory_iterator{folder, error}; !error && each != fs::directory_iterator{};
-       each.increment(error)) {
-    std::error_code unknown;
-    auto const size = each->is_regular_file(unknown) ? each->file_size(unknown) : 0;
-    bytes += unknown ? 0 : static_cast<std::int64_t>(size);
-  }
-  return bytes;
-}
-
 ListedCheckpoint look(fs::path const& path, Condition condition) {
   ListedCheckpoint found{path.filename().string(), condition, {}, bytes_in(path), {}};
   if (condition != Condition::complete) {
@@ -75,6 +63,18 @@ std::string_view name_of(Condition condition) noexcept {
     case Condition::deleting: return "deleting";
   }
   return "?";
+}
+
+std::int64_t bytes_in(fs::path const& folder) {
+  std::int64_t bytes = 0;
+  std::error_code error;
+  for (auto each = fs::directory_iterator{folder, error}; !error && each != fs::directory_iterator{};
+       each.increment(error)) {
+    std::error_code unknown;
+    auto const size = each->is_regular_file(unknown) ? each->file_size(unknown) : 0;
+    bytes += unknown ? 0 : static_cast<std::int64_t>(size);
+  }
+  return bytes;
 }
 
 CheckpointList list(fs::path const& folder) {

@@ -36,6 +36,8 @@ struct CheckpointList {
   std::vector<ListedCheckpoint> checkpoints;  ///< Sorted by name.
 };
 
+/// Size of the files in `folder`; files that cannot be looked at do not count.
+[[nodiscard]] std::int64_t bytes_in(std::filesystem::path const& folder);
 /// Throws SystemError if `folder` is not a folder, or contains nothing of checkpoints.
 [[nodiscard]] CheckpointList list(std::filesystem::path const& folder);
 [[nodiscard]] std::string as_text(CheckpointList const& list, Paper const& paper = {});

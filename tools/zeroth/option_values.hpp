@@ -20,5 +20,7 @@ inline constexpr int largest_world = 1 << 20;
 /// A size of at least one byte, as a number of bytes or with a unit: 5GB (10^9 bytes each), 512MiB (2^20). Replaces the
 /// text by the number of bytes.
 [[nodiscard]] CLI::Validator size_in_bytes();
+/// A time of at least one second, with a unit: 90s, 30min, 12h, 7d. Replaces the text by the number of seconds.
+[[nodiscard]] CLI::Validator time_in_seconds();
 
 }  // namespace zeroth::tools

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+/// `zeroth checkpoint remove` and `zeroth checkpoint gc`.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <zeroth/tool/checkpoint/removal.hpp>
+
+namespace zeroth::tools {
+
+struct RemovedCheckpoint {
+  std::filesystem::path path;
+  std::int64_t bytes = 0;  ///< Size of its files.
+};
+
+struct Removed {
+  bool dry_run = false;  ///< Nothing was removed: `removed` is what would be.
+  std::vector<RemovedCheckpoint> removed;
+  std::vector<std::filesystem::path> in_use;  ///< They stay because they are being read.
+};
+
+/// Removes each of `checkpoints`, after it has checked all of them. Throws SystemError, and has removed nothing, if one
+/// has not the name of a checkpoint, does not exist, or is the one that `latest` beside it names.
+[[nodiscard]] Removed remove(std::vector<std::filesystem::path> const& checkpoints);
+/// Removes from a folder of checkpoints what is not needed. Throws SystemError as checkpoint::remove_unneeded() does,
+/// and if `folder` contains nothing of checkpoints.
+[[nodiscard]] Removed collect_garbage(std::filesystem::path const& folder, checkpoint::RemovalOptions const& options);
+
+[[nodiscard]] std::string as_text(Removed const& removed);
+[[nodiscard]] std::string as_json(Removed const& removed);
+
+}  // namespace zeroth::tools
