@@ -87,8 +87,11 @@ std::optional<zeroth::Restored> Checkpoints::resume(zeroth::AnyEngine& engine) {
   return restored;
 }
 
-void Checkpoints::after_step(zeroth::AnyEngine& engine, std::int64_t step) {
-  if (options_.save_every && step % *options_.save_every == 0) {
+void Checkpoints::after_step(zeroth::AnyEngine& engine, std::int64_t step, double elapsed_s) {
+  bool const by_step = options_.save_every && step % *options_.save_every == 0;
+  bool const by_time = options_.save_every_s && elapsed_s - saved_at_s_ >= *options_.save_every_s;
+  if (by_step || by_time) {
+    saved_at_s_ = elapsed_s;
     settle();
     save(engine, step);
   }

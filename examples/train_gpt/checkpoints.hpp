@@ -26,9 +26,10 @@ class Checkpoints {
   /// if the run starts from the beginning. Locks the folder of --checkpoint. Throws ContractError if a checkpoint does
   /// not fit.
   [[nodiscard]] std::optional<zeroth::Restored> resume(zeroth::AnyEngine& engine);
-  /// Call after step `step`: saves if a save is due. Throws SystemError if a save failed and none of this run succeeded
-  /// before. Later failures are only logged, by the engine, and the next save tries again.
-  void after_step(zeroth::AnyEngine& engine, std::int64_t step);
+  /// Call after step `step`: saves if a save is due. `elapsed_s` is StepReport's. Throws SystemError if a save failed
+  /// and none of this run succeeded before. Later failures are only logged, by the engine, and the next save tries
+  /// again.
+  void after_step(zeroth::AnyEngine& engine, std::int64_t step, double elapsed_s);
   /// Call after step `step`, the last one: saves it unless that was done. Waits until it is on the disk; throws
   /// SystemError if that fails.
   void finish(zeroth::AnyEngine& engine, std::int64_t step);
@@ -42,6 +43,7 @@ class Checkpoints {
   std::string facts_;
   std::optional<zeroth::Saving> saving_;  // nothing has waited for it yet
   std::int64_t last_ = -1;                // step last saved or restored
+  double saved_at_s_ = 0;                 // when the last save by time began
   bool was_well_ = false;                 // a save has succeeded
 };
 

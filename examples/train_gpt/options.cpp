@@ -2,6 +2,7 @@
 #include "options.hpp"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -77,23 +78,42 @@ CLI::Validator not_empty() {
                         "PATH"};
 }
 
+/// Reads a number of steps, or a time with its unit.
+void read_save_every(std::string const& text, Options& o) {
+  static std::map<std::string, double> const units{{"s", 1}, {"min", 60}, {"h", 3600}, {"d", 86'400}};
+  auto const digits = std::min(text.find_first_not_of("0123456789.e-"), text.size());
+  auto const unit = units.find(text.substr(digits));
+  double value = 0;
+  bool const is_number = CLI::detail::lexical_cast(text.substr(0, digits), value) && value > 0 && value <= 1e9;
+  bool const has_unit = unit != units.end();
+  if (!is_number || (!has_unit && (digits < text.size() || value != std::floor(value)))) {
+    throw CLI::ValidationError{"--save-every",
+                               text +
+                                   " is neither a whole number of steps, at least 1, nor a time such as "
+                                   "30s, 10min, 2h or 1d, up to 10^9"};
+  }
+  o.save_every = has_unit ? std::nullopt : std::optional{static_cast<std::int64_t>(value)};
+  o.save_every_s = has_unit ? std::optional{value * unit->second} : std::nullopt;
+}
+
 void declare_checkpoints(CLI::App& app, Options& o) {
-  app.add_option(
-         "--checkpoint", o.checkpoint,
-         "Folder of checkpoints. One is saved after the last step, and where SIGTERM, SIGUSR1 or Ctrl-C ends the "
-         "run before that; the exit status is then 75")
+  app.add_option("--checkpoint", o.checkpoint,
+                 "Folder for checkpoints. One is saved after the last step, or when SIGTERM, SIGUSR1 or Ctrl-C stops "
+                 "the run early, with exit status 75")
       ->check(not_empty());
-  app.add_option("--save-every", o.save_every, "Save after every so many steps as well")->check(at_least(1));
-  app.add_option("--keep", o.keep, "Checkpoints that stay, the newest; 0: all [zeroth.checkpoint.keep of --config]")
+  app.add_option_function<std::string>(
+         "--save-every", [&o](std::string const& text) { read_save_every(text, o); },
+         "Also save every so many steps, or whenever so much time has passed: 500, 10min")
+      ->type_name("STEPS|TIME");
+  app.add_option("--keep", o.keep, "Number of newest checkpoints to keep; 0: all [zeroth.checkpoint.keep of --config]")
       ->check(at_least(0));
   app.add_option("--resume", o.resume,
-                 "Go on from a checkpoint, or from the last one in a folder of them; auto: from the newest in "
-                 "--checkpoint that can be used, and from the beginning where there is none")
+                 "Resume from a checkpoint, or from the last one in a folder. auto: from the newest usable one in "
+                 "--checkpoint, or from the beginning if there is none")
       ->check(not_empty());
-  app.add_option(
-         "--max-restarts", o.max_restarts,
-         "Failures in a row, without a new checkpoint, after which ranks that are threads go on from the newest "
-         "one; for processes there is zeroth run")
+  app.add_option("--max-restarts", o.max_restarts,
+                 "Restart ranks that are threads from the newest checkpoint after up to so many failures without a new "
+                 "one; for processes use zeroth run")
       ->check(CLI::Range{0, 1'000'000})
       ->capture_default_str();
 }
@@ -106,16 +126,16 @@ struct Words {
 void declare(CLI::App& app, Options& o, Words& words) {
   declare(app, o.stage_file);
   app.add_option("--data", o.data, "Text file, or folder of text files; a byte is a token");
-  app.add_option("--ranks", o.ranks, "Ranks, as threads, unless mpirun, torchrun or srun started this process [1]")
+  app.add_option("--ranks", o.ranks,
+                 "Number of ranks, as threads; a launcher (mpirun, torchrun, srun) determines it otherwise [1]")
       ->check(at_least(1));
-  app.add_option("--steps", o.steps,
-                 "Optimizer steps, counted from the beginning of training, also where it is resumed")
+  app.add_option("--steps", o.steps, "Optimizer steps, counted from the beginning of training, also in a resumed run")
       ->check(at_least(0))
       ->capture_default_str();
-  app.add_option("--grace", o.grace_s, "Seconds that ranks have to stop and save after a first SIGTERM or SIGUSR1")
+  app.add_option("--grace", o.grace_s, "Seconds to stop and save after the first SIGTERM or SIGUSR1")
       ->check(CLI::Range{0, 86'400})
       ->capture_default_str();
-  app.add_option("--join-timeout", o.join_timeout_s, "Seconds that a launcher's processes may take to come")
+  app.add_option("--join-timeout", o.join_timeout_s, "Seconds to wait for all of a launcher's processes")
       ->check(CLI::Range{1, 86'400})
       ->capture_default_str();
   app.add_option("--layers", o.shape.layers, "Transformer blocks [6]")->check(within(layers_allowed));
@@ -125,47 +145,47 @@ void declare(CLI::App& app, Options& o, Words& words) {
   app.add_option("--context", o.shape.context, "Tokens per sequence [256]")->check(within(width_allowed));
   app.add_option("--vocabulary", o.shape.vocabulary, "Rows of the token embedding; bytes use the first 256 [256]")
       ->check(within(vocabulary_allowed));
-  app.add_flag("--untied-head", o.shape.untied_head, "The head has a matrix of its own, and not the token embedding");
-  app.add_option("--dropout", o.dropout, "Rate of dropout behind the embedding, attention and the MLP")
+  app.add_flag("--untied-head", o.shape.untied_head, "Give the head its own matrix instead of the token embedding");
+  app.add_option("--dropout", o.dropout, "Dropout rate after the embedding, attention and the MLP")
       ->check(rate())
       ->capture_default_str();
-  app.add_option("--seed", o.seed, "Of initialisation, shuffling, dropout and random blocks")
+  app.add_option("--seed", o.seed, "Seed of initialisation, shuffling, dropout and random attention blocks")
       ->check(at_least(0))
       ->capture_default_str();
-  app.add_option("--order", words.order, "Of the sequences in an epoch")
+  app.add_option("--order", words.order, "Order of the sequences in an epoch")
       ->check(CLI::IsMember{{"sequential", "shuffled"}})
       ->capture_default_str();
   declare_checkpoints(app, o);
   app.add_option("--peak-tflops", o.peak_tflops,
-                 "TFLOP/s of a rank's processor at its best, of which the progress line then says the part (MFU)")
+                 "Peak TFLOP/s of a rank's processor; the progress line then prints the MFU")
       ->check(positive());
-  app.add_option("--report", o.report, "Write the run as JSON lines");
-  app.add_option("--trace", o.trace, "Write up to five steps, from the third on, as a trace for Chrome or Perfetto");
-  app.add_option("--save-initial", o.save_initial, "Write the model before the first step (Hugging Face's format)");
-  app.add_option(
-      "--save-final", o.save_final,
-      "Write the model after the last step (Hugging Face's format); without --checkpoint also where the run is "
-      "stopped before that");
-  app.add_option("--init", o.init, "Begin with a model folder's weights; it also says the shapes");
+  app.add_option("--report", o.report, "Write a report of the run as JSON lines");
+  app.add_option("--trace", o.trace, "Write a trace of up to five steps, from the third on, for Chrome or Perfetto");
+  app.add_option("--save-initial", o.save_initial, "Write the model before the first step, in Hugging Face's format");
+  app.add_option("--save-final", o.save_final,
+                 "Write the model after the last step, in Hugging Face's format; without --checkpoint also when the "
+                 "run is stopped early");
+  app.add_option("--init", o.init, "Start from the weights and shapes of a model folder");
   app.add_option("--comm", words.comm,
-                 "What ranks talk through; auto: local for threads, for processes nccl on GPUs, else mpi if the "
-                 "launcher starts it, else tcp")
+                 "Transport between ranks. auto: local for threads; for processes nccl on GPUs, mpi under mpirun, tcp "
+                 "otherwise")
       ->check(CLI::IsMember{transport_words()})
       ->capture_default_str();
-  app.add_option("--device", words.device, "What each rank computes on; cuda: the GPU of its local rank")
+  app.add_option("--device", words.device, "Device of each rank; cuda: the GPU of its local rank")
       ->check(CLI::IsMember{{"cpu", "cuda"}})
       ->capture_default_str();
   app.add_option("--math", words.math,
-                 "What multiplies with --device cpu; auto: oneDNN for fp32 with AVX-512, and for bf16 where the "
-                 "processor has fast products of it; else Eigen")
+                 "Library for matrix products with --device cpu. auto: oneDNN for fp32 with AVX-512, and for bf16 if "
+                 "the processor has instructions for it; Eigen otherwise")
       ->check(CLI::IsMember{{"auto", "eigen", "onednn"}})
       ->capture_default_str();
-  app.add_flag("--show-products", o.show_products, "With --device cpu: print what multiplies matrices of which shapes");
-  app.add_flag("--share-devices", o.share_devices, "With --device cuda: more ranks than GPUs, several to a GPU");
-  app.add_flag("--tf32", o.tf32, "With --device cuda and fp32: let matmuls round their factors to TF32");
-  app.add_flag("--plan", o.plan, "Print what each rank will hold, and end");
+  app.add_flag("--show-products", o.show_products,
+               "With --device cpu: print which library multiplies matrices of which shapes");
+  app.add_flag("--share-devices", o.share_devices, "With --device cuda: let several ranks share a GPU");
+  app.add_flag("--tf32", o.tf32, "With --device cuda and fp32: round the factors of matrix products to TF32");
+  app.add_flag("--plan", o.plan, "Print the memory of each rank, and exit");
   app.add_flag("--recompute", o.recompute,
-               "Keep only the inputs of all blocks, and compute their insides again in backward: short for --set "
+               "Keep only the inputs of all blocks and recompute the rest in backward; the same as --set "
                "zeroth.activation_checkpointing.units=all");
 }
 
@@ -175,7 +195,7 @@ void check_checkpoints(Options const& o) {
   bool const from_path = !o.resume.empty() && o.resume != resume_newest;
   if (o.checkpoint.empty()) {
     for (auto const& [option, given] :
-         {std::pair{"--save-every", o.save_every.has_value()}, std::pair{"--keep", o.keep.has_value()},
+         {std::pair{"--save-every", o.save_every || o.save_every_s}, std::pair{"--keep", o.keep.has_value()},
           std::pair{"--max-restarts", o.max_restarts > 0}, std::pair{"--resume auto", o.resume == resume_newest}}) {
       if (given) {
         refuse(option, "needs --checkpoint, the folder of checkpoints");

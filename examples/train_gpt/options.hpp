@@ -33,6 +33,7 @@ struct Options {
   std::filesystem::path resume;      ///< A checkpoint, a folder of them, or resume_newest; empty: starts from the
                                      ///< beginning.
   std::optional<std::int64_t> save_every, keep;
+  std::optional<double> save_every_s;  // set by --save-every with a unit of time, instead of save_every
   int max_restarts = 0;
   std::optional<double> peak_tflops;  ///< Per rank; nullopt: unknown.
   std::optional<zeroth::comm::Transport> transport;

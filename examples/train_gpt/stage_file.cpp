@@ -38,17 +38,20 @@ std::string stated(StageFileOptions const& options) {
 void declare(CLI::App& app, StageFileOptions& options) {
   auto* const group = app.add_option_group("Stage file");
   group->add_option("--config", options.config, "Stage file: stage, batch, precision, optimizer, schedule")->required();
-  group->add_option("--given", options.given, "JSON with values for what the stage file leaves open, \"auto\"");
-  group->add_option("--set", options.set, "KEY=VALUE instead of what the file says: zero_optimization.stage=2")
+  group->add_option("--given", options.given, "JSON file with values for the keys that the stage file leaves \"auto\"");
+  group
+      ->add_option("--set", options.set,
+                   "Override a value of the stage file: KEY=VALUE, such as zero_optimization.stage=2")
       ->allow_extra_args(false);
-  group->add_option("--micro-batch", options.micro_batch, "Samples of a rank and micro-step, if the file does not say");
-  group->add_option("--accumulation", options.accumulation, "Micro-steps of an update, if the file does not say");
-  group->add_option("--lr", options.lr, "Learning rate, if the file does not say");
-  group->add_option("--weight-decay", options.weight_decay, "Weight decay, if the file does not say");
-  group->add_option("--warmup", options.warmup, "Updates of the schedule's warm-up, if the file does not say");
-  group->add_option("--dtype", options.dtype, "Of the math, if the file does not say")
+  group->add_option("--micro-batch", options.micro_batch,
+                    "Samples per rank and micro-step, if the file does not set it");
+  group->add_option("--accumulation", options.accumulation, "Micro-steps per update, if the file does not set it");
+  group->add_option("--lr", options.lr, "Learning rate, if the file does not set it");
+  group->add_option("--weight-decay", options.weight_decay, "Weight decay, if the file does not set it");
+  group->add_option("--warmup", options.warmup, "Warm-up updates of the schedule, if the file does not set it");
+  group->add_option("--dtype", options.dtype, "Compute dtype, if the file does not set it")
       ->check(CLI::IsMember{{"fp32", "bf16", "fp16"}});
-  group->add_flag("--verbose", options.verbose, "Say of each key that is without effect why");
+  group->add_flag("--verbose", options.verbose, "Print for each key without effect why it has none");
 }
 
 zeroth::Config read_stage_file(StageFileOptions const& options) {

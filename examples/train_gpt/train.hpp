@@ -138,8 +138,9 @@ RunEnd train(zeroth::Job& job, Task const& task, zeroth::Precision<T, G>) {
   for (bool stop = false; step < options.steps && !stop;) {
     trace.before(engine, step - first, options.steps - first);
     passes.run(engine);
-    stop = show(engine.step());  // on Ctrl-C anywhere, all ranks end at the same step
-    checkpoints.after_step(engine, ++step);
+    auto const report = engine.step();
+    stop = show(report);  // on Ctrl-C anywhere, all ranks end at the same step
+    checkpoints.after_step(engine, ++step, report ? report->elapsed_s : 0);
   }
   checkpoints.finish(engine, step);
   show(engine.finish());

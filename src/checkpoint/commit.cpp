@@ -123,6 +123,16 @@ void take_name(fs::path const& partial, fs::path const& checkpoint) {
   }
 }
 
+/// By the time of last change, since records may be large. A checkpoint without a record or a time counts as young.
+bool is_younger(fs::path const& checkpoint, std::chrono::seconds than) {
+  if (than <= std::chrono::seconds{0}) {
+    return false;
+  }
+  std::error_code error;
+  auto const written = fs::last_write_time(checkpoint / record_name, error);
+  return error || fs::file_time_type::clock::now() - written < than;
+}
+
 /// Removes the checkpoints that `retention` does not keep. One that is being read stays until a later save.
 void retain(fs::path const& folder, std::int64_t newest, Retention const& retention, KnownFiles& known) {
   for (auto const& checkpoint : unneeded_in(folder, newest, retention, known)) {
@@ -215,7 +225,8 @@ std::vector<fs::path> unneeded_in(fs::path const& folder, std::int64_t newest, R
     if (step > newest) {
       continue;
     }
-    bool const stays = kept < retention.keep || (retention.keep_every > 0 && step % retention.keep_every == 0);
+    bool const stays = kept < retention.keep || (retention.keep_every > 0 && step % retention.keep_every == 0) ||
+                       is_younger(checkpoint, retention.keep_for);
     if (!stays) {
       unneeded.push_back(checkpoint);
     } else if (kept < retention.keep && known.seem_whole(checkpoint)) {

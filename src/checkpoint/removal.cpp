@@ -3,16 +3,14 @@
 
 #include <fmt/format.h>
 
-#include <ctime>
 #include <limits>
-#include <string>
+#include <optional>
 #include <system_error>
 #include <utility>
 
 #include "checkpoint/commit.hpp"
 #include "checkpoint/use_lock.hpp"
 #include "zeroth/checkpoint/folder.hpp"
-#include "zeroth/checkpoint/record.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::checkpoint {
@@ -37,18 +35,6 @@ std::int64_t newest_step(fs::path const& folder) {
   auto const latest = latest_in(folder);
   auto const step = latest ? step_of(*latest) : std::nullopt;
   return step.value_or(std::numeric_limits<std::int64_t>::max());
-}
-
-/// Whether the record says that the checkpoint was saved before `limit`. One whose record cannot be read is not old.
-bool is_older(fs::path const& checkpoint, std::time_t limit) {
-  try {
-    std::tm time{};
-    auto const created = read_record(checkpoint).origin.created;
-    auto const* const end = ::strptime(created.c_str(), "%Y-%m-%dT%H:%M:%SZ", &time);
-    return end != nullptr && *end == '\0' && ::timegm(&time) < limit;
-  } catch (Error const&) {
-    return false;
-  }
 }
 
 }  // namespace
@@ -81,12 +67,8 @@ Removal remove_unneeded(fs::path const& folder, RemovalOptions const& options) {
     }
     result.removed.push_back(std::move(path));
   }
-  auto const limit = std::time(nullptr) - options.older_than.value_or(std::chrono::seconds{0}).count();
   KnownFiles known;
   for (auto& checkpoint : unneeded_in(folder, newest_step(folder), options.retention, known)) {
-    if (options.older_than && !is_older(checkpoint, limit)) {
-      continue;
-    }
     bool const removed = options.dry_run || remove_checkpoint(checkpoint);
     (removed ? result.removed : result.in_use).push_back(std::move(checkpoint));
   }

@@ -54,7 +54,7 @@ cudaError_t direction(cudaStream_t stream, optim::DirectionArgs const& args);
 /// `result[i] = matrix[i] / optim::matrix_norm(squares)`. If `skip` is set, 0.
 struct Normalise {
   bf16 const* matrix = nullptr;              ///< [count]
-  optim::ExactSum const* squares = nullptr;  ///< Of all elements.
+  optim::ExactSum const* squares = nullptr;  ///< Sum of the squares of all elements.
   bf16* result = nullptr;                    ///< [count]; may be `matrix`
   std::int64_t count = 0;                    ///< Elements of each array.
   optim::StepScalars const* scalars = nullptr;

@@ -59,7 +59,7 @@ class CudaIteration {
   void *x_, *next_;            ///< n x m
   void *gram_, *factor_;       ///< n x n
   void *polynomial_, *spare_;  ///< n x n; only with the method `gram`
-  Dtype dtype_ = Dtype::bf16;  ///< Of all of them.
+  Dtype dtype_ = Dtype::bf16;  ///< The dtype of all matrices.
   float of_x_ = optim::newton_schulz.of_x, of_x3_ = optim::newton_schulz.of_x3, of_x5_ = optim::newton_schulz.of_x5;
 
   [[nodiscard]] void* piece(std::int64_t offset) const noexcept { return args_.workspace + offset; }

@@ -21,7 +21,7 @@ struct CudaProduct {
   bool transposes_left, transposes_right;
   std::int64_t rows, inner, columns;
   float factor, addend_factor;
-  Dtype dtype = Dtype::bf16;  ///< Of all matrices: bf16 or fp16.
+  Dtype dtype = Dtype::bf16;  ///< The dtype of all matrices: bf16 or fp16.
 };
 
 /// Uses one algorithm per shape, chosen at its first use and kept from then on, so that every step gives the same bits.

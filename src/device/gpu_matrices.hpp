@@ -21,7 +21,7 @@ struct GpuMatrixWorkspace {
   std::int64_t products = 0;    ///< [cublas_lt_bytes]
   std::int64_t block_sums = 0;  ///< fp32, sum_blocks() of the matrix
   std::int64_t squares = 0;     ///< optim::ExactSum
-  std::int64_t bytes = 0;       ///< Of all.
+  std::int64_t bytes = 0;       ///< Size of the workspace.
 };
 
 [[nodiscard]] GpuMatrixWorkspace gpu_matrix_workspace(optim::NewtonSchulzMethod method, std::int64_t rows,

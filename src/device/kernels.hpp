@@ -71,7 +71,7 @@ struct FoldReceived {
   Codec codec = Codec::exact;
   std::byte const* received = nullptr;  ///< [ranks, encoded_bytes()]
   int ranks = 0;                        ///< At least 1.
-  Dtype dtype = Dtype::fp32;            ///< Of `output`, and of what `exact` has received.
+  Dtype dtype = Dtype::fp32;            ///< The dtype of `output`, and of what `exact` has received.
   std::int64_t count = 0;               ///< A multiple of codec_block_count.
   void* output = nullptr;               ///< [count]; or null, with `sums`
   float* sums = nullptr;                ///< [count]; or null

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <limits>
 #include <utility>
 
@@ -103,7 +104,7 @@ std::optional<StepReport> take_report(EngineState& engine) {
                                      report.step, scalars.loss_scale_used));
   }
   if (engine.session.checkpoints) {
-    engine.session.checkpoints->see(report.step, results.totals[owed->parity]);
+    report.save_failed = engine.session.checkpoints->see(report.step, results.totals[owed->parity]);
   }
   report.loss = scalars.loss;
   report.grad_norm = scalars.gradient_norm;
@@ -112,6 +113,7 @@ std::optional<StepReport> take_report(EngineState& engine) {
   report.nonfinite = scalars.nonfinite;
   report.skipped = scalars.skip;
   report.stop = scalars.stop;
+  report.elapsed_s = results.totals[owed->parity].seconds;
   report.metrics = MetricMeans{results.totals[owed->parity].metrics};
   tell_nonfinite(engine, report);
   if (engine.session.reporter) {
@@ -119,6 +121,12 @@ std::optional<StepReport> take_report(EngineState& engine) {
                                  events_of_metrics(engine.session, results.totals[owed->parity].metrics));
   }
   return report;
+}
+
+/// What this rank adds to StepSums::seconds.
+double seconds_of_rank_0(EngineState const& engine) {
+  bool const tells = engine.runtime.whole().rank() == 0;
+  return tells ? std::chrono::duration<double>(Clock::now() - engine.session.began).count() : 0;
 }
 
 void compare_tensor_gradients(EngineState& engine) {
@@ -139,6 +147,8 @@ void check_save(std::filesystem::path const& folder, SaveOptions const& options)
                  fmt::format("save(): keep is {}; allowed: 0 (all) or more", *options.keep));
   ZEROTH_EXPECTS(options.keep_every >= 0,
                  fmt::format("save(): keep_every is {}; allowed: 0 (none) or more", options.keep_every));
+  ZEROTH_EXPECTS(options.keep_for.count() >= 0,
+                 fmt::format("save(): keep_for is {} s; allowed: 0 (none) or more", options.keep_for.count()));
 }
 
 /// The id of `param` in this rank's stage; nullopt if only other stages have it.
@@ -171,7 +181,7 @@ engine::WholeModel whole_model(EngineState const& engine) {
 optim::StepSums sum_step(EngineState& engine) {
   auto& accumulator = *engine.session.accumulator;
   auto const& call_log = engine.noted_call_log();
-  auto const total = engine.sharded.manager->optimizer.sum_step(accumulator.sums(false), accumulator.losses());
+  auto const total = engine.sharded.manager->optimizer.sum_step(accumulator.sums(false, 0), accumulator.losses());
   engine.check_call_logs(total, call_log, engine.session.protocol->steps() + 1);
   return total;
 }
@@ -227,7 +237,7 @@ std::optional<StepReport> AnyEngine::step(StepOptions const& options) {
     }
     auto const rules = rules_for(engine, options);
     engine.noted_call_log();
-    auto sums = accumulator.sums(engine.runtime.job->stop_requested());
+    auto sums = accumulator.sums(engine.runtime.job->stop_requested(), seconds_of_rank_0(engine));
     if (engine.session.checkpoints) {
       engine.session.checkpoints->add_to(sums);
     }
@@ -412,6 +422,16 @@ void Saving::wait() {
     engine.or_end([&] { engine.session.checkpoints->settle(); });
   }
   engine.session.checkpoints->rethrow(number_);
+}
+
+std::optional<std::string> Saving::failure() {
+  auto& engine = *engine_;
+  CallGuard const call_guard{engine.session.thread_check, "Saving::failure()"};
+  auto why = engine.session.checkpoints->take_failure(number_);
+  if (why) {
+    engine.session.accumulator->call_log().add(Verb::save_failure);
+  }
+  return why;
 }
 
 namespace {

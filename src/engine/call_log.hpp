@@ -26,6 +26,7 @@ enum class Verb : std::uint8_t {
   swap_ema,
   save_weights,
   save,
+  save_failure,
   learning_rate,
   read,
   write,

@@ -84,7 +84,7 @@ std::int64_t Checkpoints::save(std::filesystem::path const& folder, SaveOptions 
   record.position.samples = engine_.session.samples;
   save->folder = folder;
   save->partial = checkpoint::partial_folder(folder, record.position.step, record.save_id);
-  save->retention = {options.keep.value_or(settings.checkpoint.keep), options.keep_every};
+  save->retention = {options.keep.value_or(settings.checkpoint.keep), options.keep_every, options.keep_for};
   save->parity = engine_.sharded.manager->optimizer.last_decision();
   if (place_ == 0) {
     record.order = options.order;
@@ -172,14 +172,14 @@ void Checkpoints::add_to(optim::StepSums& sums) const {
   }
 }
 
-void Checkpoints::see(std::int64_t step, optim::StepSums const& total) {
+bool Checkpoints::see(std::int64_t step, optim::StepSums const& total) {
   if (!save_) {
-    return;
+    return false;
   }
   note_position();
   auto const world = static_cast<double>(engine_.runtime.whole().world());
   if (step <= save_->record.position.step) {
-    return;  // these sums are older than the save
+    return false;  // these sums are older than the save
   }
   if (total.save_failed > 0) {
     saver_.cancel();
@@ -190,6 +190,7 @@ void Checkpoints::see(std::int64_t step, optim::StepSums const& total) {
   } else if (total.saved == world && !save_->committing) {
     commit();
   }
+  return !save_ && failed_number_ == number_;
 }
 
 /// Call when all ranks have written their files.
@@ -275,6 +276,15 @@ void Checkpoints::rethrow(std::int64_t number) {
     told_ = true;
     std::rethrow_exception(failure_);
   }
+}
+
+std::optional<std::string> Checkpoints::take_failure(std::int64_t number) {
+  try {
+    rethrow(number);
+  } catch (std::exception const& error) {
+    return error.what();
+  }
+  return std::nullopt;
 }
 
 }  // namespace zeroth::engine

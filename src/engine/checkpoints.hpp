@@ -34,14 +34,17 @@ class Checkpoints {
   [[nodiscard]] bool done(std::int64_t number) const noexcept { return !save_ || number_ > number; }
   /// Adds this rank's save state to the sums of a step.
   void add_to(optim::StepSums& sums) const;
-  /// Acts on `total`, the sums of `step`. Collective if they say that a rank failed.
-  void see(std::int64_t step, optim::StepSums const& total);
+  /// Acts on `total`, the sums of `step`, and returns whether the running save has failed. Collective if they say that
+  /// a rank failed.
+  bool see(std::int64_t step, optim::StepSums const& total);
   /// Waits for a running save. Collective.
   void settle();
   /// Throws the error of the last finished save, unless it was thrown before.
   void rethrow();
   /// Throws the error of save `number`, even if it was thrown before.
   void rethrow(std::int64_t number);
+  /// The error of save `number`, which rethrow() does not throw any more; nullopt without one.
+  [[nodiscard]] std::optional<std::string> take_failure(std::int64_t number);
   /// Waits until this rank's states have been read and may be overwritten.
   void await_read();
   /// Total milliseconds that updates have waited for a save.

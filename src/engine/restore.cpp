@@ -53,10 +53,12 @@ void read(Opened& opened, checkpoint::TakeBytes const& take) {
 /// Checks all that can be checked before anything is changed.
 Opened open(EngineState const& engine, std::filesystem::path const& path, RestoreOptions const& options) {
   Opened opened;
-  opened.buffer = engine.runtime.device->allocate_host(Reader::buffer_bytes);
-  opened.reader =
-      std::make_unique<Reader>(path, engine.settings().checkpoint.direct_io,
-                               std::span{opened.buffer->data(), static_cast<std::size_t>(opened.buffer->bytes())});
+  std::span<std::byte> buffer;  // the reader's own, which nobody fills with zeros first
+  if (auto& device = *engine.runtime.device; !device.has_host_memory()) {
+    opened.buffer = device.allocate_host(Reader::buffer_bytes);  // pinned
+    buffer = {opened.buffer->data(), static_cast<std::size_t>(opened.buffer->bytes())};
+  }
+  opened.reader = std::make_unique<Reader>(path, engine.settings().checkpoint.direct_io, buffer);
   auto& reader = *opened.reader;
   if (auto wrong = misfits(reader.record(), engine.runtime.share, *engine.sharded.manager, options); !wrong.empty()) {
     constexpr std::size_t shown = 20;

@@ -13,6 +13,7 @@
 #include "engine/protocol.hpp"
 #include "engine/reporting.hpp"
 #include "engine/step_accumulator.hpp"
+#include "zeroth/core/clock.hpp"
 #include "zeroth/device/device.hpp"
 
 namespace zeroth::engine {
@@ -28,6 +29,7 @@ struct Session {
   std::optional<Protocol> protocol;
   std::optional<StepAccumulator> accumulator;
   ThreadCheck thread_check;
+  Clock::time_point const began = Clock::now();
   float gradient_prescale = 1;
   float first_run_loss = 0;  ///< Loss of the last micro-step that ran twice.
   bool finished = false;     ///< finish() was called and no pass has begun since: nothing is in flight.

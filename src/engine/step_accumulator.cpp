@@ -20,9 +20,10 @@ void StepAccumulator::add_loss(float const* mean_on_device, float weight) {
   }
 }
 
-optim::StepSums StepAccumulator::sums(bool stop) const noexcept {
+optim::StepSums StepAccumulator::sums(bool stop, double seconds) const noexcept {
   auto sums = sums_;
   sums.stop = stop ? 1 : 0;
+  sums.seconds = seconds;
   sums.call_hash = call_logs_[parity_].hash();
   return sums;
 }

@@ -42,8 +42,8 @@ class StepAccumulator {
   }
   /// Calls since the last step.
   [[nodiscard]] CallLog& call_log() noexcept { return call_logs_[parity_]; }
-  /// This rank's contribution to the sums over ranks.
-  [[nodiscard]] optim::StepSums sums(bool stop) const noexcept;
+  /// This rank's contribution to the sums over ranks; see StepSums::stop and StepSums::seconds.
+  [[nodiscard]] optim::StepSums sums(bool stop, double seconds) const noexcept;
   /// Losses in device memory, not included in sums().
   [[nodiscard]] std::span<optim::LossTerm const> losses() const noexcept { return losses_; }
   /// Double-buffer index of this step's results, since the previous report may still be unread.

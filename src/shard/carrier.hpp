@@ -29,8 +29,8 @@ struct Trip {
   /// If not null, the first hop adds its sum here instead of writing `to`; see Collective::sums.
   float* sums = nullptr;
   bool accumulate = false;
-  Codec codec = Codec::none;  ///< Of gathers; reductions have Settings::reduce_codec.
-  float* errors = nullptr;    ///< Of `from`: what encoding it loses. See Encode.
+  Codec codec = Codec::none;  ///< Codec of gathers; reductions use Settings::reduce_codec.
+  float* errors = nullptr;    ///< What encoding loses of `from`; see Encode.
 };
 
 /// The only code that moves states of flat units between ranks. Counts the bytes that it moves.

@@ -15,8 +15,8 @@ namespace zeroth::shard {
 struct HomedMatrix {
   FlatId flat{};
   ParamId param{};
-  Range elements;                      ///< Of the flat unit's trainable part: what this tensor rank has of the matrix.
-  std::int64_t rows = 0, columns = 0;  ///< Of the whole matrix.
+  Range elements;                      ///< This tensor rank's part of the matrix, in the flat unit's trainable part.
+  std::int64_t rows = 0, columns = 0;  ///< Shape of the whole matrix.
   int parts = 1;                       ///< Tensor ranks that divide it. 1: each has all of it, and computes it.
   int home = 0;                        ///< Index along MatrixHomes::axes.
   int tensor_home = 0;                 ///< The part that joins all of them; of divided matrices.

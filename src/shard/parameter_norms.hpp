@@ -37,7 +37,7 @@ class ParameterNorms {
   struct OfFlat {
     FlatId flat;
     std::vector<optim::Segment> segments;
-    std::vector<ParamId> params;  ///< Of the segments.
+    std::vector<ParamId> params;  ///< The parameter of each segment.
     bool counts;                  ///< Whether this rank adds its sums, which other ranks may have too.
   };
   void add_up();

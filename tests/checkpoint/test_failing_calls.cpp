@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -445,6 +446,74 @@ TEST_CASE("a failed save is thrown once, by the next call, and finish() still re
     CHECK(each[6].empty());
     CHECK(each[7].empty());
   }
+}
+
+TEST_CASE("a program may take a failed save as a value: one report says so, and nothing is thrown") {
+  Folder const folder;
+  bool const asks = GENERATE(true, false);
+  auto const results = run_small(2, small_config(2), [&](auto& engine, auto& small, auto& notes) {
+    auto const steps_until_done = [&](Saving const& saving) {
+      int failed = 0;
+      while (!saving.done()) {
+        all_micro_steps(engine, small);
+        auto const report = engine.step();
+        failed += report && report->save_failed ? 1 : 0;
+      }
+      return std::to_string(failed);
+    };
+    train(engine, small, 1);
+    auto saving = engine.save("/dev/null/zeroth");
+    notes.push_back(saving.failure().value_or("not yet"));
+    notes.push_back(steps_until_done(saving));
+    if (asks) {
+      notes.push_back(saving.failure().value_or("none"));
+      notes.push_back(saving.failure().value_or("none"));
+    }
+    std::optional<Saving> next;
+    notes.push_back(error_of([&] { next = engine.save(folder.path()); }));
+    notes.push_back(next ? steps_until_done(*next) : "0");
+    notes.push_back(next ? next->failure().value_or("none") : "");
+    notes.push_back(error_of([&] { engine.finish(); }));
+  });
+  for (auto const& each : results) {
+    REQUIRE(each.size() == (asks ? 8 : 6));
+    CHECK(each[0] == "not yet");
+    CHECK(each[1] == "1");
+    auto rest = each.begin() + 2;
+    if (asks) {
+      CHECK_THAT(*rest, Contains("save() of step 1 into /dev/null/zeroth failed and changed nothing"));
+      CHECK(*rest == *(rest + 1));
+      rest += 2;
+    }
+    CHECK(rest[0].starts_with(asks ? "" : "SystemError save() of step 1"));
+    CHECK(rest[0].empty() == asks);
+    CHECK(rest[1] == "0");
+    CHECK(rest[2] == (asks ? "none" : ""));
+    CHECK(rest[3].empty());
+  }
+}
+
+TEST_CASE("ranks of which only some take a failed save as a value are told so") {
+  auto const outcome = run_job(2, [&](Job& job) {
+    SmallModel const small;
+    SmallEngine engine{job, small.model, small_config(2)};
+    auto const step = [&] {
+      all_micro_steps(engine, small);
+      engine.step();
+    };
+    step();
+    auto saving = engine.save("/dev/null/zeroth");
+    while (!saving.done()) {  // until the same step on both
+      step();
+    }
+    if (job.rank() == 0) {
+      static_cast<void>(saving.failure());
+    }
+    step();
+    step();
+    engine.finish();
+  });
+  CHECK_THAT(messages_of(outcome), Contains("Saving::failure() of a save that failed"));
 }
 
 }  // namespace zeroth::testing

@@ -271,18 +271,25 @@ TEST_CASE("save() and restore() reject wrong arguments and calls at the wrong ti
 }
 
 TEST_CASE("the newest checkpoints are kept, and those of every N-th step") {
-  auto const kept = [](std::optional<std::int64_t> keep, std::int64_t every, std::string const& keys) {
+  auto const kept = [](std::optional<std::int64_t> keep, std::int64_t every, std::string const& keys,
+                       std::chrono::seconds keep_for = {}) {
     Folder const folder;
     run_small(2, small_config(3, {.zeroth = keys}), [&](auto& engine, auto& small, auto&) {
       for (int step = 1; step <= 6; ++step) {
         train(engine, small, 1);
-        engine.save(folder.path(), {.program_state = {}, .order = {}, .keep = keep, .keep_every = every}).wait();
+        SaveOptions options;
+        options.keep = keep;
+        options.keep_every = every;
+        options.keep_for = keep_for;
+        engine.save(folder.path(), options).wait();
       }
     });
     return folder.contents();
   };
   CHECK(kept(2, 0, "") == ".lock latest step_00000005 step_00000006 ");
   CHECK(kept(1, 3, "") == ".lock latest step_00000003 step_00000006 ");
+  CHECK(kept(1, 0, "", std::chrono::hours{1}) ==
+        ".lock latest step_00000001 step_00000002 step_00000003 step_00000004 step_00000005 step_00000006 ");
   CHECK(kept({}, 0, R"(, "checkpoint": {"keep": 3})") == ".lock latest step_00000004 step_00000005 step_00000006 ");
   CHECK(kept(0, 0, R"(, "checkpoint": {"keep": 3})")
             .ends_with("latest step_00000001 step_00000002 step_00000003 "

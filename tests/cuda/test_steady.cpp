@@ -106,12 +106,12 @@ class Patience {
   std::thread thread_;  // last: it uses the others
 };
 
-/// Of zero_optimization: half of the states come and go, beside updates or in line with them.
+/// Settings of zero_optimization: half of the states come and go, beside updates or in line with them.
 char const* const offloads[] = {
     R"(, "sub_group_size": 1, "offload_optimizer": {"device": "cpu", "ratio": 0.5})",
     R"(, "offload_optimizer": {"device": "cpu", "pipeline_read": true, "pipeline_write": true})",
     R"(, "offload_optimizer": {"device": "cpu", "pipeline_read": false, "pipeline_write": false})"};
-/// Of zeroth: by the GPU, and by the host.
+/// Settings of zeroth: updates by the GPU, and by the host.
 char const* const offload_updates[] = {"", R"(, "offload_update": "host")"};
 
 /// What only enqueues, and what only asks.

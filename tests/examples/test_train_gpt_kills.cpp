@@ -76,7 +76,7 @@ class Killer {
     REQUIRE(::kill(process(up_to(processes_) - 1), SIGKILL) == 0);
     in_saves_ += partial_saves(place_) == before ? 0 : 1;
   }
-  /// Of this attempt.
+  /// A process of this attempt.
   [[nodiscard]] pid_t process(int index) const {
     std::vector<pid_t> all;
     std::string const words = "here is process ";

@@ -109,6 +109,22 @@ TEST_CASE("--resume auto begins without a checkpoint, resumes from one, and succ
   }
 }
 
+TEST_CASE("with a time --save-every saves whenever that much has passed, on all ranks after the same step") {
+  Place const place;
+  auto const saved_by = [&](std::string const& every) {
+    output_of(place, small + "--ranks 2 --steps 30 --checkpoint " + every + " --save-final b --save-every " + every);
+    std::size_t checkpoints = 0;
+    for (auto const& each : fs::directory_iterator{place / every}) {
+      checkpoints += each.path().filename().string().starts_with("step_") ? 1 : 0;
+    }
+    return checkpoints;
+  };
+  CHECK(saved_by("1e-3s") > 2);
+  auto const often = weights_in(place, "b");
+  CHECK(saved_by("1h") == 1);
+  CHECK(weights_in(place, "b") == often);
+}
+
 TEST_CASE("a run that begins with --init resumes with its own weights") {
   Place const place;
   output_of(place, small + "--steps 4 --seed 3 --save-initial a --report straight --save-final b");

@@ -12,7 +12,7 @@ namespace zeroth::testing::jobs {
 /// One way to set an option. The first of an option is the plain one.
 struct Value {
   std::string name;
-  std::string changes;  ///< Of the stage file: a JSON object, or empty.
+  std::string changes;  ///< Changes to the stage file: a JSON object, or empty.
 };
 
 /// Whether an option decides the bits, so that the reference has it as well.

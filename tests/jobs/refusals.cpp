@@ -16,8 +16,8 @@ namespace zeroth::testing::jobs {
 namespace {
 
 struct Refusal {
-  char const* key;      ///< That the error names.
-  char const* changes;  ///< Of the stage file.
+  char const* key;      ///< The key that the error names.
+  char const* changes;  ///< Changes to the stage file.
   bool (*contradicts)(Choice const&);
 };
 

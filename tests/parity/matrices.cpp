@@ -59,7 +59,7 @@ struct MatrixModel {
 };
 
 struct Results {
-  std::vector<std::uint32_t> bits;  ///< Of norms, then of all parameters.
+  std::vector<std::uint32_t> bits;  ///< The bits of norms, then of all parameters.
   int skipped = 0;
   MemoryBytes planned, peak;
 };

@@ -60,8 +60,8 @@ TEST_CASE("bash completes files where the tool takes files, and the program afte
 TEST_CASE("zsh completes every command with its description") {
   auto const script = zeroth_tool("completion zsh").output;
   CHECK(script.starts_with("#compdef zeroth\n"));
-  CHECK(contains(script, "names+=('plan:How much memory each stage takes on every rank')\n"));
-  CHECK(contains(script, "options+=('--untied-head:The head has a matrix of its own, and not the token embedding')\n"));
+  CHECK(contains(script, "names+=('plan:Prints the memory that each stage needs per rank')\n"));
+  CHECK(contains(script, "options+=('--untied-head:Give the head its own matrix instead of the token embedding')\n"));
   CHECK(contains(script, "'plan:--comm') compadd -- local mpi nccl tcp; return ;;\n"));
   CHECK(contains(script, "'plan:--model') compadd -- 124M "));
   CHECK(contains(script, "This tool'\\''s manual page"));

@@ -36,7 +36,7 @@ inline constexpr std::int64_t codec_block_count = 128;
 /// The scales of encoded blocks.
 enum class BlockScales : bool {
   tight,         ///< The largest magnitude divided by the largest integer: the smallest errors.
-  powers_of_two  ///< Of `int8`: decoded elements are exact in bf16 and fp16, and encode to the same block again.
+  powers_of_two  ///< For `int8`: decoded elements are exact in bf16 and fp16, and encode to the same block again.
 };
 
 /// Whether elements travel as they are.

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Options and results of AnyEngine::save() and restore(). docs/checkpoints.md describes the files.
 #pragma once
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "zeroth/checkpoint/record.hpp"
@@ -31,6 +33,8 @@ struct SaveOptions {
   std::optional<std::int64_t> keep;
   /// Also keep checkpoints of steps that are multiples of this; 0: none.
   std::int64_t keep_every = 0;
+  /// Also keep checkpoints that were saved less than this long ago; 0: none.
+  std::chrono::seconds keep_for{0};
 };
 
 /// A handle to a save that was started; copyable. The engine must outlive its use.
@@ -42,6 +46,10 @@ class ZEROTH_EXPORT Saving {
   /// Blocks until the checkpoint is committed. Call it between passes. Collective. If the save failed, all ranks throw
   /// SystemError, naming rank, file and reason; training may continue.
   void wait();
+  /// Why the save failed; nullopt if it did not, or is not done(). Once this has returned a reason, the next save() and
+  /// finish() do not throw it. Call it on all ranks after the same step(), or on none: the next step tells ranks that
+  /// differ. It communicates nothing.
+  [[nodiscard]] std::optional<std::string> failure();
   /// The path of the committed checkpoint.
   [[nodiscard]] std::filesystem::path const& path() const noexcept { return path_; }
 

@@ -52,8 +52,12 @@ struct StepReport {
   /// holds, as one element of 1.8e19 does. zeroth.skip_nonfinite decides what follows: by default 16-bit training skips
   /// the update, and fp32 training does not.
   bool nonfinite = false;
-  bool skipped = false;        ///< No rank updated, because of `nonfinite`, or because the total weight was 0.
-  bool stop = false;           ///< Some rank asked to stop; all ranks see this in the same step.
+  bool skipped = false;      ///< No rank updated, because of `nonfinite`, or because the total weight was 0.
+  bool stop = false;         ///< Some rank asked to stop; all ranks see this in the same step.
+  bool save_failed = false;  ///< The save under way has failed; Saving::failure() says why.
+  /// Seconds from the construction of rank 0's engine to its call of step(). The same on every rank, so that all ranks
+  /// can decide by it in the same way: to save every ten minutes, or to end before a limit.
+  double elapsed_s = 0;
   double step_ms = 0;          ///< From the previous call of step() to this one.
   double exposed_comm_ms = 0;  ///< Time that the compute stream waited for communication, or ran it inline.
   /// Time that updates waited for states on disk, and gathers for this rank's reads, or that ran inline. Waits for

@@ -14,9 +14,9 @@ struct MatrixProduct {
   bf16 const* right = nullptr;    ///< [inner, columns]; with transposes_right [columns, inner]
   bool transposes_right = false;  ///< Multiply by the transposed matrix.
   float* sums = nullptr;          ///< [rows, columns]; written
-  std::int64_t rows = 0;          ///< 1 or more, as `inner` and `columns`.
+  std::int64_t rows = 0;          ///< Rows of the sums. 1 or more, as are `inner` and `columns`.
   std::int64_t inner = 0;         ///< Terms of each sum.
-  std::int64_t columns = 0;       ///< Of the sums.
+  std::int64_t columns = 0;       ///< Columns of the sums.
   bool symmetric = false;         ///< Only the sums in the lower half, column <= row, are read.
 };
 

@@ -29,9 +29,9 @@ ZEROTH_EXPORT void direction(DirectionArgs const& args);
 
 /// The coefficients of x, x^3 and x^5 in one step of the iteration (Jordan et al. 2024).
 struct NewtonSchulz {
-  float of_x = 3.4445F;    ///< Of x.
-  float of_x3 = -4.7750F;  ///< Of x^3.
-  float of_x5 = 2.0315F;   ///< Of x^5.
+  float of_x = 3.4445F;    ///< Coefficient of x.
+  float of_x3 = -4.7750F;  ///< Coefficient of x^3.
+  float of_x5 = 2.0315F;   ///< Coefficient of x^5.
 };
 /// Those that the library uses.
 inline constexpr NewtonSchulz newton_schulz{};

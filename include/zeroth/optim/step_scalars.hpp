@@ -28,6 +28,7 @@ struct StepSums {
   ExactSum loss;            ///< Sum of weight times mean loss over this rank's micro-steps.
   ExactSum weight;          ///< Sum of weights.
   double stop = 0;          ///< 1 if the rank asked to stop.
+  double seconds = 0;       ///< On rank 0: since its engine was built.
   double call_hash = 0;     ///< 32-bit hash of the rank's calls since the last step.
   double saved = 0;         ///< 1 if the rank has written its part of a checkpoint, 2 if the checkpoint has its name.
   double save_failed = 0;   ///< 1 if the rank failed to.

@@ -195,7 +195,7 @@ TEMPLATE_TEST_CASE("GELU is its input or nothing far from zero", "", float, zero
   }
 }
 
-/// Of parameters in T and gradients in G.
+/// Checks parameters in T and gradients in G.
 template <class T, class G = T>
 void check_embeddings(std::int64_t channels, int occurring, std::int64_t shift) {
   INFO(channels << " channels, " << occurring << " tokens, shift " << shift);
@@ -292,7 +292,7 @@ TEMPLATE_TEST_CASE("a tensor rank embeds its words, and adds rows to rows", "", 
   }
 }
 
-/// Of sequences that have so many elements.
+/// Checks sequences of `per_sequence` elements each.
 template <class T>
 void check_dropout(std::int64_t sequences, std::int64_t per_sequence, std::int64_t shift, std::int64_t offset = 0) {
   INFO(sequences << " sequences of " << per_sequence << " elements, shift " << shift << ", from element " << offset);

@@ -21,7 +21,7 @@ using zeroth::testing::OnMachine;
 
 using DoubleMatrix = zeroth::Matrix<double>;
 
-/// Of the largest value.
+/// Tolerance relative to the largest value.
 template <class T>
 inline constexpr double tolerance = 1e-5;
 template <>

@@ -122,8 +122,8 @@ void check_model(Shape const& shape, Recompute recompute, std::shared_ptr<KeyBlo
   double const expected_loss = expected.forward(reference, batch, expected_workspace);
   expected.backward(reference, batch, expected_workspace, seed);
 
-  // Of 16 bits, activations lose 2^-9 or 2^-11 of themselves at each of some ten roundings per block, which add up like
-  // errors that know nothing of each other; the loss is a mean over many.
+  // In 16 bits, activations are rounded by 2^-9 or 2^-11 of themselves at each of some ten roundings per block, which
+  // add up like errors that know nothing of each other; the loss is a mean over many.
   bool const narrow = sizeof(T) == 2;
   CHECK(static_cast<double>(stream.download(loss.mean, 1)[0]) ==
         Approx(expected_loss).epsilon(narrow ? 10 * tolerance<T> : 1e-6));

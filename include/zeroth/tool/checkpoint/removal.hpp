@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <vector>
 
 #include "zeroth/core/export.hpp"
@@ -15,6 +14,9 @@ namespace zeroth::checkpoint {
 struct Retention {
   std::int64_t keep = 0;        ///< Number of newest checkpoints; 0 keeps all.
   std::int64_t keep_every = 0;  ///< Also keeps steps that are multiples of this; 0 disables.
+  /// Also keeps checkpoints that were saved less than this long ago, by the time of last change of their
+  /// checkpoint.json.
+  std::chrono::seconds keep_for{0};
 };
 
 /// Removes a checkpoint with all its files. It is renamed first, so that no reader sees a part of it. Returns false,
@@ -24,8 +26,6 @@ struct Retention {
 /// What remove_unneeded() removes besides the leftovers of aborted jobs.
 struct RemovalOptions {
   Retention retention;
-  /// Keeps younger checkpoints too, by the time at which each says it was saved. nullopt: age does not matter.
-  std::optional<std::chrono::seconds> older_than;
   bool dry_run = false;  ///< Removes nothing. The folder is not locked, so a job may save in it.
 };
 
