@@ -49,7 +49,7 @@ constexpr void iterate_on_gram(int steps, Products&& products) {
 struct GramProducts {
   int of_x = 0;       ///< x x^T: n^2 m terms.
   int applied = 0;    ///< q x: n^2 m terms.
-  int of_square = 0;  ///< Of n x n matrices: n^3 terms.
+  int of_square = 0;  ///< Products of n x n matrices: n^3 terms.
   int begun = 0;      ///< Sums with the identity.
 
   [[nodiscard]] static constexpr GramProducts of(int steps) noexcept {

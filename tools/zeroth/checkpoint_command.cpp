@@ -28,7 +28,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr auto path_help = "A checkpoint, or a folder of them, of which it takes the one that `latest` names";
+constexpr auto path_help = "A checkpoint, or a folder of checkpoints, of which `latest` names one";
 
 struct CheckpointOptions {
   fs::path path, other;
@@ -77,11 +77,12 @@ void show(Page& page, bool json, Found const& found) {
 
 void add_inspect(CLI::App& checkpoint, Page& page) {
   auto const options = std::make_shared<CheckpointOptions>();
-  auto* const command =
-      add_subcommand(checkpoint, options, "inspect", "What it is of, when and by whom it was made, how large",
-                     "A checkpoint, or a folder of them, which gives a table");
-  command->add_flag("--parameters", options->inspect.parameters, "All of them; JSON always has them");
-  command->add_flag("--stage-file", options->inspect.stage_file, "Every value of that of the run that saved");
+  auto* const command = add_subcommand(checkpoint, options, "inspect",
+                                       "Prints what a checkpoint contains, when and where it was saved, and its size",
+                                       "A checkpoint, or a folder of checkpoints for a table");
+  command->add_flag("--parameters", options->inspect.parameters, "List all parameters; JSON always has them");
+  command->add_flag("--stage-file", options->inspect.stage_file,
+                    "Print all values of the stage file of the run that saved");
   command->callback([options, &page] {
     if (!is_checkpoint(options->path)) {
       return show(page, options->json, list(options->path));
@@ -94,8 +95,9 @@ void add_inspect(CLI::App& checkpoint, Page& page) {
 
 void add_verify(CLI::App& checkpoint, Page& page) {
   auto const options = std::make_shared<CheckpointOptions>();
-  auto* const command = add_subcommand(checkpoint, options, "verify",
-                                       "Reads every byte, and names all that is not as it was written", path_help);
+  auto* const command =
+      add_subcommand(checkpoint, options, "verify",
+                     "Reads every byte, and names everything that has changed since it was written", path_help);
   command->footer("The exit status is 0 if the checkpoint is whole, and 1 if it is not.");
   command->callback([options, &page] {
     auto const found = use_named(options->path, [](auto const& path) { return verify(path); });
@@ -106,14 +108,13 @@ void add_verify(CLI::App& checkpoint, Page& page) {
 
 void add_diff(CLI::App& checkpoint, Page& page) {
   auto const options = std::make_shared<CheckpointOptions>();
-  auto* const command = add_subcommand(
-      checkpoint, options, "diff",
-      "Whether two hold the same bits, whatever the ranks that wrote them, and where they differ", path_help);
-  command->add_option("other", options->other, "The other one")->required();
+  auto* const command =
+      add_subcommand(checkpoint, options, "diff",
+                     "Compares the values of two checkpoints bit by bit, whatever ranks wrote them", path_help);
+  command->add_option("other", options->other, "The other checkpoint")->required();
   command->add_flag("--without-program-state", options->without_program_state,
-                    "What the programs have kept in them does not count, as train_gpt's options");
-  command->footer(
-      "As with diff(1) the exit status is 0 if they are the same, 1 if not, and 2 if they cannot be compared.");
+                    "Ignore the state that the programs saved, such as train_gpt's options");
+  command->footer("The exit status is 0 if they are the same, 1 if they differ, and 2 if they cannot be compared.");
   command->callback([options, &page] {
     try {
       auto const difference = use_named(options->path, [&](auto const& path) {
@@ -135,18 +136,19 @@ void add_export(CLI::App& checkpoint, Page& page) {
   auto const options = std::make_shared<CheckpointOptions>();
   auto& weights = options->weights;
   auto* const command =
-      add_subcommand(checkpoint, options, "export", "Its weights, as Hugging Face's libraries read them", path_help);
-  command
-      ->add_option("to", weights.to,
-                   "A file whose name ends with .safetensors, which is replaced, or a folder, new or empty")
+      add_subcommand(checkpoint, options, "export", "Writes the weights in Hugging Face's format", path_help);
+  command->add_option("to", weights.to, "A file ending in .safetensors, which is replaced, or a new or empty folder")
       ->required();
-  command->add_option("--dtype", weights.dtype, "master: as they were saved; compute: what the math read; or which")
+  command
+      ->add_option("--dtype", weights.dtype,
+                   "Dtype of the weights; master: as saved; compute: as used in forward and backward")
       ->check(CLI::IsMember({"master", "compute", "fp32", "bf16", "fp16"}))
       ->capture_default_str();
-  command->add_flag("--ema", weights.ema, "The moving averages of zeroth.ema.decay, instead of the masters");
+  command->add_flag("--ema", weights.ema, "Write the moving averages of zeroth.ema.decay instead of the masters");
   command
       ->add_option("--max-shard-bytes", weights.max_shard_bytes,
-                   "Bytes of a file in a folder, also as 5GB or 512MiB: several, with an index, where one is too large")
+                   "Most bytes per file in a folder, such as 5GB or 512MiB; larger weights are split into several "
+                   "files with an index")
       ->transform(size_in_bytes());
   command->callback([options, &page] {
     auto const& asked = options->weights;
@@ -187,28 +189,24 @@ void add_gc(CLI::App& checkpoint, Page& page) {
   auto* const command = checkpoint.add_subcommand(
       "gc", "Removes what aborted jobs left in a folder of checkpoints, and checkpoints that are not kept");
   command->add_option("path", options->path, "A folder of checkpoints, in which no job saves")->required();
-  auto* const keep = command
-                         ->add_option("--keep", options->removal.retention.keep,
-                                      "Keep so many of the newest checkpoints that seem whole [all]")
-                         ->check(whole_from(1, std::int64_t{1} << 40));
+  auto* const keep =
+      command->add_option("--keep", options->removal.retention.keep, "Number of newest whole checkpoints to keep [all]")
+          ->check(whole_from(1, std::int64_t{1} << 40));
   command
-      ->add_option("--keep-every", options->removal.retention.keep_every,
-                   "Keep steps that are multiples of this as well")
+      ->add_option("--keep-every", options->removal.retention.keep_every, "Also keep steps that are multiples of this")
       ->check(whole_from(1, std::int64_t{1} << 40))
       ->needs(keep);
-  auto* const older = command
-                          ->add_option("--older-than", options->older_than,
-                                       "Keep younger ones as well, by the time at which each was saved: 12h, 7d")
-                          ->transform(time_in_seconds())
-                          ->needs(keep);
-  command->add_flag("--dry-run", options->removal.dry_run, "Print what would be removed, and remove nothing");
+  command
+      ->add_option("--older-than", options->older_than,
+                   "Also keep checkpoints younger than this, by the last change of their checkpoint.json: 12h, 7d")
+      ->transform(time_in_seconds())
+      ->needs(keep);
+  command->add_flag("--dry-run", options->removal.dry_run, "Only print what would be removed");
   command->add_flag("--json", options->json, "Print JSON");
   command->footer(
       "Checkpoints that are being read stay, and so do those of later steps than the one that `latest` names.");
-  command->callback([options, older, &page] {
-    if (older->count() > 0) {
-      options->removal.older_than = std::chrono::seconds{options->older_than};
-    }
+  command->callback([options, &page] {
+    options->removal.retention.keep_for = std::chrono::seconds{options->older_than};
     auto const removed = collect_garbage(options->path, options->removal);
     options->json ? page.add_data(as_json(removed)) : page.add_text(as_text(removed));
   });
@@ -218,7 +216,7 @@ void add_gc(CLI::App& checkpoint, Page& page) {
 
 void add_checkpoint_command(CLI::App& app, Page& page) {
   auto* const checkpoint =
-      app.add_subcommand("checkpoint", "What is in checkpoints, whether it is whole, its weights; removes them");
+      app.add_subcommand("checkpoint", "Inspects, verifies, compares, exports and removes checkpoints");
   checkpoint->require_subcommand(1);
   add_inspect(*checkpoint, page);
   add_verify(*checkpoint, page);

@@ -236,29 +236,29 @@ int run(ConfigOptions const& options, Page& page) {
 
 void add_config_command(CLI::App& app, Page& page) {
   auto const options = std::make_shared<ConfigOptions>();  // shared with the callback
-  auto* const command = app.add_subcommand("config", "What stage files say, and whether a job could start with them");
-  auto* const files =
-      command->add_option("files", options->files, "Stage files, or - for standard input; of several a line each");
-  command->add_option("--ranks", options->ranks, "Of the job [as the three batch sizes imply, or else 1]")
+  auto* const command =
+      app.add_subcommand("config", "Prints what stage files set, and whether a job could start with them");
+  auto* const files = command->add_option(
+      "files", options->files, "Stage files, or - for standard input; prints one line per file if there are several");
+  command->add_option("--ranks", options->ranks, "Number of ranks of the job [from the three batch sizes, or 1]")
       ->transform(whole_from(1, largest_world));
   add_beside_options(*command, options->given_file, options->assignments);
-  auto* const json = command->add_flag("--json", options->json, "Print JSON; of several files an array");
-  auto* const quiet = command->add_flag("-q,--quiet", options->quiet,
-                                        "Print nothing of files that a job could start with, of others a line");
+  auto* const json = command->add_flag("--json", options->json, "Print JSON; an array if there are several files");
+  auto* const quiet =
+      command->add_flag("-q,--quiet", options->quiet, "Print nothing for valid files, and one line for each other");
   quiet->excludes(json);
   auto* const diff = command->add_flag("--diff", options->compares,
-                                       "Print the values in which two files differ, derived ones as well");
+                                       "Print the values in which two files differ, including derived ones");
   diff->excludes(quiet);
   command
       ->add_option("--write", options->written_file,
-                   "Ask seven questions, and write a stage file for what they say: the first stage that fits")
+                   "Ask seven questions, and write a stage file with the lowest stage that fits")
       ->excludes(files)
       ->excludes(diff);
   command->footer(
-      "The exit status is 0 if a job could start, 1 if a file is refused, 3 if it leaves values open. With --diff it "
-      "is as "
-      "diff(1)'s: 0 if the values are the same, 1 if not, 2 if a file is refused. With --write it is 3 if nothing "
-      "fits.");
+      "The exit status is 0 if a job could start, 1 if a file is invalid, and 3 if it leaves values open. With --diff "
+      "it is 0 if the values are the same, 1 if they differ, and 2 if a file is invalid. With --write it is 3 if "
+      "nothing fits.");
   command->callback([options, &page] { page.status = run(*options, page); });
 }
 

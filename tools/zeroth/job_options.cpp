@@ -19,21 +19,21 @@ constexpr char const* without_file = R"({"train_micro_batch_size_per_gpu": 1, "b
                                          "zero_optimization": {"stage": 3, "overlap_comm": true}})";
 
 void add_model_options(CLI::App& command, ModelRequest& request) {
-  auto* const group = command.add_option_group("Model", "What is trained: one of");
+  auto* const group = command.add_option_group("Model", "The model; exactly one of");
   group->add_option("--model", request.model,
-                    "Preset (124M to 1T), Hugging Face config.json or safetensors file or their folder, or JSON list "
-                    "of units and parameters; - for JSON from standard input");
-  auto* const parameters = group->add_option("--parameters", request.parameters, "So many, in equal units: 7.5e9");
+                    "A preset (124M to 1T), a config.json or safetensors file of Hugging Face or their folder, or a "
+                    "JSON list of units and parameters; - reads JSON from standard input");
+  auto* const parameters =
+      group->add_option("--parameters", request.parameters, "Number of parameters, in equal units, such as 7.5e9");
   parameters->transform(whole_from(1, largest_parameter_count));
   group->require_option(1);
-  command.add_option("--channels", request.channels, "Of --parameters: elements of a token from a unit to the next")
+  command.add_option("--channels", request.channels, "With --parameters: activation elements per token between units")
       ->transform(whole_from(1, largest_parameter_count))
       ->needs(parameters);
-  command.add_option("--context", request.context, "Tokens of a sequence; needed where the model does not say it")
+  command.add_option("--context", request.context, "Tokens per sequence; required if the model does not define it")
       ->transform(whole_from(1, longest_context));
-  command.add_flag("--untied-head", request.untied_head,
-                   "The head has a matrix of its own, and not the token embedding");
-  command.add_option("--units", request.units, "Of --parameters [32]")
+  command.add_flag("--untied-head", request.untied_head, "Give the head its own matrix instead of the token embedding");
+  command.add_option("--units", request.units, "With --parameters: number of units [32]")
       ->transform(whole_from(1, largest_unit_count))
       ->needs(parameters);
 }
@@ -43,16 +43,20 @@ void add_model_options(CLI::App& command, ModelRequest& request) {
 void add_job_options(CLI::App& command, JobOptions& options) {
   add_model_options(command, options.model);
   command.add_option("--config", options.config_file,
-                     "Stage file, or - for standard input; without one, 16-bit mixed precision at stage 3 with "
-                     "overlap, 1 sample");
+                     "Stage file, or - for standard input [bf16 at stage 3 with overlap, 1 sample]");
   add_beside_options(command, options.given_file, options.assignments);
-  command.add_option("--ranks", options.ranks, "Of the job")->required()->transform(whole_from(1, largest_world));
+  command.add_option("--ranks", options.ranks, "Number of ranks of the job")
+      ->required()
+      ->transform(whole_from(1, largest_world));
 }
 
 void add_beside_options(CLI::App& command, std::string& given_file, std::vector<std::string>& assignments) {
-  command.add_option("--given", given_file,
-                     "JSON, or - for standard input, with values for what the stage file leaves open, \"auto\"");
-  command.add_option("--set", assignments, "KEY=VALUE instead of what the stage file says: zero_optimization.stage=2")
+  command.add_option(
+      "--given", given_file,
+      "JSON file, or - for standard input, with values for the keys that the stage file leaves \"auto\"");
+  command
+      .add_option("--set", assignments,
+                  "Override a value of the stage file: KEY=VALUE, such as zero_optimization.stage=2")
       ->allow_extra_args(false);
 }
 

@@ -53,19 +53,21 @@ PlanResult make_plan(PlanOptions const& options) {
 
 void add_plan_command(CLI::App& app, Page& page) {
   auto const options = std::make_shared<PlanOptions>();  // shared with the callback
-  auto* const command = app.add_subcommand("plan", "How much memory each stage takes on every rank");
+  auto* const command = app.add_subcommand("plan", "Prints the memory that each stage needs per rank");
   add_job_options(*command, options->job);
-  command->add_option("--device-memory", options->device_memory_gib, "GiB of a rank, to fit into")
+  command
+      ->add_option("--device-memory", options->device_memory_gib,
+                   "Memory of a rank in GiB; prints advice if the plan does not fit")
       ->check(positive_up_to(1e6));
-  command->add_option("--comm", options->comm, "What ranks talk through; mpi and tcp stage messages in memory")
+  command->add_option("--comm", options->comm, "Transport between ranks; mpi and tcp need memory for staging")
       ->check(CLI::IsMember{comm::transport_names()})
       ->capture_default_str();
-  command->add_option("--device", options->device, "What ranks compute on; beside a GPU is the host's memory")
+  command->add_option("--device", options->device, "Device of each rank; with cuda the plan includes host memory")
       ->check(CLI::IsMember{std::vector<std::string>{"cpu", "cuda"}})
       ->capture_default_str();
-  command->add_flag("--json", options->json, "Print JSON, in bytes");
+  command->add_flag("--json", options->json, "Print JSON, with sizes in bytes");
   command->footer(
-      fmt::format("The exit status is 0, and {} where the stage needs more than --device-memory.", does_not_fit));
+      fmt::format("The exit status is 0, or {} if the stage needs more than --device-memory.", does_not_fit));
   command->callback([options, &page] {
     auto const result = make_plan(*options);
     options->json ? page.add_data(as_json(result)) : page.add_text(as_text(result, page.paper()));

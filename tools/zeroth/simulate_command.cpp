@@ -102,29 +102,30 @@ void write_trace_of(std::filesystem::path const& file, Simulations const& simula
 
 void add_simulate_command(CLI::App& app, Page& page) {
   auto const options = std::make_shared<SimulateOptions>();  // shared with the callback
-  auto* const command = app.add_subcommand("simulate", "How long a step takes on a machine, at each stage");
+  auto* const command = app.add_subcommand("simulate", "Prints the time of a step on a machine, for each stage");
   add_job_options(*command, options->job);
   command
       ->add_option("--machine", options->machine,
-                   fmt::format("{}, or a JSON file", fmt::join(simulate::machine_presets(), ", ")))
+                   fmt::format("Machine: {}, or a JSON file", fmt::join(simulate::machine_presets(), ", ")))
       ->capture_default_str();
   command->add_option("--code", options->code,
-                      "The kind of code that trains, of those that the machine knows: eager, compiled, fused");
-  command->add_option("--measured-links", options->measured_links,
-                      "Lines that bench_collectives printed where the job is to run, with as many ranks: its links");
-  command->add_flag("--recompute", options->recompute, "Backward computes again what it needs of each unit's forward");
-  auto* const schedules =
-      command->add_flag("--schedules", options->schedules,
-                        "A row for each schedule of the file's pipeline, in place of the stages of ZeRO");
+                      "Kind of training code, if the machine distinguishes it: eager, compiled, fused");
+  command->add_option(
+      "--measured-links", options->measured_links,
+      "Output of bench_collectives, run where the job will run with as many ranks; replaces the machine's links");
+  command->add_flag("--recompute", options->recompute, "Recompute each unit's forward in backward");
+  auto* const schedules = command->add_flag("--schedules", options->schedules,
+                                            "Print a row for each pipeline schedule instead of each ZeRO stage");
   command
       ->add_flag("--permute", options->permute,
-                 "A row for each order of the mesh's axes, by which of them has neighbours on a node, fastest first")
+                 "Print a row for each order of the mesh's axes, that is, of which axis has neighbours on a node; "
+                 "fastest first")
       ->excludes(schedules);
   command->add_flag("--all-ranks", options->all_ranks,
-                    fmt::format("Simulate every rank, up to {}, not one that stands for all", most_simulated_ranks));
+                    fmt::format("Simulate every rank, up to {}, instead of one for all", most_simulated_ranks));
   command->add_option("--slow", options->slow,
-                      "RANK=FACTOR: this rank's math takes FACTOR times as long; implies --all-ranks");
-  command->add_option("--trace", options->trace, "Write the step as a trace for Chrome or Perfetto");
+                      "RANK=FACTOR: make this rank's math take FACTOR times as long; implies --all-ranks");
+  command->add_option("--trace", options->trace, "Write a trace of the step for Chrome or Perfetto");
   command->add_flag("--json", options->json, "Print JSON");
   command->callback([options, &page] {
     auto config = config_of(options->job);
