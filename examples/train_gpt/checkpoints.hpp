@@ -43,7 +43,7 @@ class Checkpoints {
   std::string facts_;
   std::optional<zeroth::Saving> saving_;  // nothing has waited for it yet
   std::int64_t last_ = -1;                // step last saved or restored
-  double saved_at_s_ = 0;                 // when the last save by time began
+  double saved_at_s_ = 0;                 // `elapsed_s` of the last save in after_step()
   bool was_well_ = false;                 // a save has succeeded
 };
 

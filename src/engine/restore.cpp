@@ -53,9 +53,9 @@ void read(Opened& opened, checkpoint::TakeBytes const& take) {
 /// Checks all that can be checked before anything is changed.
 Opened open(EngineState const& engine, std::filesystem::path const& path, RestoreOptions const& options) {
   Opened opened;
-  std::span<std::byte> buffer;  // the reader's own, which nobody fills with zeros first
+  std::span<std::byte> buffer;  // if empty, the reader allocates its own, which is not filled with zeros first
   if (auto& device = *engine.runtime.device; !device.has_host_memory()) {
-    opened.buffer = device.allocate_host(Reader::buffer_bytes);  // pinned
+    opened.buffer = device.allocate_host(Reader::buffer_bytes);  // pinned, for the device's copies
     buffer = {opened.buffer->data(), static_cast<std::size_t>(opened.buffer->bytes())};
   }
   opened.reader = std::make_unique<Reader>(path, engine.settings().checkpoint.direct_io, buffer);

@@ -79,7 +79,7 @@ std::uint64_t seed_for(Pairs const& pairs, std::uint64_t next, Given const& give
   return best;
 }
 
-/// With `pairs`, takes the jobs that have the most new ones.
+/// With `pairs`, prefers jobs with pairs that were not seen yet.
 Count try_many(std::uint64_t first, Arguments const& arguments, Pairs* pairs) {
   auto const end = Clock::now() + std::chrono::duration<double>(std::min(arguments.minutes, 1e6) * 60);
   Count count;
