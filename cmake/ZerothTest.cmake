@@ -21,7 +21,7 @@ endfunction()
 # What several programs of tests have in common, compiled once.
 function(zeroth_test_objects name)
   cmake_parse_arguments(arg "" "" "SOURCES;LIBRARIES" ${ARGN})
-  add_library(${name} OBJECT ${arg_SOURCES})
+  add_library(${name} OBJECT EXCLUDE_FROM_ALL ${arg_SOURCES})
   zeroth_compile_as_test(${name} ${arg_LIBRARIES})
 endfunction()
 
@@ -56,6 +56,8 @@ endfunction()
 # One Catch2 program, run as one test. LABELS one_thread: ends if it starts another, and ThreadSanitizer leaves it out.
 function(zeroth_test name)
   cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;LABELS;ARGS;LIBRARIES" ${ARGN})
+  zeroth_left_out(${name} left_out)
+  list(APPEND arg_LABELS ${left_out})
   zeroth_test_program(${name} SOURCES ${arg_SOURCES} LIBRARIES ${arg_LIBRARIES})
   zeroth_build_if_run(test_${name} LABELS ${arg_LABELS})
   if("one_thread" IN_LIST arg_LABELS)

@@ -7,7 +7,7 @@ import pathlib
 import re
 import shlex
 
-MOST = 24  # sources of a group: more gain little, and the last group of several processes ends later
+MOST = 48  # sources of a group: more gain little, and the last group of several processes ends later
 # Options and precompiled headers that only GCC has would end clang-tidy. -fno-loop-* steer its vectoriser.
 OF_GCC = re.compile(r"-fno-loop-.*|-fpch-preprocess|-Winvalid-pch")
 

@@ -81,7 +81,7 @@ TEST_CASE("an engine warns once if stage3_max_live_parameters leaves no prefetch
   CHECK(said("1e9") == 0);
 }
 
-TEST_CASE("train_gpt writes a trace of all ranks") {
+TEST_CASE("train_gpt writes a trace of all ranks", "[rank threads]") {
   Place const place;
   for (int const steps : {1, 9}) {
     auto const result = run(place.command(small + "--ranks 3 --trace trace.json --steps " + std::to_string(steps)));
@@ -258,7 +258,7 @@ TEST_CASE("train_gpt prints its math library, and uses the one that --math names
   }
 }
 
-TEST_CASE("train_gpt resumes from what it saved") {
+TEST_CASE("train_gpt resumes from what it saved", "[rank threads]") {
   Place const place;
   auto const first = run(place.command(small + "--steps 2 --report report --save-initial a --save-final b"));
   INFO(first.output);
@@ -314,7 +314,7 @@ TEST_CASE("train_gpt --plan needs no data, and trains nothing") {
   CHECK_FALSE(std::filesystem::exists(place / "report"));
 }
 
-TEST_CASE("train_gpt ends cleanly on Ctrl-C and SIGTERM, and saves its files") {
+TEST_CASE("train_gpt ends cleanly on Ctrl-C and SIGTERM, and saves its files", "[rank threads]") {
   auto const signal = GENERATE(SIGINT, SIGTERM);
   Place const place;
   Child child{place.command(small + "--ranks 2 --steps 100000000 --report report --save-final b")};

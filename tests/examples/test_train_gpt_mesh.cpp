@@ -12,7 +12,7 @@
 using namespace gpt;
 using Catch::Contains;
 
-TEST_CASE("train_gpt trains the same with and without a pipeline") {
+TEST_CASE("train_gpt trains the same with and without a pipeline", "[rank threads]") {
   auto const* const more = GENERATE("", R"(, "bf16": {"enabled": true})");
   auto const* const head = GENERATE("--untied-head", "--set zeroth.tied_gradients=apart");
   if (zeroth::testing::sanitized && (*more == '\0') == std::string_view{head}.starts_with("--untied")) {

@@ -215,7 +215,8 @@ TEST_CASE("a checkpoint of other data, another seed or another model is rejected
              Contains("checkpoint saved/step_00000001 does not fit:"));
 }
 
-TEST_CASE("ranks that are threads resume from the newest checkpoint after a failure, also without --resume") {
+TEST_CASE("ranks that are threads resume from the newest checkpoint after a failure, also without --resume",
+          "[rank threads]") {
   Place const place;
   auto const text = read_all(place / "text");
   auto const ranks_and_steps = fmt::format("--ranks 2 --steps {} ", zeroth::testing::sanitized ? 300 : 700);
