@@ -14,7 +14,7 @@ if [ "${1:-}" = --fix ]; then
   fix=true
   shift
 fi
-require_packages "${test_packages[@]}" clang-format-14 clang-tidy-14
+require_packages "${test_packages[@]}" clang-14 clang-format-14 clang-tidy-14
 
 mapfile -t formatted < <(git ls-files -- '*.cpp' '*.hpp' '*.cu')
 if $fix; then

@@ -7,7 +7,8 @@
 A group is sources with one command, behind each other in one file. Where that has a finding, or does not
 compile because two sources have the same name for different things, its sources are looked at one by one, and what is
 found there counts. Two things a group does not see: an #include that is there twice, which is looked for here, and a
-using declaration that only another source of the group uses.
+using declaration that only another source of the group uses. Sources of the tool, which no preset of CI compiles one by
+one, are also compiled by themselves.
 """
 
 import concurrent.futures
@@ -28,12 +29,21 @@ TIDY = ["clang-tidy-14", "-p", "build/tidy", "--quiet", "--extra-arg=-Wno-everyt
 NEEDS_HEADERS = re.compile(r"^src/(device/(cuda_|nccl|(no_)?cublas_lt)|comm/(nccl/|launch/nccl_job))|^examples/train_gpt/(gpu/|cpu/(no_)?onednn)"
                            r"|emulated_launch|^(examples/torch_|bench/torch|tests/torch/)")
 
+JOINED = re.compile(r"^tools/")  # ZEROTH_JOIN_TOOL
+
 
 def tidy(file, *options):
     """What clang-tidy says of `file`; empty if it finds nothing."""
     ended = subprocess.run([*TIDY, *options, str(file)], capture_output=True, text=True, check=False)
     said = [line for line in ended.stderr.splitlines() if "warnings generated" not in line]
     return "" if ended.returncode == 0 else "\n".join([ended.stdout, *said]).strip() or f"{file}: exit status {ended.returncode}"
+
+
+def compile_alone(source, directory, words):
+    """What the compiler says of a source that presets join with others, by itself: does it include what it uses?"""
+    command = ["clang++-14", *words[1:], "-Wno-unknown-warning-option", "-fsyntax-only", os.path.realpath(source)]
+    ended = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
+    return "" if ended.returncode == 0 else ended.stderr.strip()
 
 
 def look_at(group):
@@ -70,6 +80,8 @@ def main(sources):
              for name in tidy_groups.included_twice(pathlib.Path(source).read_text(encoding="utf-8"))]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         found += filter(None, pool.map(look_at, sorted(groups, key=lambda group: -len(group.sources))))
+        joined = [source for source in with_command if JOINED.search(source)]
+        found += filter(None, pool.map(lambda source: compile_alone(source, *commands[os.path.realpath(source)]), joined))
     if found:
         sys.exit("\n".join(found))
     print("== clang-tidy found nothing")

@@ -30,7 +30,7 @@ std::uint64_t hash_of(Transaction const& transaction) noexcept {
   Fnv1a hash;
   hash.add(transaction.label.purpose);
   hash.add(transaction.label.unit);
-  for (auto const& each : transaction.group) {
+  for (auto const& each : transaction.collectives) {
     hash.add(static_cast<std::uint64_t>(each.operation));
     hash.add(static_cast<std::uint64_t>(each.count));
     hash.add(static_cast<std::uint64_t>(each.dtype));
@@ -75,7 +75,7 @@ Transaction read_outline(std::span<std::byte const> outline, Group const& group)
     OutlineEntry entry;
     std::memcpy(&entry, place, sizeof entry);
     place += sizeof entry;
-    transaction.group.push_back(
+    transaction.collectives.push_back(
         {entry.operation, nullptr, nullptr, entry.count, entry.dtype, entry.peer, entry.reduce});
   }
   return transaction;
@@ -85,7 +85,7 @@ Transaction read_outline(std::span<std::byte const> outline, Group const& group)
 
 std::string Agreement::compare(Group const& group, Transaction const& transaction, SplitRequest const& request,
                                Exchange const& exchange) {
-  Said const mine{hash_of(transaction), transaction.group.size(), request};
+  Said const mine{hash_of(transaction), transaction.collectives.size(), request};
   exchange(&mine, said_.data(), sizeof mine);
   auto const other = std::find_if(said_.begin(), said_.end(), [&first = said_[0]](Said const& each) {
     return each.hash != first.hash || each.count != first.count;
@@ -109,7 +109,7 @@ std::string Agreement::disagreement(Group const& group, Transaction const& trans
   std::size_t const bytes = outline_bytes(longest->count);
   std::vector<std::byte> outline(bytes);
   std::vector<std::byte> outlines(bytes * said_.size());
-  write_outline(transaction, transaction.group, outline);
+  write_outline(transaction, transaction.collectives, outline);
   exchange(outline.data(), outlines.data(), static_cast<std::int64_t>(bytes));
   auto const of = [&](std::size_t rank) { return read_outline({outlines.data() + rank * bytes, bytes}, group); };
   return comm::disagreement(group.name, group.describe_rank(0), of(0), group.describe_rank(static_cast<int>(differing)),
@@ -125,12 +125,12 @@ void write_message_outline(Transaction const& transaction, Collective const& mes
 std::string compare_message(Group const& group, Transaction const& transaction, Collective const& mine,
                             std::span<std::byte const> theirs) {
   auto const other = read_outline(theirs, group);
-  if (same_message(mine, other.group[0])) {
+  if (same_message(mine, other.collectives[0])) {
     return {};
   }
   return message_difference(
       group.name, {group.describe_rank(group.rank), transaction.sequence, transaction.label, mine, group.job_ranks},
-      {group.describe_rank(mine.peer), other.sequence, other.label, other.group[0], group.job_ranks});
+      {group.describe_rank(mine.peer), other.sequence, other.label, other.collectives[0], group.job_ranks});
 }
 
 }  // namespace zeroth::comm

@@ -127,8 +127,8 @@ void HostCommunicator::in_order(std::uint32_t ticket, Transaction& transaction, 
     fail(fmt::format("rank {} failed in {}: {}", job_.rank(), describe_current(), describe_current_exception().bare));
   }
   position_ended_ = transaction.position;
-  if (!transaction.group.empty()) {
-    last_ended_ = make_record(name(), transaction.sequence, transaction.label, transaction.group.front());
+  if (!transaction.collectives.empty()) {
+    last_ended_ = make_record(name(), transaction.sequence, transaction.label, transaction.collectives.front());
   }
   for (auto const record : transaction.records) {
     recorder().finished(record);
@@ -162,7 +162,7 @@ void HostCommunicator::run_all(Transaction const& transaction, bool check, std::
   if (!transaction.messages.empty()) {
     start_messages(transaction.messages);
   }
-  for (auto const& each : transaction.group) {
+  for (auto const& each : transaction.collectives) {
     run(each, staging);
   }
   if (!transaction.messages.empty()) {

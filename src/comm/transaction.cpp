@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t expected_at_a_time = 16;
 
 void reserve(Transaction& transaction, std::size_t count) {
-  transaction.group.reserve(count);
+  transaction.collectives.reserve(count);
   transaction.messages.reserve(count);
   transaction.records.reserve(count);
 }
@@ -29,30 +29,33 @@ bool same(Label const& a, Label const& b) noexcept { return a.purpose == b.purpo
 }  // namespace
 
 std::string describe(Transaction const& transaction) {
-  std::size_t const count = transaction.group.size() + transaction.messages.size();
+  std::size_t const count = transaction.collectives.size() + transaction.messages.size();
   if (count == 0) {
     return fmt::format("an empty transaction ({})",
                        purpose_and_unit(transaction.label.purpose, transaction.label.unit));
   }
-  auto const& first = transaction.group.empty() ? transaction.messages.front() : transaction.group.front();
+  auto const& first = transaction.collectives.empty() ? transaction.messages.front() : transaction.collectives.front();
   return describe(transaction.label, first, transaction.job_ranks) +
          (count == 1 ? "" : fmt::format(" and {} more", count - 1));
 }
 
 bool same(Transaction const& a, Transaction const& b) noexcept {
   return a.position == b.position && same(a.label, b.label) &&
-         std::equal(a.group.begin(), a.group.end(), b.group.begin(), b.group.end(), same_collective);
+         std::equal(a.collectives.begin(), a.collectives.end(), b.collectives.begin(), b.collectives.end(),
+                    same_collective);
 }
 
 std::string difference(std::string const& who_a, Transaction const& a, std::string const& who_b, Transaction const& b) {
-  auto const differs = std::mismatch(a.group.begin(), a.group.end(), b.group.begin(), b.group.end(), same_collective);
-  auto const index = same(a.label, b.label) ? static_cast<std::size_t>(differs.first - a.group.begin()) : 0;
+  auto const differs = std::mismatch(a.collectives.begin(), a.collectives.end(), b.collectives.begin(),
+                                     b.collectives.end(), same_collective);
+  auto const index = same(a.label, b.label) ? static_cast<std::size_t>(differs.first - a.collectives.begin()) : 0;
   auto const side = [index](std::string const& who, Transaction const& transaction) {
-    std::size_t const count = transaction.group.size();
-    return fmt::format(
-        "{} in its transaction {} does {}{}", who, transaction.sequence,
-        index < count ? describe(transaction.label, transaction.group[index], transaction.job_ranks) : "nothing more",
-        count > 1 ? fmt::format(" as collective {} of {}", index + 1, count) : "");
+    std::size_t const count = transaction.collectives.size();
+    return fmt::format("{} in its transaction {} does {}{}", who, transaction.sequence,
+                       index < count
+                           ? describe(transaction.label, transaction.collectives[index], transaction.job_ranks)
+                           : "nothing more",
+                       count > 1 ? fmt::format(" as collective {} of {}", index + 1, count) : "");
   };
   return fmt::format("{}, but {}", side(who_a, a), side(who_b, b));
 }
@@ -119,11 +122,11 @@ Transaction& TransactionPool::take(Label const& label, std::span<Collective cons
   transaction.label = label;
   transaction.job_ranks = job_ranks_;
   transaction.stream = nullptr;
-  transaction.group.clear();
+  transaction.collectives.clear();
   transaction.messages.clear();
   transaction.records.clear();
   for (auto const& each : collectives) {
-    (is_message(each.operation) ? transaction.messages : transaction.group).push_back(each);
+    (is_message(each.operation) ? transaction.messages : transaction.collectives).push_back(each);
   }
   position_ += transaction.is_of_all() ? 1U : 0U;
   transaction.position = position_;

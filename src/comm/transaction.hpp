@@ -20,13 +20,13 @@ struct Transaction {
   std::uint64_t position = 0;  ///< Like sequence, without those that only have messages: the same on all ranks.
   std::chrono::milliseconds timeout{};
   device::PeerStream* stream = nullptr;  ///< The GPU stream of its work; null: the host does the work.
-  std::vector<Collective> group;         ///< The collectives of all ranks, in order.
+  std::vector<Collective> collectives;   ///< The collectives of all ranks, in order.
   std::vector<Collective> messages;      ///< Sends and receives, in order.
   std::vector<std::uint64_t> records;    ///< In the flight recorder, one per collective.
   std::span<int const> job_ranks;        ///< [world] Rank in the job of each rank of its communicator.
 
   /// Whether every rank takes part, not only the partners of its messages.
-  [[nodiscard]] bool is_of_all() const noexcept { return messages.empty() || !group.empty(); }
+  [[nodiscard]] bool is_of_all() const noexcept { return messages.empty() || !collectives.empty(); }
 };
 
 /// "all_gather (forward of unit 'a', 12 fp32) and 2 more"

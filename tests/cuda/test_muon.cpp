@@ -104,7 +104,7 @@ TEST_CASE("Muon on GPUs: a step that is skipped changes nothing, at every stage"
   }
 }
 
-TEST_CASE("Muon on GPUs: a plan has the workspace of cuBLASLt") {
+TEST_CASE("Muon on GPUs: a plan has the workspace of cuBLASLt", "[host]") {
   Matrices const matrices;
   auto const more_than_on_cpu = [&](char const* more) {
     auto const scratch = [&](DeviceKind device) {
@@ -130,7 +130,7 @@ TEST_CASE("Muon on GPUs: a plan has the workspace of cuBLASLt") {
   check(optim::NewtonSchulzMethod::gram, R"(, "ns_method": "gram")", 3 * 2304 + (32 << 20) + 256 + 256);
 }
 
-TEST_CASE("Muon on GPUs: a program's own products are refused by name") {
+TEST_CASE("Muon on GPUs: a program's own products are refused by name", "[host]") {
   auto const config =
       Config::from_json(muon_file(fp32_types, 1)).with(optim::Multiply{[](optim::MatrixProduct const&) {}});
   begin_on({});
@@ -156,7 +156,7 @@ std::string why_not(std::function<void(int)> const& before_step = [](int) {}) {
 
 }  // namespace
 
-TEST_CASE("an engine with Muon says that cuBLASLt is missing, before the first step") {
+TEST_CASE("an engine with Muon says that cuBLASLt is missing, before the first step", "[host]") {
   fake_cuda::install_cublas_lt(false);
   bool began = false;
   auto const why = why_not([&](int) { began = true; });
@@ -167,21 +167,21 @@ TEST_CASE("an engine with Muon says that cuBLASLt is missing, before the first s
   CHECK_FALSE(began);
 }
 
-TEST_CASE("an engine with Muon names a product that cuBLASLt has no algorithm for") {
+TEST_CASE("an engine with Muon names a product that cuBLASLt has no algorithm for", "[host]") {
   fake_cuda::offer_algorithms(false);
   auto const why = why_not();
   fake_cuda::offer_algorithms(true);
   CHECK_THAT(why, Catch::Contains("cuBLASLt has no algorithm for a product transposed 7 x 61 x 7 in bf16"));
 }
 
-TEST_CASE("an engine with Muon names a product that cuBLASLt rejects in a step") {
+TEST_CASE("an engine with Muon names a product that cuBLASLt rejects in a step", "[host]") {
   auto const why = why_not([](int step) { fake_cuda::offer_algorithms(step != 2); });
   fake_cuda::offer_algorithms(true);
   CHECK_THAT(why, Catch::Contains("cublasLtMatmul for a product transposed 7 x 61 x 7 in bf16: "
                                   "CUBLAS_STATUS_INVALID_VALUE"));
 }
 
-TEST_CASE("engines ask for an algorithm once per shape before the first step, and steps allocate nothing") {
+TEST_CASE("engines ask for an algorithm once per shape before the first step, and steps allocate nothing", "[host]") {
   auto const* const more = GENERATE("", R"(, "ns_method": "gram")");
   begin_on({});
   auto const asked_before = fake_cuda::heuristics_asked();

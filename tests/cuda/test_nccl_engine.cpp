@@ -103,7 +103,7 @@ TEST_CASE("ranks over NCCL train with the bits of threads on the CPU") {
   }
 }
 
-TEST_CASE("same_bits_at_any_ranks is rejected over NCCL") {
+TEST_CASE("same_bits_at_any_ranks is rejected over NCCL", "[host]") {
   begin_nccl({.gpus = 2});
   auto const config = Config::from_json(file(fp32_types, 2, true, R"(, "same_bits_at_any_ranks": true)"));
   auto const outcome = run_nccl_job(
@@ -140,7 +140,7 @@ TEST_CASE("with the exact codec any number of ranks over NCCL trains the same bi
   CHECK(bits_of(train_by_nccl(2, text)) == bits_of(train_on_cpu(2, text)));
 }
 
-TEST_CASE("backward on a new thread for each micro-step changes nothing over NCCL") {
+TEST_CASE("backward on a new thread for each micro-step changes nothing over NCCL", "[host]") {
   TrainOptions options;
   options.backward_by = on_new_thread;
   for (int stage = 0; stage <= 3; ++stage) {
@@ -194,7 +194,7 @@ TEST_CASE("ranks over NCCL with states in host memory train like stage 0 on the 
   }
 }
 
-TEST_CASE("ranks train on the default stream of their GPUs, with and without overlap") {
+TEST_CASE("ranks train on the default stream of their GPUs, with and without overlap", "[host]") {
   for (int const stage : {0, 3}) {
     for (bool const overlap : {true, false}) {
       INFO(fmt::format("stage {}, overlap {}", stage, overlap));
@@ -227,7 +227,7 @@ TEST_CASE("late work on some streams changes nothing over NCCL") {
   }
 }
 
-TEST_CASE("settings determine how communicators are created, and which memory they register") {
+TEST_CASE("settings determine how communicators are created, and which memory they register", "[host]") {
   struct Row {
     char const* keys;
     std::multimap<std::string, int> policies;  // of one rank
@@ -255,7 +255,7 @@ TEST_CASE("settings determine how communicators are created, and which memory th
   }
 }
 
-TEST_CASE("an NCCL that gains nothing from windows is used without them") {
+TEST_CASE("an NCCL that gains nothing from windows is used without them", "[host]") {
   auto const text = file(all_types[0], 3, true);
   begin_nccl({});
   fake_nccl::give_no_windows();
@@ -270,7 +270,7 @@ TEST_CASE("an NCCL that gains nothing from windows is used without them") {
   CHECK(bits_of(trained) == bits_of(train_on_threads(2, text)));
 }
 
-TEST_CASE("exactly the memory that collectives send comes from NCCL's allocator") {
+TEST_CASE("exactly the memory that collectives send comes from NCCL's allocator", "[host]") {
   using device::Category;
   begin_nccl({});
   {
@@ -313,7 +313,7 @@ TEST_CASE("exactly the memory that collectives send comes from NCCL's allocator"
   }
 }
 
-TEST_CASE("an allocation that NCCL refuses is an error that names the category") {
+TEST_CASE("an allocation that NCCL refuses is an error that names the category", "[host]") {
   begin_nccl({});
   fake_nccl::refuse("ncclMemAlloc", ncclSystemError);
   auto const outcome = run_nccl_job(1, [](Job& job) {
@@ -326,7 +326,7 @@ TEST_CASE("an allocation that NCCL refuses is an error that names the category")
   CHECK(left_over() == "");
 }
 
-TEST_CASE("steps 4 to 8 with NCCL allocate nothing and wait for nothing") {
+TEST_CASE("steps 4 to 8 with NCCL allocate nothing and wait for nothing", "[host]") {
   for (int stage = 0; stage <= 3; ++stage) {
     INFO(fmt::format("stage {}", stage));
     begin_nccl({});

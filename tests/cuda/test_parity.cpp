@@ -131,7 +131,7 @@ TEST_CASE("every optimizer gives the CPU's bits on a GPU") {
   }
 }
 
-TEST_CASE("an engine on a GPU rejects a program's own rule by name") {
+TEST_CASE("an engine on a GPU rejects a program's own rule by name", "[host]") {
   auto const config = Config::from_json(file(fp32_types, 1, 1, movements[0], "", "")).with(own_momentum());
   begin_on({});
   auto const run = threads_on([](int) { return device::make_cuda_device(0); });
@@ -158,11 +158,11 @@ void expect_same_with_backward_on_new_threads(int world, Gpus const& gpus) {
   }
 }
 
-TEST_CASE("backward on a new thread for each micro-step changes nothing on a GPU") {
+TEST_CASE("backward on a new thread for each micro-step changes nothing on a GPU", "[host]") {
   expect_same_with_backward_on_new_threads(3, {.delays = 11});
 }
 
-TEST_CASE("backward on a new thread for each micro-step changes nothing on two GPUs", "[two GPUs]") {
+TEST_CASE("backward on a new thread for each micro-step changes nothing on two GPUs", "[two GPUs][host]") {
   expect_same_with_backward_on_new_threads(4, {.count = 2});
 }
 

@@ -140,7 +140,7 @@ TEST_CASE("kernels on the caller's stream, never waited for, give the CPU's repo
   }
 }
 
-TEST_CASE("steps 4 to 8 allocate nothing and wait for nothing in CUDA") {
+TEST_CASE("steps 4 to 8 allocate nothing and wait for nothing in CUDA", "[host]") {
   for (int stage = 0; stage <= 3; ++stage) {
     for (bool const overlap : {true, false}) {
       for (auto const* const more : {"", R"(, "fp16": {"enabled": true})", R"(, "communication_data_type": "bf16")"}) {
@@ -161,7 +161,7 @@ TEST_CASE("steps 4 to 8 allocate nothing and wait for nothing in CUDA") {
   }
 }
 
-TEST_CASE("steps 4 to 8 allocate nothing and wait for nothing in CUDA with states in host memory") {
+TEST_CASE("steps 4 to 8 allocate nothing and wait for nothing in CUDA with states in host memory", "[host]") {
   for (int stage = 0; stage <= 3; ++stage) {
     for (auto const* const offload : offloads) {
       for (auto const* const update : offload_updates) {
@@ -181,7 +181,7 @@ TEST_CASE("steps 4 to 8 allocate nothing and wait for nothing in CUDA with state
   }
 }
 
-TEST_CASE("the counter detects a loop that allocates") {
+TEST_CASE("the counter detects a loop that allocates", "[host]") {
   begin_on({});
   auto const calls = steps_4_to_8(2, small_config(1), [] {
     void* memory = nullptr;
@@ -192,7 +192,7 @@ TEST_CASE("the counter detects a loop that allocates") {
   CHECK(calls.at("cudaFree") == 5);
 }
 
-TEST_CASE("step() returns while its own work is delayed") {
+TEST_CASE("step() returns while its own work is delayed", "[host]") {
   for (int stage = 0; stage <= 3; ++stage) {
     for (auto const& [world, zero, update] : {std::tuple{1, "", ""},
                                               {2, "", ""},
@@ -244,7 +244,7 @@ TEST_CASE("step() returns while its own work is delayed") {
   }
 }
 
-TEST_CASE("only step() asks whether work has passed") {
+TEST_CASE("only step() asks whether work has passed", "[host]") {
   begin_on({});
   auto const config = small_config(3);
   std::int64_t asked = -1;
@@ -273,7 +273,7 @@ TEST_CASE("only step() asks whether work has passed") {
   CHECK(asked == 0);
 }
 
-TEST_CASE("an engine computes on the caller's own stream") {
+TEST_CASE("an engine computes on the caller's own stream", "[host]") {
   begin_on({});
   auto const config = small_config(2);
   bool same = false;

@@ -79,7 +79,7 @@ TEST_CASE("tensor ranks on GPUs give the CPU's bits") {
   }
 }
 
-TEST_CASE("a mesh on GPUs computes on the stream that the job was given, and otherwise on one of its own") {
+TEST_CASE("a mesh on GPUs computes on the stream that the job was given, and otherwise on one of its own", "[host]") {
   begin_on({});
   auto const config = Config::from_json(file_of(fp32_types, 3, 2, true));
   auto const outcome = on_gpus({})(2, [&](Job& job) {
@@ -105,7 +105,7 @@ TEST_CASE("a mesh on GPUs computes on the stream that the job was given, and oth
   CHECK(left_on_gpus() == "");
 }
 
-TEST_CASE("if a tensor rank on a GPU throws before a verb, the others end, and report the verb") {
+TEST_CASE("if a tensor rank on a GPU throws before a verb, the others end, and report the verb", "[host]") {
   begin_on({});
   auto const config = Config::from_json(file_of(fp32_types, 1, 2, true));
   auto const outcome = on_gpus({})(2, [&](Job& job) {
@@ -125,7 +125,7 @@ TEST_CASE("if a tensor rank on a GPU throws before a verb, the others end, and r
   CHECK(left_on_gpus() == "");
 }
 
-TEST_CASE("zeroth plan accepts tensor ranks on GPUs") {
+TEST_CASE("zeroth plan accepts tensor ranks on GPUs", "[host]") {
   auto const config = Config::from_json(file_of(bf16_types, 3, 2, true));
   Divided const divided{{0, 2}, true};
   auto const planned = plan(divided.model, config, 4, {.transport = comm::Transport::nccl, .device = DeviceKind::cuda});
@@ -136,7 +136,7 @@ TEST_CASE("zeroth plan accepts tensor ranks on GPUs") {
   }
 }
 
-TEST_CASE("a pipeline on GPUs, and a cross-entropy of host memory there, are refused by name") {
+TEST_CASE("a pipeline on GPUs, and a cross-entropy of host memory there, are refused by name", "[host]") {
   begin_on({});
   auto text = file_of(fp32_types, 1, 1, true);
   text.replace(text.find(R"("tensor": 1)"), 11, R"("pipeline": 2)");

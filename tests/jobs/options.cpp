@@ -277,7 +277,7 @@ std::vector<Option> all_options() {
       call("trace", moves, {"none", "all steps", "a step"}),
       call("own monitor", moves, {"none", "one"}),
       call("saves", moves, {"in the end", "waiting", "beside training", "one after another"}),
-      call("keeps", moves, {"what the file says", "one", "every second"}),
+      call("keeps", moves, {"what the file says", "one", "every second", "of the last hour"}),
       call("program state", moves, {"none", "a byte", "pages", "the largest"}),
       call("data", moves, {"untold", "told"}),
       call("stop", moves, {"never", "asked for"}),

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <set>
 #include <span>
 
@@ -173,6 +174,7 @@ Saving Segment::save(std::filesystem::path const& folder, int step) {
   if (!choice_.is("keeps", "what the file says")) {
     options.keep = 1;
     options.keep_every = choice_.is("keeps", "every second") ? 2 : 0;
+    options.keep_for = std::chrono::hours{choice_.is("keeps", "of the last hour") ? 1 : 0};
   }
   return engine_.save(folder, options);
 }

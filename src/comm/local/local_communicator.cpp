@@ -162,7 +162,7 @@ void LocalCommunicator::post_sends(Transaction const& transaction) {
 }
 
 void LocalCommunicator::do_group(Transaction const& transaction) {
-  if (transaction.group.empty()) {
+  if (transaction.collectives.empty()) {
     return;
   }
   auto* const stream = transaction.stream;
@@ -197,9 +197,9 @@ void LocalCommunicator::share(Transaction const& transaction) {
       stream->follow(*group_->member(other).arrived);
     }
   }
-  for (std::size_t i = 0; i < transaction.group.size(); ++i) {
+  for (std::size_t i = 0; i < transaction.collectives.size(); ++i) {
     for (int rank = 0; rank < world(); ++rank) {
-      of_ranks_[static_cast<std::size_t>(rank)] = &group_->member(rank).transaction->group[i];
+      of_ranks_[static_cast<std::size_t>(rank)] = &group_->member(rank).transaction->collectives[i];
     }
     share_.run(of_ranks_, stream);
   }

@@ -108,7 +108,7 @@ class CallGroup {
 
 template <class F>
 void for_each_in(Transaction const& transaction, NcclPart part, F const& function) {
-  auto const& list = part == NcclPart::messages ? transaction.messages : transaction.group;
+  auto const& list = part == NcclPart::messages ? transaction.messages : transaction.collectives;
   for (auto const& each : list) {
     if (has_work(each) && (part == NcclPart::messages || is_built(each.operation) == (part == NcclPart::built))) {
       function(each);

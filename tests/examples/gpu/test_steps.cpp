@@ -128,7 +128,7 @@ TEST_CASE("a GPU drops what the CPU drops") {
   CHECK(worst_loss(on_cpu({.steps = 6}), gpu) > 1e-3);
 }
 
-TEST_CASE("a run on a GPU goes on bit for bit from what another one has saved while it trained") {
+TEST_CASE("a run on a GPU goes on bit for bit from what another one has saved while it trained", "[host]") {
   auto const keys = GENERATE(as<std::string>{}, "", bf16_keys, fp16_keys);
   INFO(keys);
   if (zeroth::testing::sparse_grids() && keys != bf16_keys) {
@@ -269,7 +269,7 @@ struct Counted : gpu::OnGpu {
 
 }  // namespace
 
-TEST_CASE("steps in the steady state allocate nothing, and micro-steps wait for nothing") {
+TEST_CASE("steps in the steady state allocate nothing, and micro-steps wait for nothing", "[host]") {
   fake_cuda::reset();
   auto const asked_before = fake_cuda::heuristics_asked();
   Folder const folder;
@@ -297,7 +297,7 @@ TEST_CASE("steps in the steady state allocate nothing, and micro-steps wait for 
   CHECK(Counting::in_micro_steps()["launch"] > 500);
 }
 
-TEST_CASE("tensor ranks allocate nothing in the steady state") {
+TEST_CASE("tensor ranks allocate nothing in the steady state", "[host]") {
   bool const divides_rows = GENERATE(false, true);
   CAPTURE(divides_rows);
   auto const calls_of = [&](int steps) {
@@ -319,7 +319,7 @@ TEST_CASE("tensor ranks allocate nothing in the steady state") {
   }
 }
 
-TEST_CASE("ranks with a GPU each train as those that share one") {
+TEST_CASE("ranks with a GPU each train as those that share one", "[host]") {
   Run const run{.ranks = 2, .stage = 3, .steps = 3, .precision = bf16_keys};
   auto const base = on_gpu(run);
   fake_cuda::reset({.gpus = 2});
@@ -344,7 +344,7 @@ TEST_CASE("work that comes late changes nothing") {
   CHECK(worst_loss(base, late) == 0);
 }
 
-TEST_CASE("a matrix that did not get memory has none, and takes it the next time") {
+TEST_CASE("a matrix that did not get memory has none, and takes it the next time", "[host]") {
   fake_cuda::reset();
   static_cast<void>(cudaSetDevice(0));
   {
@@ -360,7 +360,7 @@ TEST_CASE("a matrix that did not get memory has none, and takes it the next time
   CHECK(fake_cuda::leftovers() == "");
 }
 
-TEST_CASE("a GPU without memory for activations ends the run with a message") {
+TEST_CASE("a GPU without memory for activations ends the run with a message", "[host]") {
   fake_cuda::reset();
   auto const config = config_of({});
   auto const outcome = zeroth::testing::run_job(
