@@ -16,6 +16,7 @@ import os
 import pathlib
 import re
 import subprocess
+import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -55,7 +56,10 @@ def lines_of(name, command):
     with tempfile.TemporaryDirectory() as folder:
         # Processes that end at once merge into two files: a test may start thousands of them.
         environment = {**os.environ, "LLVM_PROFILE_FILE": f"{folder}/%2m.profraw", "ZEROTH_SPARSE_GRIDS": "1"}
-        output("ctest", "--test-dir", BUILD, "-R", f"^{name}$", env=environment)
+        try:
+            output("ctest", "--test-dir", BUILD, "-R", f"^{name}$", env=environment)
+        except subprocess.CalledProcessError:
+            sys.exit(f"error: the test {name} fails in {BUILD}; run it there: ctest --output-on-failure -R '^{name}$'")
         written = [str(path) for path in pathlib.Path(folder).glob("*.profraw")]
         if not written:
             return set()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests that a sanitizer leaves out, because others run the same code under it: they have the label left_out there. The combinations
-# of options that they try are tried by random jobs (tests/jobs). scripts/left_out.py lists the lines that only they run.
+# Tests that a sanitizer leaves out, because other tests run the same code under it. There they have the label left_out. Random
+# jobs (tests/jobs) try the combinations of options instead. scripts/left_out.py lists the lines that no other test runs.
 set(ZEROTH_LEFT_OUT "")
 if(CMAKE_CXX_FLAGS MATCHES "fsanitize=")
   list(APPEND ZEROTH_LEFT_OUT
@@ -16,10 +16,10 @@ endif()
 if(CMAKE_CXX_FLAGS MATCHES "fsanitize=address")
   list(APPEND ZEROTH_LEFT_OUT local nccl_engine parity_codecs)
 elseif(CMAKE_CXX_FLAGS MATCHES "fsanitize=thread")
-  # Their threads are ranks that run the same code as the ranks of others.
+  # They start no threads, or ranks that run the code of other tests' ranks.
   list(APPEND ZEROTH_LEFT_OUT
        parity_matrices parity_tensor
-       config kernels shard simulate
+       config kernels shard
        engine_models engine_weights
        checkpoint_damage checkpoint_resume checkpoint_tensor
        train_gpt_gpu_model train_gpt_gpu_nccl

@@ -5,8 +5,8 @@
 #pragma once
 
 #if defined(ZEROTH_SHARED)
-/// Put it before the name of a class or the result type of a function to export it from a shared library. Not in
-/// brackets, which Clang does not take where a template is instantiated.
+/// Put it before the name of a class or the result type of a function to export it from a shared library. A
+/// GNU attribute, because Clang rejects one in double brackets where a template is instantiated.
 #define ZEROTH_EXPORT __attribute__((visibility("default")))
 #else
 #define ZEROTH_EXPORT
