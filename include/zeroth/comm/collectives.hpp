@@ -71,7 +71,7 @@ class ZEROTH_EXPORT Collectives {
 /// Collectives that were started. Destroy it before its Collectives. Destroying it before wait() waits without
 /// reporting errors; the next call throws them. If an exception destroys it, it aborts the job's waits, because the
 /// other ranks cannot know.
-class [[nodiscard]] ZEROTH_EXPORT Collectives::Work {
+class ZEROTH_EXPORT Collectives::Work {
  public:
   Work(Work&& other) noexcept;  ///< A moved-from Work counts as waited for.
   Work& operator=(Work&&) = delete;

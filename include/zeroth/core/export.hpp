@@ -6,7 +6,8 @@
 
 #if defined(ZEROTH_SHARED)
 /// Put it before the name of a class or the result type of a function to export it from a shared library. A
-/// GNU attribute, because Clang rejects one in double brackets where a template is instantiated.
+/// GNU attribute, because Clang rejects one in double brackets where a template is instantiated. GCC rejects
+/// it beside [[nodiscard]] on a class, so mark the functions that return the class instead.
 #define ZEROTH_EXPORT __attribute__((visibility("default")))
 #else
 #define ZEROTH_EXPORT
