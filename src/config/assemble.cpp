@@ -337,6 +337,12 @@ PipelineSettings pipeline(Values const& values) {
               values.get<"zeroth.tied_gradients">() == "apart" ? TiedGradients::apart : TiedGradients::together};
 }
 
+ParameterServerSettings parameter_server(Values const& values) {
+  return {.servers = static_cast<int>(values.get<"zeroth.parameter_server.servers">()),
+          .staleness = static_cast<int>(values.get<"zeroth.parameter_server.staleness">()),
+          .colocated = values.get<"zeroth.parameter_server.colocated">()};
+}
+
 int tensor_ranks(Values const& values) { return static_cast<int>(values.get<"zeroth.mesh.tensor">()); }
 
 Settings assemble(Values const& values, optim::CustomRule const* own) {
@@ -360,6 +366,7 @@ Settings assemble(Values const& values, optim::CustomRule const* own) {
   settings.replay_every = values.get<"zeroth.replay_every">();
   settings.same_bits_at_any_ranks = values.get<"zeroth.same_bits_at_any_ranks">();
   settings.pipeline = pipeline(values);
+  settings.parameter_server = parameter_server(values);
   settings.tensor_ranks = tensor_ranks(values);
   settings.groups = groups(values);
   settings.offload = offload(values);

@@ -16,6 +16,7 @@ namespace zeroth::config {
 /// The settings of a mesh and of its pipeline. All values must be known.
 [[nodiscard]] std::optional<optim::NewtonSchulzMethod> newton_schulz_method(Values const& values);
 [[nodiscard]] PipelineSettings pipeline(Values const& values);
+[[nodiscard]] ParameterServerSettings parameter_server(Values const& values);
 [[nodiscard]] int tensor_ranks(Values const& values);  ///< The size of zeroth.mesh.tensor. All values must be known.
 
 /// What the file asks for about activations. All values must be known.

@@ -197,6 +197,7 @@ std::optional<optim::NewtonSchulzMethod> Config::newton_schulz_method() const {
   return config::newton_schulz_method(state_->values);
 }
 PipelineSettings Config::pipeline() const { return config::pipeline(state_->values); }
+ParameterServerSettings Config::parameter_server() const { return config::parameter_server(state_->values); }
 bool Config::sequence_parallel() const { return state_->values.get<"zeroth.sequence_parallel">(); }
 int Config::tensor_ranks() const { return config::tensor_ranks(state_->values); }
 

@@ -28,6 +28,11 @@ namespace zeroth::config {
 /// A note.
 [[nodiscard]] std::string delayed_updates_overlap(Values const& values);
 
+// parameter_server.cpp: ranks that hold masters and states for the others.
+[[nodiscard]] std::string servers_are_possible(Values const& values);
+[[nodiscard]] std::string staleness_is_possible(Values const& values);
+[[nodiscard]] std::string colocated_servers_are_possible(Values const& values);
+
 // mesh_rules.cpp: groups, stages of a pipeline, tensor ranks.
 [[nodiscard]] std::string parameters_are_cut_for_groups(Values const& values);
 [[nodiscard]] std::string states_are_cut_for_groups(Values const& values);

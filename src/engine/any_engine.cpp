@@ -17,8 +17,11 @@
 #include "engine/parameter_values.hpp"
 #include "engine/replicas.hpp"
 #include "engine/restore.hpp"
+#include "engine/server.hpp"
+#include "engine/server_calls.hpp"
 #include "engine/tensor_ranks.hpp"
 #include "engine/weight_files.hpp"
+#include "zeroth/checkpoint/folder.hpp"
 #include "zeroth/checkpoint/record.hpp"
 #include "zeroth/core/error.hpp"
 #include "zeroth/engine/engine.hpp"
@@ -44,17 +47,6 @@ void check_types(Config const& config, Dtype compute, Dtype gradient) {
   if (config.gradient_dtype() != gradient) {
     refuse("gradient", config.gradient_dtype(), gradient, "zeroth.gradient_dtype");
   }
-}
-
-optim::StepRules rules_for(EngineState const& engine, StepOptions const& options) {
-  auto rules = engine.settings().rules;
-  rules.gradient_prescale = engine.session.gradient_prescale;
-  rules.loss_scale_used = engine.sharded.manager->optimizer.loss_scale();
-  if (options.learning_rate) {
-    rules.has_learning_rate = true;
-    rules.given_learning_rate = *options.learning_rate;
-  }
-  return rules;
 }
 
 /// All ranks detect the same error in the same call. A failing engine aborts the pending work of the others, which
@@ -181,6 +173,7 @@ engine::WholeModel whole_model(EngineState const& engine) {
 optim::StepSums sum_step(EngineState& engine) {
   auto& accumulator = *engine.session.accumulator;
   auto const& call_log = engine.noted_call_log();
+  engine::order_norm(engine);
   auto const total = engine.sharded.manager->optimizer.sum_step(accumulator.sums(false, 0), accumulator.losses());
   engine.check_call_logs(total, call_log, engine.session.protocol->steps() + 1);
   return total;
@@ -189,7 +182,7 @@ optim::StepSums sum_step(EngineState& engine) {
 float norm_of(EngineState& engine, optim::StepSums const& total) {
   optim::StepScalars scalars;
   scalars.loss_scale.scale = engine.sharded.manager->optimizer.loss_scale();
-  optim::advance(rules_for(engine, {}), total, scalars);
+  optim::advance(engine::rules_for(engine, {}), total, scalars);
   return scalars.gradient_norm;
 }
 
@@ -214,6 +207,7 @@ AnyEngine::~AnyEngine() = default;
 int AnyEngine::in_flight() const noexcept { return state_->in_flight(); }
 
 int AnyEngine::actions_in_step() const {
+  static_cast<void>(state_->of_worker("schedule()"));
   constexpr std::int64_t most = std::numeric_limits<int>::max();
   auto const actions = state_->actions_in_step();
   ZEROTH_EXPECTS(actions <= most, fmt::format("schedule(): the step has {} actions; allowed: up to {}", actions, most));
@@ -221,12 +215,25 @@ int AnyEngine::actions_in_step() const {
 }
 
 int AnyEngine::passes_in_step() const {
+  static_cast<void>(state_->of_worker("micro_steps()"));
   state_->runtime.expect_one_stage("micro_steps()");
   return accumulation_ + (state_->session.protocol->replay_is_due() ? 1 : 0);
 }
 
-std::optional<StepReport> AnyEngine::step(StepOptions const& options) {
+bool AnyEngine::serves() const noexcept { return state_->runtime.serves(); }
+
+void AnyEngine::serve() {
   auto& engine = *state_;
+  CallGuard const call_guard{engine.session.thread_check, "serve()"};
+  ZEROTH_EXPECTS(serves(),
+                 "serve() on a rank that is no parameter server: call it if serves() says so, which the last "
+                 "zeroth.parameter_server.servers ranks of the job do");
+  engine.session.protocol->check_between_steps("serve()");
+  engine.or_end([&] { engine::serve(engine); });
+}
+
+std::optional<StepReport> AnyEngine::step(StepOptions const& options) {
+  auto& engine = state_->of_worker("step()");
   CallGuard const call_guard{engine.session.thread_check, "step()"};
   engine.session.protocol->check_step(options.learning_rate);
   return engine.or_end([&] {
@@ -235,13 +242,14 @@ std::optional<StepReport> AnyEngine::step(StepOptions const& options) {
     if (options.learning_rate) {  // ranks that give different rates get an error about that
       accumulator.call_log().add(Verb::learning_rate, std::bit_cast<std::uint32_t>(*options.learning_rate));
     }
-    auto const rules = rules_for(engine, options);
+    auto const rules = engine::rules_for(engine, options);
     engine.noted_call_log();
     auto sums = accumulator.sums(engine.runtime.job->stop_requested(), seconds_of_rank_0(engine));
     if (engine.session.checkpoints) {
       engine.session.checkpoints->add_to(sums);
     }
     compare_tensor_gradients(engine);
+    engine::order_step(engine, options);
     engine.sharded.manager->optimizer.decide(sums, accumulator.losses(), rules, accumulator.parity());
     engine.sharded.schedule->update();
     engine.session.protocol->end_step();
@@ -266,7 +274,7 @@ std::optional<StepReport> AnyEngine::step(StepOptions const& options) {
 }
 
 std::optional<StepReport> AnyEngine::finish() {
-  auto& engine = *state_;
+  auto& engine = state_->of_worker("finish()");
   CallGuard const call_guard{engine.session.thread_check, "finish()"};
   engine.session.protocol->check_between_passes("finish()");
   engine.or_end([&] {
@@ -320,6 +328,7 @@ std::string AnyEngine::communication() const {
 }
 
 detail::EvaluationRecord AnyEngine::begin_evaluation(int passes) {
+  static_cast<void>(state_->of_worker("evaluation()"));
   CallGuard const call_guard{state_->session.thread_check, "evaluation()"};
   if (state_->runtime.channels) {
     state_->session.protocol->check_no_message("evaluation()");
@@ -333,7 +342,7 @@ detail::EvaluationRecord AnyEngine::begin_evaluation(int passes) {
 }
 
 Metric AnyEngine::add_metric(std::string_view name) {
-  auto& engine = *state_;
+  auto& engine = state_->of_worker("add_metric()");
   CallGuard const call_guard{engine.session.thread_check, "add_metric()"};
   engine.session.protocol->check_between_passes("add_metric()");
   auto& names = engine.session.metrics;
@@ -350,29 +359,35 @@ Metric AnyEngine::add_metric(std::string_view name) {
 }
 
 void AnyEngine::save_weights(std::filesystem::path const& file) {
-  auto& engine = *state_;
+  auto& engine = state_->of_worker("save_weights()");
   CallGuard const call_guard{engine.session.thread_check, "save_weights()"};
   engine.session.protocol->check_between_passes("save_weights()");
   engine.session.accumulator->call_log().add(Verb::save_weights);
   auto const results = engine.or_end([&] {
     engine.meet("save_weights");
-    return engine::save_weights(whole_model(engine), file, engine.settings().saved_weights);
+    return engine.runtime.servers ? engine::save_weights_on_servers(engine, file)
+                                  : engine::save_weights(whole_model(engine), file, engine.settings().saved_weights);
   });
   engine::throw_if_failed("save_weights() failed and changed nothing", results);
 }
 
 void AnyEngine::load_weights(std::filesystem::path const& file,
                              std::function<bool(std::string const& name)> const& left_out) {
-  auto& engine = *state_;
+  auto& engine = state_->of_worker("load_weights()");
   CallGuard const call_guard{engine.session.thread_check, "load_weights()"};
   engine.session.protocol->check_between_passes("load_weights()");
   engine.session.protocol->check_not_swapped("load_weights()");
+  ZEROTH_EXPECTS(
+      !left_out || !engine.runtime.servers,
+      "load_weights() with `left_out` and parameter servers (zeroth.parameter_server.servers), which read the "
+      "file and do not have the program's function; allowed: a file of the model's parameters alone");
   engine.session.accumulator->call_log().add(Verb::load_weights);
   auto const results = engine.or_end([&] {
     engine.meet("load_weights");
     engine.settle_update();
     engine.session.await_saved();
-    auto found = engine::load_weights(whole_model(engine), file, left_out);
+    auto found = engine.runtime.servers ? engine::load_weights_on_servers(engine, file)
+                                        : engine::load_weights(whole_model(engine), file, left_out);
     if (std::ranges::none_of(found, &engine::RankResult::failed)) {
       engine.compare_replicas(shard::States::without, "load_weights()");
       engine.compare_ties(shard::States::without, "load_weights()");
@@ -383,12 +398,16 @@ void AnyEngine::load_weights(std::filesystem::path const& file,
 }
 
 Saving AnyEngine::save(std::filesystem::path const& folder, SaveOptions const& options) {
-  auto& engine = *state_;
+  auto& engine = state_->of_worker("save()");
   CallGuard const call_guard{engine.session.thread_check, "save()"};
   engine.session.protocol->check_between_steps("save()");
   engine.session.protocol->check_not_swapped("save()");
   check_save(folder, options);
   engine.session.accumulator->call_log().add(Verb::save, Fnv1a32{}.characters(folder.string()).value());
+  if (engine.runtime.servers) {
+    engine::save_on_servers(engine, folder, options);
+    return Saving{engine, 0, folder / checkpoint::checkpoint_name(engine.session.protocol->steps())};
+  }
   engine.or_end([&] {
     engine.settle_update();
     if (!engine.session.checkpoints) {
@@ -405,14 +424,16 @@ Saving AnyEngine::save(std::filesystem::path const& folder, SaveOptions const& o
 }
 
 void AnyEngine::claim(std::filesystem::path const& folder) {
-  auto& engine = *state_;
+  auto& engine = state_->of_worker("claim()");
   CallGuard const call_guard{engine.session.thread_check, "claim()"};
   engine.session.protocol->check_between_steps("claim()");
   ZEROTH_EXPECTS(!folder.empty(), "claim(): the folder's name is empty");
-  engine::claim(engine, folder);
+  engine.runtime.servers ? engine::claim_on_servers(engine, folder) : engine::claim(engine, folder);
 }
 
-bool Saving::done() const noexcept { return engine_->session.checkpoints->done(number_); }
+bool Saving::done() const noexcept {
+  return !engine_->session.checkpoints || engine_->session.checkpoints->done(number_);  // servers have ended it
+}
 
 void Saving::wait() {
   auto& engine = *engine_;
@@ -421,7 +442,9 @@ void Saving::wait() {
   if (!done()) {
     engine.or_end([&] { engine.session.checkpoints->settle(); });
   }
-  engine.session.checkpoints->rethrow(number_);
+  if (engine.session.checkpoints) {
+    engine.session.checkpoints->rethrow(number_);
+  }
 }
 
 std::optional<std::string> Saving::failure() {
@@ -445,21 +468,23 @@ void check_restore(engine::Session const& session, char const* call) {
 }  // namespace
 
 Restored AnyEngine::restore(std::filesystem::path const& path, RestoreOptions const& options) {
-  auto& engine = *state_;
+  auto& engine = state_->of_worker("restore()");
   CallGuard const call_guard{engine.session.thread_check, "restore()"};
   check_restore(engine.session, "restore()");
-  return engine::restore(engine, path, options);
+  return engine.runtime.servers ? engine::restore_on_servers(engine, path, options)
+                                : engine::restore(engine, path, options);
 }
 
 std::optional<Restored> AnyEngine::restore_latest(std::filesystem::path const& folder, RestoreOptions const& options) {
-  auto& engine = *state_;
+  auto& engine = state_->of_worker("restore_latest()");
   CallGuard const call_guard{engine.session.thread_check, "restore_latest()"};
   check_restore(engine.session, "restore_latest()");
-  return engine::restore_latest(engine, folder, options);
+  return engine.runtime.servers ? engine::restore_latest_on_servers(engine, folder, options)
+                                : engine::restore_latest(engine, folder, options);
 }
 
 void AnyEngine::read(AnyParam const& param, std::span<float> values) {
-  auto& engine = *state_;
+  auto& engine = state_->of_worker("read()");
   CallGuard const call_guard{engine.session.thread_check, "read()"};
   engine.session.protocol->check_between_passes("read()");
   auto const id = param_of_stage(engine, param.model_, param.id_, std::ssize(values), "read()");
@@ -469,6 +494,7 @@ void AnyEngine::read(AnyParam const& param, std::span<float> values) {
   engine.or_end([&] {
     engine.meet("read");
     if (id) {
+      engine::order_read(engine, *id);
       engine::read_values(*engine.sharded.manager, *id, values, engine.runtime);
     }
     if (engine.runtime.has_pipeline()) {
@@ -479,7 +505,7 @@ void AnyEngine::read(AnyParam const& param, std::span<float> values) {
 }
 
 void AnyEngine::write(AnyParam const& param, std::span<float const> values) {
-  auto& engine = *state_;
+  auto& engine = state_->of_worker("write()");
   CallGuard const call_guard{engine.session.thread_check, "write()"};
   engine.session.protocol->check_between_passes("write()");
   engine.session.protocol->check_not_swapped("write()");
@@ -495,12 +521,13 @@ void AnyEngine::write(AnyParam const& param, std::span<float const> values) {
     auto const& runtime = engine.runtime;
     engine::write_values(*engine.sharded.manager, *id, values, runtime,
                          runtime.ties.over(runtime.share.params()[param.id_].stages()));
+    engine::order_write(engine, *id, values);
     engine.compare_replicas(shard::States::without, "write()");
   });
 }
 
 void AnyEngine::swap_ema() {
-  auto& engine = *state_;
+  auto& engine = state_->of_worker("swap_ema()");
   CallGuard const call_guard{engine.session.thread_check, "swap_ema()"};
   engine.session.protocol->check_between_steps("swap_ema()");
   ZEROTH_EXPECTS(engine.settings().update.ema_decay >= 0,
@@ -521,7 +548,7 @@ void AnyEngine::swap_ema() {
 }
 
 float AnyEngine::gradient_norm() {
-  auto& engine = *state_;
+  auto& engine = state_->of_worker("gradient_norm()");
   CallGuard const call_guard{engine.session.thread_check, "gradient_norm()"};
   engine.session.protocol->check_reduced("gradient_norm()");
   engine.session.accumulator->call_log().add(Verb::gradient_norm);
@@ -529,7 +556,7 @@ float AnyEngine::gradient_norm() {
 }
 
 float AnyEngine::gradient_norm(AnyParam const& param) {
-  auto& engine = *state_;
+  auto& engine = state_->of_worker("gradient_norm(param)");
   CallGuard const call_guard{engine.session.thread_check, "gradient_norm(param)"};
   engine.session.protocol->check_reduced("gradient_norm(param)");
   auto const id = param_of_stage(engine, param.model_, param.id_, "gradient_norm(param)");
@@ -541,11 +568,12 @@ float AnyEngine::gradient_norm(AnyParam const& param) {
   }
   return engine.or_end([&] {
     auto total = sum_step(engine);
-    bool const counts = known.stage() == engine.runtime.share.stage() &&
+    engine::order_norm_of(engine, param.id_);
+    bool const counts = !engine.runtime.servers && known.stage() == engine.runtime.share.stage() &&
                         (engine.runtime.counts() || engine.sharded.model->params[*id].part);
     auto const mine =
         counts ? engine::squares_of_slice(*engine.sharded.manager, *id, engine.runtime.exchange()) : optim::ExactSum{};
-    total.sum_of_squares = engine::sum_over_ranks(mine, engine.runtime.share, param.id_, engine.runtime.whole());
+    total.sum_of_squares = engine::sum_over_ranks(mine, engine.runtime.share, param.id_, engine.runtime.everyone());
     return norm_of(engine, total);
   });
 }

@@ -13,6 +13,8 @@
 #include "comm/launch/job_state.hpp"
 #include "core/logger.hpp"
 #include "engine/replicas.hpp"
+#include "engine/server.hpp"
+#include "engine/server_plan.hpp"
 #include "engine/tensor_ranks.hpp"
 #include "stage/pipeline_check.hpp"
 #include "zeroth/core/error.hpp"
@@ -38,8 +40,7 @@ EngineState::EngineState(Mesh& mesh, Model const& given, Config const& config)
     : EngineState{mesh.data(), &mesh, given, config} {}
 
 EngineState::EngineState(Job& of, Mesh* mesh, Model const& given, Config const& config)
-    : runtime{(engine::expect_tensor_part(given, config, mesh), of), given,
-              mesh == nullptr ? PipelineSettings{} : config.pipeline(), mesh},
+    : runtime{(engine::expect_tensor_part(given, config, mesh), of), given, config, mesh},
       sharded{runtime, given, config},
       session{settings().check, *runtime.device},
       exceptions_at_start_{std::uncaught_exceptions()} {
@@ -90,6 +91,20 @@ void EngineState::join_mesh(Mesh& mesh, Model const& given, Config const& config
   }
 }
 
+void EngineState::join_servers(engine::Start& start) {
+  runtime.servers->connect({.timeout = settings().timeout, .check = settings().check});
+  start.agree_with_servers();
+  start.expect_room();
+}
+
+EngineState& EngineState::of_worker(char const* call) {
+  ZEROTH_EXPECTS(!runtime.serves(),
+                 fmt::format("{} on a parameter server (zeroth.parameter_server.servers): servers call serve(), and "
+                             "nothing else: if (engine.serves()) {{ engine.serve(); return; }}",
+                             call));
+  return *this;
+}
+
 void EngineState::compare_replicas(shard::States states, std::string const& after) {
   sharded.compare_replicas(states, after, runtime.exchange());
   if (runtime.tensor && runtime.device->holds_values()) {
@@ -108,6 +123,13 @@ void EngineState::set_up(Mesh* mesh, Model const& given, Config const& config) {
       !refused.empty() && device.holds_values()) {
     throw ConfigError{fmt::format("{}: {}", config.source(), refused)};
   }
+  if (auto const refused = engine::refused_servers(settings, runtime.job->communicator->transport(), runtime.kind());
+      !refused.empty() || (settings.parameter_server.servers > 0 && !device.holds_values())) {
+    throw ConfigError{fmt::format("{}: {}", config.source(),
+                                  refused.empty() ? "zeroth.parameter_server.servers is not 0, and parameter servers "
+                                                    "cannot be simulated yet; allowed: 0"
+                                                  : refused)};
+  }
   if (auto const refused = engine::refused_same_bits(settings, runtime.job->communicator->transport());
       !refused.empty()) {
     throw ConfigError{refused};
@@ -122,7 +144,9 @@ void EngineState::set_up(Mesh* mesh, Model const& given, Config const& config) {
   runtime.make_streams(settings.overlap_comm ? device::Overlap::on : device::Overlap::off);
   engine::Start start{runtime, sharded, config};
   start.agree();
-  if (runtime.has_pipeline() || runtime.part.of > 1) {
+  if (runtime.servers) {
+    join_servers(start);
+  } else if (runtime.has_pipeline() || runtime.part.of > 1) {
     join_mesh(*mesh, given, config, start);
   } else {
     start.expect_room();
@@ -133,7 +157,7 @@ void EngineState::set_up(Mesh* mesh, Model const& given, Config const& config) {
   session.protocol.emplace(*sharded.model, sharded.schedule->order(),
                            engine::StepSize{static_cast<int>(settings.batch.accumulation), actions_in_step()},
                            settings.replay_every);
-  session.gradient_prescale = prescale_for(sharded.blueprint.request, runtime.exchange().world());
+  session.gradient_prescale = prescale_for(sharded.blueprint.request, runtime.workers());
   if (device.holds_values()) {
     sharded.manager->values.initialise();
     compare_replicas(shard::States::without, "initialisation");
@@ -205,6 +229,8 @@ EngineState::~EngineState() {
   auto const& failure = session.protocol->failure();
   if (failure || (std::uncaught_exceptions() > exceptions_at_start_ && !session.finished)) {
     runtime.tell_others(failure);
+  } else if (runtime.servers && !runtime.serves()) {
+    engine::order_end(*this);
   }
   runtime.end_streams();
   if (session.reporter) {

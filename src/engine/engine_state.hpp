@@ -24,6 +24,8 @@ class EngineState {
   EngineState& operator=(EngineState const&) = delete;
   ~EngineState();
 
+  /// Throws ContractError if this rank is a parameter server, which serves and does nothing else.
+  [[nodiscard]] EngineState& of_worker(char const* call);
   [[nodiscard]] Settings const& settings() const noexcept { return sharded.settings(); }
   [[nodiscard]] engine::EngineCounters counters() const;
   /// Stops all communication. Every later call rethrows `error`.
@@ -78,6 +80,7 @@ class EngineState {
   EngineState(Job& job, Mesh* mesh, Model const& model, Config const& config);
   void set_up(Mesh* mesh, Model const& model, Config const& config);
   void join_mesh(Mesh& mesh, Model const& given, Config const& config, engine::Start& start);
+  void join_servers(engine::Start& start);
   void tell_user(Config const& config, std::string const& of_start) const;
 
   int exceptions_at_start_;

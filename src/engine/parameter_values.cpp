@@ -12,25 +12,29 @@
 
 namespace zeroth::engine {
 
-void read_values(shard::ShardManager& manager, ParamId param, std::span<float> values, Exchange const& exchange) {
+void read_values(shard::ShardManager& manager, ParamId param, std::span<float> values, SliceOwners owners,
+                 Exchange const& exchange) {
   manager.parameters.await_gathers();
   auto const buffer = manager.values.transfer();
   auto const memory = exchange.device->allocate_host(static_cast<std::int64_t>(buffer.size_bytes()));
   auto* const on_host = reinterpret_cast<float const*>(memory->data());
   auto& compute = exchange.device->compute();
-  each_piece(manager.values, param, exchange.world(), buffer,
-             [&](int owner, std::int64_t first, std::span<float> piece) {
-               if (owner == exchange.rank()) {
-                 manager.values.load(param, first, piece);
-               }
-               exchange.communicator->broadcast(*exchange.stream, {"read", ""}, piece.data(), piece.data(),
-                                                std::ssize(piece), Dtype::fp32, owner);
-               exchange.stream->synchronize();
-               exchange.device->kernels().copy(compute, memory->data(), piece.data(),
-                                               static_cast<std::int64_t>(piece.size_bytes()));
-               compute.synchronize();
-               std::copy_n(on_host, piece.size(), values.begin() + first);
-             });
+  each_piece(manager.values, param, owners.count, buffer, [&](int owner, std::int64_t first, std::span<float> piece) {
+    int const rank = owners.first + owner;
+    if (rank == exchange.rank()) {
+      manager.values.load(param, first, piece);
+    }
+    exchange.communicator->broadcast(*exchange.stream, {"read", ""}, piece.data(), piece.data(), std::ssize(piece),
+                                     Dtype::fp32, rank);
+    exchange.stream->synchronize();
+    if (values.empty()) {
+      return;
+    }
+    exchange.device->kernels().copy(compute, memory->data(), piece.data(),
+                                    static_cast<std::int64_t>(piece.size_bytes()));
+    compute.synchronize();
+    std::copy_n(on_host, piece.size(), values.begin() + first);
+  });
 }
 
 namespace {
@@ -57,10 +61,14 @@ void write_values(shard::ShardManager& manager, model::Description const& model,
   if (other_stages != nullptr) {
     expect_same_values(values, name, {other_stages, exchange.device, exchange.stream});
   }
+  store_values(manager, param, values, *exchange.device);
+}
+
+void store_values(shard::ShardManager& manager, ParamId param, std::span<float const> values, device::Device& device) {
   manager.parameters.await_gathers();
   manager.parameters.drop_all();
   constexpr std::int64_t most = std::int64_t{1} << 16U;
-  auto const memory = exchange.device->allocate_host(most * bytes_of(Dtype::fp32));
+  auto const memory = device.allocate_host(most * bytes_of(Dtype::fp32));
   auto* const on_host = reinterpret_cast<float*>(memory->data());
   auto const held = manager.values.held_of(param);
   for (auto first = held.begin; first < held.end; first += most) {

@@ -12,8 +12,18 @@
 
 namespace zeroth::engine {
 
-/// Copies all elements of `param`, as they are saved, to every rank.
-void read_values(shard::ShardManager& manager, ParamId param, std::span<float> values, Exchange const& exchange);
+/// The ranks that have the slices of parameters: consecutive ones, in the order of places.
+struct SliceOwners {
+  int first = 0, count = 1;
+};
+
+/// Copies all elements of `param`, as they are saved, from `owners` to every rank. A rank that does not want them gives
+/// an empty span.
+void read_values(shard::ShardManager& manager, ParamId param, std::span<float> values, SliceOwners owners,
+                 Exchange const& exchange);
+
+/// Sets what this rank holds of `param`. Not collective.
+void store_values(shard::ShardManager& manager, ParamId param, std::span<float const> values, device::Device& device);
 
 /// Sets `param` to the same values in all memory that holds it. `other_stages`: if other stages have the parameter too,
 /// the communicator of the ranks at this rank's place in them; null otherwise. Throws PeerError if ranks give different

@@ -13,6 +13,7 @@
 #include "engine/communicators.hpp"
 #include "engine/planned_activations.hpp"
 #include "engine/planning.hpp"
+#include "engine/server_plan.hpp"
 #include "engine/share.hpp"
 #include "stage/gather_count.hpp"
 #include "stage/pipeline_check.hpp"
@@ -236,6 +237,17 @@ Plan plan_of_stages(model::Description const& whole, Config const& config, int w
   return result;
 }
 
+/// The plan of a worker, with what each server holds beside it.
+Plan plan_with_servers(model::Description const& model, Config const& config, int workers, PlanOptions const& options) {
+  auto const alone = engine::make_blueprint(model, model, config, workers, options);
+  auto result = plan_of(engine::with_servers(alone, model, false), options);
+  auto const server = plan_of(engine::with_servers(alone, model, true), options);
+  result.servers = {result.settings.parameter_server.servers, server.bytes, server.padding};
+  result.notes.push_back(engine::refused_servers(result.settings, options.transport, options.device));
+  std::erase(result.notes, std::string{});
+  return result;
+}
+
 }  // namespace
 
 Plan plan(Model const& model, Config const& config, int world, PlanOptions const& options) {
@@ -248,8 +260,9 @@ Plan plan(Model const& model, Config const& config, int world, PlanOptions const
   }
   auto const& whole = model.description();
   auto const data_ranks = engine::data_ranks(config, world);
-  auto result = config.pipeline().stages > 1
-                    ? plan_of_stages(whole, config, world, options)
+  auto result = config.pipeline().stages > 1 ? plan_of_stages(whole, config, world, options)
+                : config.parameter_server().servers > 0
+                    ? plan_with_servers(whole, config, data_ranks, options)
                     : plan_of(engine::make_blueprint(whole, whole, config, data_ranks, options), options);
   result.activations = engine::planned_activations(model, config, result.settings, options.device);
   result.world = world;
@@ -421,9 +434,11 @@ std::string decisions(Plan const& plan) {
   auto const place = [&](bool shards, int ranks) {
     return !shards ? "whole" : ranks < plan.data_ranks ? "group" : "shard";
   };
-  auto text = fmt::format(
-      "placements: parameters {}, gradients {}, optimizer {}\n", place(plan.shards_parameters, plan.parameter_ranks),
-      place(plan.shards_gradients, plan.gradient_ranks), place(plan.shards_optimizer, plan.optimizer_ranks));
+  auto const* const of_optimizer =
+      plan.servers.count > 0 ? "on servers" : place(plan.shards_optimizer, plan.optimizer_ranks);
+  auto text = fmt::format("placements: parameters {}, gradients {}, optimizer {}\n",
+                          place(plan.shards_parameters, plan.parameter_ranks),
+                          place(plan.shards_gradients, plan.gradient_ranks), of_optimizer);
   if (auto const& [parameters, count, bytes] = plan.persistent; parameters > 0) {
     text += fmt::format("whole on every rank: {} persistent parameter{}, {} elements, {} B with padding\n", parameters,
                         parameters == 1 ? "" : "s", count, bytes);
@@ -459,8 +474,14 @@ std::string explain_plan(Plan const& plan) {
       fmt::format("stage {}, {} rank{}, {} parameters ({} with padding) in {} flat units\n", plan.settings.stage,
                   plan.world, plan.world == 1 ? "" : "s", plan.parameter_count, plan.padded_count, plan.flat_units);
   text += tensor_lines(plan) + pipeline_lines(plan) + decisions(plan);
-  text +=
-      plan.pipeline.empty() ? "each rank holds:\n" : fmt::format("each rank of stage {} holds:\n", plan.largest_stage);
+  if (auto const& servers = plan.servers; servers.count > 0) {
+    text += fmt::format("parameter servers: {} beside {} worker{}; each holds {}, of which the optimizer has {}\n",
+                        servers.count, plan.data_ranks, plan.data_ranks == 1 ? "" : "s",
+                        readable(servers.bytes.total()), readable(servers.bytes.optimizer));
+  }
+  text += plan.servers.count > 0  ? "each worker holds:\n"
+          : plan.pipeline.empty() ? "each rank holds:\n"
+                                  : fmt::format("each rank of stage {} holds:\n", plan.largest_stage);
   text += fmt::format("  parameters {}\n", megabytes(plan.bytes.parameters));
   text += fmt::format("  gradients  {}\n", megabytes(plan.bytes.gradients));
   text += fmt::format("  optimizer  {}\n", megabytes(plan.bytes.optimizer));

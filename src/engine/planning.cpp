@@ -9,6 +9,7 @@
 #include <limits>
 #include <set>
 
+#include "engine/server_plan.hpp"
 #include "shard/matrix_homes.hpp"
 #include "shard/parameter_norms.hpp"
 #include "shard/route.hpp"
@@ -68,6 +69,9 @@ std::int64_t largest_unit(shard::Layout const& layout) noexcept {
 }  // namespace
 
 int data_ranks(Config const& config, int world) {
+  if (config.parameter_server().servers > 0) {  // which excludes a mesh
+    return worker_ranks(config, world);
+  }
   auto const stages = config.pipeline().stages;
   auto const tensor = config.tensor_ranks();
   auto const of_model = std::int64_t{stages} * tensor;

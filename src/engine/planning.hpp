@@ -32,7 +32,7 @@ struct Blueprint {
                                        Config const& config, int world, PlanOptions const& options);
 
 /// The number of the `world` ranks that share the states of one stage and one part of parameters. Throws ConfigError if
-/// the file's stages and tensor ranks do not divide `world`.
+/// the file's stages and tensor ranks do not divide `world`. With parameter servers, the number of workers.
 [[nodiscard]] int data_ranks(Config const& config, int world);
 /// Throws ContractError unless `model` was made for the tensor rank that `mesh` gives, and ConfigError if the file asks
 /// for tensor ranks and `mesh` is null.

@@ -56,6 +56,8 @@ class Protocol {
   void check_not_swapped(char const* call) const;
   /// Announces that states will be restored. Until end_restore() only that is legal.
   void begin_restore() noexcept { restoring_ = true; }
+  /// Whether a restore has failed halfway.
+  [[nodiscard]] bool is_restoring() const noexcept { return restoring_; }
   /// Reports that the states are those of `step`.
   void end_restore(std::int64_t step) noexcept;
   /// Like check_between_steps(), but also passes after a restore() that failed halfway.

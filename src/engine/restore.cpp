@@ -128,21 +128,6 @@ void read_states(device::Device& device, Opened& opened) {
   });
 }
 
-/// Restores all progress that is not a state.
-void take_position(EngineState& engine, checkpoint::Position const& position) {
-  auto const& rules = engine.settings().rules.loss_scale;
-  bool const keeps_scale = rules.dynamic && position.loss_scale;
-  engine.sharded.manager->optimizer.restore(position.applied,
-                                            keeps_scale ? *position.loss_scale : optim::initial_state(rules));
-  engine.session.protocol->end_restore(position.step);
-  engine.session.samples = position.samples;
-  engine.session.first_step = position.step;
-  engine.session.told_nonfinite = false;
-  engine.runtime.set_options({.timeout = engine.settings().timeout, .check = true});
-  engine.session.accumulator.emplace(engine.counters());
-  engine.record_addends();
-}
-
 /// Updates all that follows from the states that were read.
 void spread(EngineState& engine, checkpoint::Record const& record, RestoreOptions const& options) {
   auto& manager = *engine.sharded.manager;
@@ -283,6 +268,20 @@ Listing list(EngineState& engine, std::filesystem::path const& folder) {
 }
 
 }  // namespace
+
+void take_position(EngineState& engine, checkpoint::Position const& position) {
+  auto const& rules = engine.settings().rules.loss_scale;
+  bool const keeps_scale = rules.dynamic && position.loss_scale;
+  engine.sharded.manager->optimizer.restore(position.applied,
+                                            keeps_scale ? *position.loss_scale : optim::initial_state(rules));
+  engine.session.protocol->end_restore(position.step);
+  engine.session.samples = position.samples;
+  engine.session.first_step = position.step;
+  engine.session.told_nonfinite = false;
+  engine.runtime.set_options({.timeout = engine.settings().timeout, .check = true});
+  engine.session.accumulator.emplace(engine.counters());
+  engine.record_addends();
+}
 
 void claim(EngineState& engine, std::filesystem::path const& folder) {
   begin_together(engine);

@@ -9,6 +9,8 @@
 
 namespace zeroth::engine {
 
+/// Takes over all progress that is not a state.
+void take_position(detail::EngineState& engine, checkpoint::Position const& position);
 /// AnyEngine::claim().
 void claim(detail::EngineState& engine, std::filesystem::path const& folder);
 /// AnyEngine::restore().

@@ -29,11 +29,15 @@ std::string cause_of(std::exception_ptr const& error) {
 
 }  // namespace
 
-Runtime::Runtime(Job& of, Model const& model, PipelineSettings const& settings, Mesh* mesh)
-    : job{&detail::JobState::of(of)},
-      share{model.description(), settings, mesh == nullptr ? 0 : mesh->pipeline().index},
+Runtime::Runtime(Job& of, Model const& model, Config const& config, Mesh* mesh)
+    : servers{ServerRanks::of(of, config, mesh)},
+      job{&detail::JobState::of(servers ? servers->part() : of)},
+      share{model.description(), mesh == nullptr ? PipelineSettings{} : config.pipeline(),
+            mesh == nullptr ? 0 : mesh->pipeline().index},
       part{mesh == nullptr ? TensorPart{} : mesh->tensor_part()},
       device{job->make_device()} {}
+
+int Runtime::workers() const noexcept { return servers ? servers->workers() : job->communicator->world(); }
 
 void Runtime::expect_one_stage(char const* call) const {
   if (share.stages() > 1) {

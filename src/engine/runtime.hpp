@@ -9,6 +9,7 @@
 #include "engine/channels.hpp"
 #include "engine/communicators.hpp"
 #include "engine/exchange.hpp"
+#include "engine/server_ranks.hpp"
 #include "engine/share.hpp"
 #include "zeroth/comm/communicator.hpp"
 #include "zeroth/comm/job.hpp"
@@ -22,8 +23,8 @@ namespace zeroth::engine {
 /// channels are made here once the engine has a plan.
 class Runtime {
  public:
-  /// `mesh` is null if `job` has all ranks. `settings` are those of the mesh's pipeline.
-  Runtime(Job& job, Model const& model, PipelineSettings const& settings, Mesh* mesh);
+  /// `mesh` is null if `job` has all ranks.
+  Runtime(Job& job, Model const& model, Config const& config, Mesh* mesh);
 
   [[nodiscard]] Exchange exchange() const noexcept {
     return {communicators->gather().all(), device.get(), gather_stream.get()};
@@ -33,6 +34,8 @@ class Runtime {
   [[nodiscard]] Exchange whole() const noexcept {
     return all_stages ? Exchange{all_stages.get(), device.get(), gather_stream.get()} : exchange();
   }
+  /// All ranks of the job, parameter servers included.
+  [[nodiscard]] Exchange everyone() const noexcept { return servers ? with_servers() : whole(); }
   /// The ranks at this rank's place that together have the model once: all stages, with all tensor ranks of each.
   [[nodiscard]] Exchange line() const noexcept { return {stages.get(), device.get(), gather_stream.get()}; }
   [[nodiscard]] DeviceKind kind() const noexcept {
@@ -46,7 +49,15 @@ class Runtime {
   /// Whether values that all tensor ranks report or hold alike count on this rank.
   [[nodiscard]] bool counts() const noexcept { return part.index == 0; }
   /// Whether this rank logs for the whole job.
-  [[nodiscard]] bool speaks() const noexcept { return share.first() && counts() && exchange().rank() == 0; }
+  [[nodiscard]] bool speaks() const noexcept {
+    return share.first() && counts() && !serves() && exchange().rank() == 0;
+  }
+  /// Whether this rank is a parameter server.
+  [[nodiscard]] bool serves() const noexcept { return servers != nullptr && servers->serves(); }
+  /// The number of ranks that have samples, and whose gradients are added up.
+  [[nodiscard]] int workers() const noexcept;
+  /// Workers, then parameter servers.
+  [[nodiscard]] Exchange with_servers() const noexcept { return {&servers->all(), device.get(), gather_stream.get()}; }
   /// Throws ConfigError if there is a pipeline, which `call` does not support.
   void expect_one_stage(char const* call) const;
 
@@ -64,7 +75,9 @@ class Runtime {
   void tell_others(std::exception_ptr const& error) noexcept;
   void end_streams() noexcept;
 
-  detail::JobState* job;  ///< Its ranks share the states of this stage and part.
+  std::unique_ptr<ServerRanks> servers;  ///< Null without parameter servers.
+  /// Its ranks share the states of this stage and part; with parameter servers, those of all workers or of all servers.
+  detail::JobState* job;
   Share share;
   TensorPart part;  ///< This rank's part of divided parameters.
   std::unique_ptr<device::Device> device;

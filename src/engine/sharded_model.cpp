@@ -3,13 +3,18 @@
 
 #include "comm/launch/job_state.hpp"
 #include "engine/replicas.hpp"
+#include "engine/server_plan.hpp"
 
 namespace zeroth::engine {
 
 ShardedModel::ShardedModel(Runtime& runtime, Model const& whole, Config const& config)
     : model{std::make_unique<model::Description>(runtime.share.take_part())},
-      blueprint{make_blueprint(*model, whole.description(), config, runtime.job->communicator->world(),
-                               {.transport = runtime.job->communicator->transport(), .device = runtime.kind()})} {}
+      blueprint{make_blueprint(*model, whole.description(), config, runtime.workers(),
+                               {.transport = runtime.job->communicator->transport(), .device = runtime.kind()})} {
+  if (runtime.servers) {
+    blueprint = with_servers(std::move(blueprint), *model, runtime.serves());
+  }
+}
 
 void ShardedModel::allocate(Runtime const& runtime) {
   if (settings().reports.comms.enabled && runtime.speaks()) {
@@ -23,6 +28,8 @@ void ShardedModel::allocate(Runtime const& runtime) {
                                       .model = model.get(),
                                       .layout = &blueprint.layout,
                                       .stages = runtime.stages.get(),
+                                      .deciders = runtime.servers ? &runtime.servers->deciders() : nullptr,
+                                      .servers = runtime.servers ? &runtime.servers->links() : nullptr,
                                       .tensor = runtime.tensor.get(),
                                       .ties = runtime.ties.of(blueprint.layout),
                                       .calls = calls.get(),

@@ -126,6 +126,21 @@ void Start::agree_over_mesh(std::vector<stage::Actions> const& lists, Model cons
   }
 }
 
+void Start::agree_with_servers() {
+  auto const all_ranks = runtime_.with_servers();
+  std::array const mine{model::fingerprint(*sharded_.model), Fnv1a{}.characters(stage_file_).value(), run_id_};
+  constexpr std::array said{different_models, "stage files"};
+  auto const all = gather(std::span<std::uint64_t const>{mine}, "start", all_ranks);
+  run_id_ = all[said.size()];
+  expect_same_numbers(all, mine.size(), said, all_ranks);
+  auto const own = capacities_[static_cast<std::size_t>(runtime_.exchange().rank())].numbers();
+  auto const of_all = gather(std::span<std::uint64_t const>{own}, "start", all_ranks);
+  capacities_.clear();
+  for (std::size_t at = 0; at < of_all.size(); at += RankCapacity::count) {
+    capacities_.push_back(RankCapacity::of(std::span{of_all}.subspan(at).first<RankCapacity::count>()));
+  }
+}
+
 void Start::expect_room() const {
   if (!takes_of_host_) {
     return;

@@ -20,6 +20,8 @@ class Start {
   void agree();
   /// Checks stages and tensor ranks, after agree(). `lists` are the actions of all stages, `whole` is the whole model.
   void agree_over_mesh(std::vector<stage::Actions> const& lists, Model const& whole);
+  /// Checks workers and parameter servers, after agree().
+  void agree_with_servers();
   /// Throws ConfigError if a machine has too little. Call when the needs of all ranks of the job are known.
   void expect_room() const;
 

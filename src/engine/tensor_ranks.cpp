@@ -69,11 +69,13 @@ std::vector<float> part_of(model::ParamDescription const& param, std::span<float
 
 void read_values(shard::ShardManager& manager, ParamId param, std::span<float> values, Runtime const& runtime) {
   auto const& described = manager.memory.model().params[param];
+  SliceOwners const owners{runtime.servers ? runtime.workers() : 0, manager.memory.layout().world()};
+  auto const exchange = runtime.servers ? runtime.with_servers() : runtime.exchange();
   if (!described.part) {
-    return read_values(manager, param, values, runtime.exchange());
+    return read_values(manager, param, values, owners, exchange);
   }
   std::vector<float> mine(static_cast<std::size_t>(described.count));
-  read_values(manager, param, mine, runtime.exchange());
+  read_values(manager, param, mine, owners, exchange);
   join_parts(described, mine, values, runtime.over_tensor());
 }
 

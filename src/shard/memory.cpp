@@ -64,6 +64,7 @@ Memory::Memory(ManagerContext const& context, PlanRequest const& request)
     log(context.tensor);
   }
   std::ranges::for_each(context.ties, log);
+  log(context.deciders);
 }
 
 void Memory::offload(std::function<void()> const& check) {
@@ -210,6 +211,8 @@ std::byte* Memory::codec_scratch(Lane lane) const noexcept {
   auto const at = lane == Lane::gather ? plan_.encoded_gather : plan_.encoded_reduce;
   return at < 0 ? nullptr : scratch_->data() + at;
 }
+
+std::byte* Memory::pushed() const noexcept { return plan_.pushed < 0 ? nullptr : scratch_->data() + plan_.pushed; }
 
 std::byte* Memory::directions() const noexcept {
   return plan_.directions < 0 ? nullptr : scratch_->data() + plan_.directions;

@@ -28,6 +28,8 @@
 
 namespace zeroth::shard {
 
+class ServerLinks;
+
 /// The environment of the shard manager. All of it must outlive the manager. Gathers and reductions have their own
 /// stream and communicators, so that neither waits for the other.
 struct ManagerContext {
@@ -40,6 +42,9 @@ struct ManagerContext {
   /// The decision on a step is summed over these ranks too: those at this place in all stages of a pipeline and in all
   /// tensor parts. Null if there is only one.
   comm::Communicator* stages = nullptr;
+  /// Workers and parameter servers, which decide a step together. Null without servers.
+  comm::Communicator* deciders = nullptr;
+  ServerLinks* servers = nullptr;        ///< Between workers and parameter servers. Null without servers.
   comm::Communicator* tensor = nullptr;  ///< The tensor ranks, on the reduce stream. Null if there is only one.
   /// One communicator for each of the layout's ties: the ranks that have this rank's slice of it, in the order of
   /// stages. Null if only this stage has it.
@@ -111,6 +116,8 @@ class Memory {
   [[nodiscard]] float* trust_ratios() const noexcept;
   /// Scratch for EncodedMomenta; null if the rule has none.
   [[nodiscard]] std::byte* encoded_momenta() const noexcept;
+  /// Memory of a parameter server for a slice of each worker and their sum; null on other ranks.
+  [[nodiscard]] std::byte* pushed() const noexcept;
   /// Sets all that encoding has lost to zero, as when training begins. Waits.
   void clear_errors();
   /// Sums of squares of this rank's slices, for all flat units that count on this rank.

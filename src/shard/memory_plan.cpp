@@ -47,6 +47,9 @@ struct Held {
 };
 
 Held held_by_each(Part const& part, Placement placement, Places const& places) noexcept {
+  if (placement.is_absent) {
+    return {0, 0};
+  }
   auto const count = held(part, placement, places, 0).count();
   auto const ranks = places.size(placement.cut);
   return {count, count - (part.used_count + ranks - 1) / ranks};
@@ -261,8 +264,11 @@ void plan_slots(PlanRequest const& request, MemoryPlan& plan) {
 
 /// Where first moments are encoded, each rank also sums squares of its own whole gradients.
 /// Squares of parameters that all tensor ranks have whole count once, on the first of these ranks. They come after all
-/// others.
+/// others. Workers of parameter servers have no slices.
 void plan_block_sums(Layout const& layout, PlanRequest const& request, MemoryPlan& plan) {
+  if (request.placements.optimizer.is_absent) {
+    return;
+  }
   for (bool const of_cut : {true, false}) {
     for (auto const flat : plan.flats.ids()) {
       auto const& unit = layout.flats()[flat];
@@ -310,6 +316,9 @@ void plan_scratch(Layout const& layout, PlanRequest const& request, MemoryPlan& 
   if (encodes_momenta(request.settings)) {
     plan.encoded_momenta = scratch.take(EncodedMomenta::scratch_bytes(layout));
   }
+  if (request.workers > 0) {
+    plan.pushed = scratch.take((request.workers + 1) * largest_shard * bytes_of(request.settings.precision.reduce));
+  }
   plan.comm_staging_bytes = request.comm_staging_bytes;
   plan.comm_staging = scratch.take(request.comm_staging_bytes);
   plan.transfer_bytes = std::min(largest_shard * bytes_of(Dtype::fp32), std::int64_t{1} << 20U);
@@ -354,6 +363,9 @@ bool folds(PlanRequest const& request) noexcept {
 }
 
 Range held(Part const& part, Placement placement, Places const& places, int place) noexcept {
+  if (placement.is_absent) {
+    return {};
+  }
   if (placement == Placement::whole || placement == Placement::shard) {  // called for every address: no divisions
     return placement == Placement::whole ? Range{0, part.padded_count} : part.slice(place);
   }

@@ -31,6 +31,7 @@ struct PlanRequest {
   std::int64_t largest_bucket_count = 0;
   std::int64_t comm_staging_bytes = 0;
   bool on_gpu = false;  ///< Muon's workspace is larger there.
+  int workers = 0;      ///< Of a parameter server: the ranks whose gradients it adds up. 0: this rank is none.
   Offload offload;
   ParameterOffload offload_parameters;
 };
@@ -115,6 +116,7 @@ struct MemoryPlan {
   std::int64_t directions = -1;
   std::int64_t parameter_norms = -1;  ///< See ParameterNorms; -1: not needed.
   std::int64_t encoded_momenta = -1;  ///< See EncodedMomenta; -1: not needed.
+  std::int64_t pushed = -1;  ///< One slice of each worker, and their sum, in the reduction dtype; -1: not needed.
   std::int64_t comm_staging = 0, comm_staging_bytes = 0;
   std::int64_t transfer = 0, transfer_bytes = 0;  ///< A piece of a shard on its way to or from a file.
   // slots

@@ -38,7 +38,7 @@ void advance(optim::UpdateArgs& args, std::int64_t elements) noexcept {
 Optimizer::Optimizer(Memory& memory, optim::LossScaleState const& loss_scale)
     : memory_{&memory},
       stream_{memory.context().reduce_stream},
-      comm_{memory.context().reduce.all()},
+      comm_{memory.context().deciders != nullptr ? memory.context().deciders : memory.context().reduce.all()},
       step_{memory.step()},
       host_{memory.context().device->allocate_host(sizeof(StepResults))},
       results_{::new (host_->data()) StepResults{}},
@@ -246,14 +246,16 @@ void Optimizer::quantise(FlatId flat) {
   }
 }
 
-optim::StepSums Optimizer::sum_evaluation(optim::StepSums const& mine) { return sum("evaluation", {}, mine, {}); }
-
-optim::StepSums Optimizer::sum_step(optim::StepSums const& mine, std::span<optim::LossTerm const> losses) {
-  return sum("gradient_norm", memory_->block_sums(), mine, losses);
+optim::StepSums Optimizer::sum_evaluation(optim::StepSums const& mine) {
+  return sum("evaluation", *memory_->context().reduce.all(), {}, mine, {});
 }
 
-optim::StepSums Optimizer::sum(std::string_view purpose, std::span<float const> block_sums, optim::StepSums const& mine,
-                               std::span<optim::LossTerm const> losses) {
+optim::StepSums Optimizer::sum_step(optim::StepSums const& mine, std::span<optim::LossTerm const> losses) {
+  return sum("gradient_norm", *comm_, memory_->block_sums(), mine, losses);
+}
+
+optim::StepSums Optimizer::sum(std::string_view purpose, comm::Communicator& over, std::span<float const> block_sums,
+                               optim::StepSums const& mine, std::span<optim::LossTerm const> losses) {
   auto& kernels = memory_->kernels();
   results_->evaluation_mine = mine;
   kernels.copy(*stream_, &step_->evaluation_mine, &results_->evaluation_mine, sizeof(optim::StepSums));
@@ -261,8 +263,8 @@ optim::StepSums Optimizer::sum(std::string_view purpose, std::span<float const> 
   for (auto const& loss : losses) {
     kernels.add_loss(*stream_, loss, &step_->evaluation_mine);
   }
-  comm_->all_reduce(*stream_, {purpose, ""}, &step_->evaluation_mine, &step_->evaluation_total,
-                    optim::numbers_in_sums(metric_count_), Dtype::fp64);
+  over.all_reduce(*stream_, {purpose, ""}, &step_->evaluation_mine, &step_->evaluation_total,
+                  optim::numbers_in_sums(metric_count_), Dtype::fp64);
   sum_over_stages(purpose, step_->evaluation_mine, step_->evaluation_total);
   kernels.copy(*stream_, &results_->evaluation, &step_->evaluation_total, sizeof(optim::StepSums));
   stream_->synchronize();

@@ -82,8 +82,9 @@ class Optimizer {
   void cut_stretches();
   void quantise(FlatId flat);
   void sum_over_stages(std::string_view purpose, optim::StepSums& mine, optim::StepSums& total);
-  [[nodiscard]] optim::StepSums sum(std::string_view purpose, std::span<float const> block_sums,
-                                    optim::StepSums const& mine, std::span<optim::LossTerm const> losses);
+  [[nodiscard]] optim::StepSums sum(std::string_view purpose, comm::Communicator& over,
+                                    std::span<float const> block_sums, optim::StepSums const& mine,
+                                    std::span<optim::LossTerm const> losses);
 
   Memory* memory_;
   device::Stream* stream_;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "shard/server_links.hpp"
 #include "zeroth/comm/flight_recorder.hpp"
 
 namespace zeroth::shard {
@@ -155,6 +156,10 @@ void Parameters::publish(std::span<FlatId const> flats) {
   if (flats.empty()) {
     return;
   }
+  if (memory_->context().servers != nullptr) {
+    std::ranges::for_each(flats, [this](FlatId flat) { pull(flat); });
+    return;
+  }
   if (memory_->routes(flats.front()).publish.hops.empty()) {
     if (memory_->request().settings.delayed_update) {  // otherwise compute itself has updated
       for (auto const flat : flats) {
@@ -188,6 +193,18 @@ void Parameters::publish(std::span<FlatId const> flats) {
       stream.record(lane == Lane::reduce ? *published_[flat] : *slot(flat).ready);
     }
   }
+}
+
+/// Gets a unit from the parameter servers, once compute has used it for the last time.
+void Parameters::pull(FlatId flat) {
+  auto const& part = memory_->flat(flat).trainable;
+  stream_->wait(memory_->updated(flat));
+  {
+    device::SpanScope const span{*stream_, "pull", name(flat)};
+    memory_->context().servers->pull(*stream_, name(flat), part, {memory_->addresses(flat).parameters, 0, dtype_});
+  }
+  stream_->record(*slot(flat).ready);
+  carrier_.count(part.padded_count * bytes_of(dtype_));
 }
 
 /// Gathers all replicas' slices of a tile, after this rank has updated its own and before the tile is written to the

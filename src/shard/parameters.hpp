@@ -74,6 +74,7 @@ class Parameters {
   [[nodiscard]] Slot& slot(FlatId flat) noexcept;
   template <class F>
   void drop(F const& is_invalid) noexcept;
+  void pull(FlatId flat);
   void publish_tile(Tile const& tile, std::byte* slices, std::int64_t bytes_of_each, device::Event& updated,
                     device::Event& published);
   [[nodiscard]] bool empty(FlatId flat) const noexcept { return memory_->flat(flat).padded_count() == 0; }

@@ -47,15 +47,18 @@ inline constexpr Axes all_axes{Axis::shard, Axis::replicate}, group_axes{Axis::s
 
 /// The axes over which a state is sharded. With `whole` every rank has all of it; with `group` a rank has its piece
 /// within a group, and the group has all of it; with `shard` it has its slice. Each includes the next. With one group,
-/// and with groups of one rank, `group` equals one of the others and is not used.
+/// and with groups of one rank, `group` equals one of the others and is not used. With `absent` no rank of these has
+/// any: parameter servers have it.
 struct Placement {
   Axes cut;
-  static Placement const whole, group, shard;
+  bool is_absent = false;
+  static Placement const whole, group, shard, absent;
   friend constexpr bool operator==(Placement, Placement) noexcept = default;
 };
 inline constexpr Placement Placement::whole{};
 inline constexpr Placement Placement::group{group_axes};
 inline constexpr Placement Placement::shard{all_axes};
+inline constexpr Placement Placement::absent{{}, true};
 
 /// All that distinguishes the stages, as a value. The optimizer is sharded at least as much as the parameters.
 struct Placements {

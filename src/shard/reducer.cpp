@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "shard/server_reducers.hpp"
+
 namespace zeroth::shard {
 namespace {
 
@@ -84,7 +86,7 @@ Reducer::Reducer(Memory& memory)
 std::int64_t Reducer::scratch_bytes(PlanRequest const& request) noexcept {
   auto const& precision = request.settings.precision;
   bool const converts = precision.reduce != (request.settings.sums_micro_steps ? Dtype::fp32 : precision.gradient);
-  return converts ? request.largest_bucket_count * bytes_of(precision.reduce) : 0;
+  return converts && request.workers == 0 ? request.largest_bucket_count * bytes_of(precision.reduce) : 0;
 }
 
 void Reducer::reduce(std::span<Unreduced const> gradients, bool last) {
@@ -204,6 +206,9 @@ void Reducer::share(std::span<Unreduced const> gradients) {
 }
 
 std::unique_ptr<Reducer> make_reducer(Memory& memory) {
+  if (memory.context().servers != nullptr) {
+    return make_reducer_of_servers(memory);
+  }
   if (folds(memory.request())) {
     return std::make_unique<FoldingReducer>(memory);
   }

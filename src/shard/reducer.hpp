@@ -56,6 +56,7 @@ class Reducer {
   /// The elements that this rank's optimizer reads.
   [[nodiscard]] Elements read_by_optimizer(FlatId flat) const noexcept;
   [[nodiscard]] Memory& memory() const noexcept { return *memory_; }
+  [[nodiscard]] Carrier& carrier() noexcept { return carrier_; }
 
  private:
   void sum(std::span<Unreduced const> gradients, bool last);

@@ -49,6 +49,9 @@ Routes routes_of(FlatUnit const& flat, PlanRequest const& request, int place) {
     return hops_along(gradients, {Placement::shard, by_way_of, optimizer}, Operation::all_gather, places, place);
   };
   Routes routes;
+  if (optimizer.is_absent || request.workers > 0) {
+    return routes;  // see ServerLinks
+  }
   routes.gather = route_of_gather(part, parameters, Placement::whole, places, place);
   routes.gather_frozen = route_of_gather(flat.frozen, parameters, Placement::whole, places, place);
   routes.publish = route_of_gather(part, optimizer, parameters, places, place);

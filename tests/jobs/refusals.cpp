@@ -100,6 +100,7 @@ constexpr Refusal refusals[] = {
     {"gradient_clipping", R"({"gradient_clipping": -1})", always},
     {"zeroth.gradient_slots", R"({"zeroth": {"gradient_slots": 0}})", always},
     {"zeroth.mesh.pipeline", R"({"zeroth": {"mesh": {"pipeline": 1000}}})", always},
+    {"zeroth.parameter_server.servers", R"({"zeroth": {"parameter_server": {"servers": 1000}}})", always},
     {"zeroth.mesh.tensor", R"({"zeroth": {"mesh": {"tensor": 1000}}})", always},
     {"tensor_parallel.autotp_size", R"({"tensor_parallel": {"autotp_size": 7}})", always},
     {"zeroth.pipeline.chunks", R"({"zeroth": {"pipeline": {"schedule": "zb_h1", "chunks": 2}}})", always},

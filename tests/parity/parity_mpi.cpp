@@ -72,6 +72,31 @@ TEST_CASE("processes train like threads with every codec") {
   }
 }
 
+TEST_CASE("processes with parameter servers train like threads at stage 1") {
+  for (auto const& types : {fp32_types, bf16_types, fp16_types}) {
+    INFO(types.name);
+    auto const text = [&](int stage, int servers) {
+      return file(types, stage, 2, "every_micro_step", movements[2],
+                  fmt::format(R"(, "parameter_server": {{"servers": {}}})", servers));
+    };
+    int world = 0;
+    int rank = 0;
+    int servers = 1;
+    Trained trained;
+    int const status = launch({.transport = process_transport()}, [&](Job& job) {
+      world = job.world();
+      rank = job.rank();
+      servers = world > 3 ? 2 : 1;
+      trained = train_synthetic(job, Config::from_json(text(0, servers)), {});
+    });
+    REQUIRE(status == 0);
+    REQUIRE(trained.planned == trained.peak);
+    if (rank < world - servers) {
+      REQUIRE(bits_of(trained) == bits_of(train_on_threads(world - servers, rank, text(1, 0))));
+    }
+  }
+}
+
 TEST_CASE("processes in a pipeline train like threads without one, at every ZeRO stage") {
   for (int stage = 0; stage <= 3; ++stage) {
     INFO("stage " << stage);

@@ -160,7 +160,7 @@ template <Element T, GradientOf<T> G>
 class Trainer {
  public:
   Trainer(Job& job, SyntheticModel const& synthetic, Config const& config, TrainOptions const& options)
-      : world_{job.world()},
+      : world_{job.world() - config.parameter_server().servers},
         synthetic_{synthetic},
         options_{options},
         engine_{job, synthetic.model, config},
@@ -168,6 +168,12 @@ class Trainer {
         place_{engine_.place()} {}
 
   Trained run() {
+    if (engine_.serves()) {
+      engine_.serve();
+      result_.planned = engine_.planned();
+      result_.peak = engine_.peak();
+      return std::move(result_);
+    }
     for (int step = options_.begin(engine_) + 1; step <= options_.steps; ++step) {
       int micro_index = 0;
       auto const passes = engine_.micro_steps();

@@ -144,6 +144,15 @@ std::string as_json(PlanResult const& result) {
   if (asked_for.tensor_ranks > 1) {
     json["tensor"] = {{"ranks", asked_for.tensor_ranks}, {"parameters", asked_for.tensor_rank_count}};
   }
+  if (auto const& [count, bytes, padding] = asked_for.servers; count > 0) {
+    json["servers"] = {{"count", count},
+                       {"parameters", bytes.parameters - padding.parameters},
+                       {"gradients", bytes.gradients - padding.gradients},
+                       {"optimizer", bytes.optimizer - padding.optimizer},
+                       {"scratch", bytes.scratch},
+                       {"padding", padding.total()},
+                       {"total", bytes.total()}};
+  }
   if (!asked_for.pipeline.empty()) {
     json["pipeline"] = pipeline_as_json(asked_for);
   }

@@ -188,6 +188,11 @@ std::string notes(PlanResult const& result) {
     text += fmt::format("{} with {} {} whole on every rank, in {}.\n", counted(parameters, "persistent parameter"),
                         counted(count, "element"), parameters == 1 ? "is" : "are", readable_bytes(bytes));
   }
+  if (auto const& servers = result.asked_for.servers; servers.count > 0) {
+    text += fmt::format("The table is of a worker; each of {} holds {}, of which the optimizer has {}.\n",
+                        counted(servers.count, "parameter server"), readable_bytes(servers.bytes.total()),
+                        readable_bytes(servers.bytes.optimizer));
+  }
   text += about_activations(result.asked_for);
   text += fmt::format("A checkpoint takes {} on the disk, at every stage.\n",
                       readable_bytes(result.asked_for.checkpoint_bytes));

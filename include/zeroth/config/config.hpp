@@ -67,6 +67,8 @@ class ZEROTH_EXPORT Config {
   [[nodiscard]] std::optional<optim::NewtonSchulzMethod> newton_schulz_method() const;
   /// Number of ranks that divide parameters among themselves (tensor parallelism). A Mesh reads it.
   [[nodiscard]] int tensor_ranks() const;
+  /// The settings of parameter servers. A job has as many ranks more than there are workers.
+  [[nodiscard]] ParameterServerSettings parameter_server() const;
   /// Whether the program should also divide rows among those ranks: see TensorParallelOptions::sequence. Engines do not
   /// read it.
   [[nodiscard]] bool sequence_parallel() const;

@@ -199,6 +199,13 @@ struct PipelineSettings {
   [[nodiscard]] int all_chunks() const noexcept { return stages == 1 ? 1 : stages * chunks; }
 };
 
+/// Ranks that hold masters and optimizer states for the others: see AnyEngine::serves().
+struct ParameterServerSettings {
+  int servers = 0;         ///< The last ranks of a job; 0: none, each rank updates parameters itself.
+  int staleness = 0;       ///< How many steps a worker may be ahead of the slowest one.
+  bool colocated = false;  ///< Servers are threads of workers.
+};
+
 /// All settings of a stage file, for one world size.
 struct Settings {
   int stage = 0;                                                        ///< The ZeRO stage, 0 to 3.
@@ -217,6 +224,7 @@ struct Settings {
   bool same_bits_at_any_ranks = false;  ///< Requested: an engine throws if it cannot keep it.
 
   PipelineSettings pipeline;                       ///< Pipeline stages and their schedule.
+  ParameterServerSettings parameter_server;        ///< Parameter servers. Batch sizes count workers.
   int tensor_ranks = 1;                            ///< Ranks that divide parameters among themselves.
   GroupSettings groups;                            ///< Groups of ranks.
   OffloadSettings offload;                         ///< Offloading.

@@ -68,6 +68,12 @@ class ZEROTH_EXPORT AnyEngine {
   /// Max micro-steps between forward and backward at the same time: the number of tapes that a program of schedule()
   /// keeps. Not collective.
   [[nodiscard]] int in_flight() const noexcept;
+  /// Whether this rank is a parameter server (zeroth.parameter_server): it calls serve(), and nothing else. Not
+  /// collective.
+  [[nodiscard]] bool serves() const noexcept;
+  /// Adds up the workers' gradients and updates parameters, until the workers' engine is destroyed. Waits. A server
+  /// that does not call it lets the workers' first step end by their timeout. Throws ContractError on a worker.
+  void serve();
   /// Enqueues the update, or with zeroth.delayed_update leaves it to the next step's passes, and returns the previous
   /// step's report; nullopt on the first call.
   ///

@@ -96,6 +96,12 @@ struct PlannedStage {
 /// A plan; the same on every rank. A flat unit is what is gathered and reduced together: a unit's own parameters, or
 /// one that several units use. In a pipeline, values per rank are those of the stage whose ranks allocate most; values
 /// of the model, checkpoints and notes cover all stages.
+/// What parameter servers hold.
+struct PlannedServers {
+  int count = 0;        ///< Servers; 0: none.
+  MemoryBytes bytes;    ///< What each of them allocates; its ledger shows the same.
+  MemoryBytes padding;  ///< The part of `bytes` that is padding: see Plan::padding.
+};
 struct Plan {
   Settings settings;  ///< The file, resolved for this world and model.
   int world = 1;      ///< Ranks.
@@ -119,6 +125,7 @@ struct Plan {
   MemoryBytes padding;
   std::vector<PlannedStage> pipeline;  ///< Stages, if there are several.
   std::size_t largest_stage = 0;       ///< Index in `pipeline` of the first stage whose ranks allocate most.
+  PlannedServers servers;              ///< With them `bytes` are a worker's, and `data_ranks` counts workers.
   PlannedPersistence persistent;       ///< Empty if every rank holds all parameters anyway.
   PlannedTier host;  ///< offload_optimizer "cpu" on a GPU. Not in `bytes`. See AnyEngine::bytes_of_host().
   PlannedTier disk;  ///< offload_optimizer "nvme". Not in `bytes`.

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/server_ranks.hpp"
+
+#include <fmt/format.h>
+
+#include "comm/launch/job_state.hpp"
+#include "engine/server_plan.hpp"
+#include "zeroth/core/error.hpp"
+
+namespace zeroth::engine {
+
+std::unique_ptr<ServerRanks> ServerRanks::of(Job& job, Config const& config, Mesh const* mesh) {
+  auto const servers = config.parameter_server().servers;
+  if (servers == 0) {
+    return nullptr;
+  }
+  if (mesh != nullptr) {
+    throw ConfigError{
+        fmt::format("{}: zeroth.parameter_server.servers is {}, and the engine is on a zeroth::Mesh: build it on the "
+                    "job, or set zeroth.parameter_server.servers to 0",
+                    config.source(), servers)};
+  }
+  static_cast<void>(worker_ranks(config, job.world()));
+  return std::make_unique<ServerRanks>(job, servers);
+}
+
+ServerRanks::ServerRanks(Job& job, int servers)
+    : workers_{job.world() - servers},
+      serves_{job.rank() >= workers_},
+      part_{job.split(serves_ ? 1 : 0, job.rank(), serves_ ? "servers" : "workers")},
+      all_{job.communicator().split(0, job.rank(), "with-servers")},
+      deciders_{job.communicator().split(0, job.rank(), "step")} {}
+
+void ServerRanks::connect(comm::CommOptions const& options) {
+  all_->set_options({.timeout = options.timeout, .check = true});
+  deciders_->set_options(options);
+  links_ = std::make_unique<shard::ServerLinks>(*all_, workers_, options);
+}
+
+}  // namespace zeroth::engine

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The ranks of a job with parameter servers: workers, then servers.
+#pragma once
+#include <memory>
+
+#include "shard/server_links.hpp"
+#include "zeroth/comm/job.hpp"
+#include "zeroth/config/config.hpp"
+#include "zeroth/engine/mesh.hpp"
+
+namespace zeroth::engine {
+
+class ServerRanks {
+ public:
+  /// Null if the file asks for no servers. Collective on `job`. Throws ConfigError if the job has no rank for a worker,
+  /// or if there is a mesh.
+  [[nodiscard]] static std::unique_ptr<ServerRanks> of(Job& job, Config const& config, Mesh const* mesh);
+  ServerRanks(Job& job, int servers);
+  /// Makes the links. Collective.
+  void connect(comm::CommOptions const& options);
+
+  [[nodiscard]] bool serves() const noexcept { return serves_; }
+  [[nodiscard]] int workers() const noexcept { return workers_; }
+  /// All workers, or all servers.
+  [[nodiscard]] Job& part() noexcept { return part_; }
+  /// Workers, then servers.
+  [[nodiscard]] comm::Communicator& all() const noexcept { return *all_; }
+  /// The same, for decisions on the reduce stream.
+  [[nodiscard]] comm::Communicator& deciders() const noexcept { return *deciders_; }
+  [[nodiscard]] shard::ServerLinks& links() const noexcept { return *links_; }
+  shard::Order order;  ///< Memory for an order until its stream has passed. One at a time.
+
+ private:
+  int workers_;
+  bool serves_;
+  Job part_;
+  std::unique_ptr<comm::Communicator> all_, deciders_;
+  std::unique_ptr<shard::ServerLinks> links_;
+};
+
+}  // namespace zeroth::engine

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What parameter servers and their workers may not do, and how their jobs end.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include "engine/small_model.hpp"
+#include "support/catch.hpp"
+#include "support/folder.hpp"
+#include "support/job.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+using Catch::Contains;
+
+Config served(int servers, char const* more = "") {
+  return small_config(0, {.zeroth = fmt::format(R"(, "parameter_server": {{"servers": {}}}{})", servers, more)});
+}
+
+bool is_server(Job const& job, int servers) { return job.rank() >= job.world() - servers; }
+
+/// Runs `call` on the workers, while servers serve. Returns what was thrown first.
+std::string thrown_on_workers(std::function<void(AnyEngine&, SmallModel const&)> const& call) {
+  return messages_of(run_job(3, [&](Job& job) {
+    SmallModel const small;
+    Engine<float> engine{job, small.model, served(1)};
+    if (engine.serves()) {
+      return engine.serve();
+    }
+    call(engine, small);
+  }));
+}
+
+void train_a_step(Engine<float>& engine, SmallModel const& small) {
+  all_micro_steps(engine, small);
+  static_cast<void>(engine.step());
+}
+
+}  // namespace
+
+TEST_CASE("only the last ranks serve") {
+  auto const outcome = run_job(4, [](Job& job) {
+    SmallModel const small;
+    Engine<float> engine{job, small.model, served(2)};
+    if (engine.serves() != is_server(job, 2)) {
+      throw std::logic_error{"wrong"};
+    }
+    if (engine.serves()) {
+      return engine.serve();
+    }
+    train_a_step(engine, small);
+    static_cast<void>(engine.finish());
+  });
+  CHECK(messages_of(outcome) == "");
+}
+
+TEST_CASE("a job needs a worker beside its servers") {
+  for (int const servers : {2, 3}) {
+    auto const outcome = run_job(2, [&](Job& job) {
+      SmallModel const small;
+      Engine<float> const engine{job, small.model, served(servers)};
+    });
+    CHECK_THAT(messages_of(outcome),
+               Contains(fmt::format("zeroth.parameter_server.servers is {}, and there are 2 ranks, of which at least "
+                                    "one has to be a worker; allowed: 0 to 1",
+                                    servers)));
+  }
+}
+
+TEST_CASE("an engine with servers is not on a mesh") {
+  auto const outcome = run_job(2, [&](Job& job) {
+    SmallModel const small;
+    auto const config = served(1);
+    Mesh mesh{job, config};
+    Engine<float> const engine{mesh, small.model, config};
+  });
+  CHECK_THAT(messages_of(outcome),
+             Contains("zeroth.parameter_server.servers is 1, and the engine is on a zeroth::Mesh"));
+}
+
+TEST_CASE("serve() is for servers") {
+  CHECK_THAT(thrown_on_workers([](AnyEngine& engine, SmallModel const&) { engine.serve(); }),
+             Contains("serve() on a rank that is no parameter server"));
+}
+
+TEST_CASE("servers do nothing else") {
+  Folder const folder;
+  std::vector<float> values(300);
+  std::vector<std::function<void(Engine<float>&, SmallModel const&)>> const calls{
+      [](auto& engine, auto const&) { static_cast<void>(engine.micro_steps()); },
+      [](auto& engine, auto const&) { static_cast<void>(engine.schedule()); },
+      [](auto& engine, auto const&) { static_cast<void>(engine.evaluation(1)); },
+      [](auto& engine, auto const&) { static_cast<void>(engine.step()); },
+      [](auto& engine, auto const&) { static_cast<void>(engine.finish()); },
+      [&](auto& engine, auto const& small) { engine.read(small.weights[0], values); },
+      [&](auto& engine, auto const&) { engine.save(folder.path()); },
+      [&](auto& engine, auto const&) { static_cast<void>(engine.restore_latest(folder.path())); }};
+  for (auto const& call : calls) {
+    auto const outcome = run_job(2, [&](Job& job) {
+      SmallModel const small;
+      Engine<float> engine{job, small.model, served(1)};
+      if (engine.serves()) {
+        return call(engine, small);
+      }
+      train_a_step(engine, small);
+      static_cast<void>(engine.finish());
+    });
+    CHECK_THAT(messages_of(outcome), Contains("on a parameter server (zeroth.parameter_server.servers): servers call "
+                                              "serve(), and nothing else: if (engine.serves()) { engine.serve(); "
+                                              "return; }"));
+    CHECK(std::ranges::all_of(outcome, [](std::exception_ptr const& error) { return error != nullptr; }));
+  }
+}
+
+TEST_CASE("a server that does not serve ends the job within the timeout, and is named") {
+  auto const begin = std::chrono::steady_clock::now();
+  auto const outcome = run_job(3, [&](Job& job) {
+    SmallModel const small;
+    auto const config = served(1).with(R"({"zeroth": {"timeout_ms": 500}})");
+    Engine<float> engine{job, small.model, config};
+    if (engine.serves()) {
+      while (!job.communicator().failure() && std::chrono::steady_clock::now() < begin + std::chrono::seconds{30}) {
+        std::this_thread::sleep_for(std::chrono::milliseconds{10});
+      }
+      return;
+    }
+    train_a_step(engine, small);
+    static_cast<void>(engine.finish());
+  });
+  CHECK(std::chrono::steady_clock::now() < begin + std::chrono::seconds{20});
+  CHECK_THAT(messages_of(outcome), Contains("order") && Contains("rank 2"));
+  CHECK(outcome[0] != nullptr);
+  CHECK(outcome[1] != nullptr);
+}
+
+TEST_CASE("a worker or a server that fails ends the job of all, and is named") {
+  for (int const victim : {0, 1, 2, 3}) {
+    auto const outcome = run_job(4, [&](Job& job) {
+      SmallModel const small;
+      Engine<float> engine{job, small.model, served(2)};
+      if (engine.serves()) {
+        if (job.rank() == victim) {
+          throw std::runtime_error{"the data are gone"};
+        }
+        return engine.serve();
+      }
+      train_a_step(engine, small);
+      if (job.rank() == victim) {
+        throw std::runtime_error{"the data are gone"};
+      }
+      train_a_step(engine, small);
+      static_cast<void>(engine.finish());
+    });
+    INFO("rank " << victim << ": " << messages_of(outcome));
+    for (std::size_t rank = 0; rank < outcome.size(); ++rank) {
+      REQUIRE(outcome[rank] != nullptr);
+      CHECK_THAT(message_of(outcome[rank]), Contains("the data are gone") || Contains(fmt::format("rank {}", victim)));
+    }
+  }
+}
+
+TEST_CASE("a long pause of workers is no failure of their servers") {
+  auto const outcome = run_job(3, [&](Job& job) {
+    SmallModel const small;
+    auto const config = served(1).with(R"({"zeroth": {"timeout_ms": 300}})");
+    Engine<float> engine{job, small.model, config};
+    if (engine.serves()) {
+      return engine.serve();
+    }
+    train_a_step(engine, small);
+    std::this_thread::sleep_for(std::chrono::milliseconds{800});
+    train_a_step(engine, small);
+    static_cast<void>(engine.finish());
+  });
+  CHECK(messages_of(outcome) == "");
+}
+
+TEST_CASE("what servers cannot be told is refused") {
+  CHECK_THAT(thrown_on_workers([](AnyEngine& engine, SmallModel const&) {
+               engine.load_weights("/nowhere", [](std::string const&) { return false; });
+             }),
+             Contains("load_weights() with `left_out` and parameter servers"));
+  CHECK_THAT(thrown_on_workers([](AnyEngine& engine, SmallModel const&) {
+               RestoreOptions options;
+               options.saved_name = [](std::string const& name) { return std::optional{name}; };
+               static_cast<void>(engine.restore("/nowhere", options));
+             }),
+             Contains("RestoreOptions::saved_name with parameter servers"));
+}
+
+TEST_CASE("what fails on servers is thrown on workers, and training goes on") {
+  auto const outcome = run_job(4, [&](Job& job) {
+    SmallModel const small;
+    Engine<float> engine{job, small.model, served(2)};
+    if (engine.serves()) {
+      return engine.serve();
+    }
+    auto const fails = [&](auto const& call, char const* why) {
+      try {
+        call();
+      } catch (SystemError const& error) {
+        if (std::string{error.what()}.find(why) == std::string::npos) {
+          throw;
+        }
+        return;
+      }
+      throw std::logic_error{fmt::format("nothing was thrown: {}", why)};
+    };
+    train_a_step(engine, small);
+    fails([&] { engine.save_weights("/nowhere/file"); }, "/nowhere/file");
+    fails([&] { engine.load_weights("/nowhere/file"); }, "/nowhere/file");
+    fails([&] { engine.save("/dev/null/saved"); }, "/dev/null/saved");
+    fails([&] { engine.claim("/dev/null/saved"); }, "/dev/null/saved");
+    static_cast<void>(engine.finish());
+    fails([&] { static_cast<void>(engine.restore("/nowhere/saved")); }, "/nowhere/saved");
+    train_a_step(engine, small);
+    static_cast<void>(engine.finish());
+  });
+  CHECK(messages_of(outcome) == "");
+}
+
+}  // namespace zeroth::testing
