@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <span>
 
@@ -93,6 +94,9 @@ std::string to_text(Record const& record, std::int64_t largest) {
             {"step", position.step},
             {"applied", position.applied},
             {"samples", position.samples}};
+  if (position.applied > position.step) {  // workers that may be stale make several in a step
+    json["updates_per_step"] = (position.applied + position.step - 1) / std::max(position.step, std::int64_t{1});
+  }
   if (position.loss_scale) {
     json["loss_scale"] = json_of(*position.loss_scale);
   }

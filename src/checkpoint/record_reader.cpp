@@ -372,7 +372,10 @@ Record record_of(Fields const& fields) {
   }
   record.save_id = fields.text("save_id");
   record.position.step = fields.whole("step", 0, largest_position);
-  record.position.applied = fields.whole("applied", 0, record.position.step);
+  auto const in_step = fields.find("updates_per_step") == nullptr ? 1 : fields.whole("updates_per_step", 2, 1 << 20);
+  auto const most_applied =
+      record.position.step > largest_position / in_step ? largest_position : record.position.step * in_step;
+  record.position.applied = fields.whole("applied", 0, most_applied);
   record.position.samples = fields.whole("samples", 0, largest_position);
   if (auto const* const scale = fields.find("loss_scale")) {
     record.position.loss_scale = loss_scale_of({*scale, "loss_scale"});

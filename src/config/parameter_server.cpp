@@ -85,7 +85,31 @@ std::string servers_are_possible(Values const& values) {
 
 std::string staleness_is_possible(Values const& values) {
   auto const staleness = values.get<"zeroth.parameter_server.staleness">();
-  return staleness == 0 ? "" : fmt::format("{} is not possible yet; allowed: 0", staleness);
+  if (staleness == 0) {
+    return {};
+  }
+  auto const but = [&](std::string const& other, std::string_view why, std::string_view allowed) {
+    return fmt::format("{}, but {}, and {}; set this to 0, or {}", staleness, other, why, allowed);
+  };
+  if (values.get<"zeroth.parameter_server.servers">() == 0) {
+    return but("zeroth.parameter_server.servers is 0", "there are no workers", "that to 1 or more");
+  }
+  if (auto const clip = values.get<"gradient_clipping">(); clip > 0) {
+    return but(fmt::format("gradient_clipping is {}", clip), "no rank has the norm of all workers' gradients",
+               "that to 0");
+  }
+  if (values.get<"fp16.enabled">() && values.get<"fp16.loss_scale">() == 0) {
+    return but("fp16.loss_scale is 0", "workers cannot agree on a dynamic loss scale", "that to a static one");
+  }
+  if (values.get<"zeroth.reduce_gradients">() == "every_micro_step") {
+    return but("zeroth.reduce_gradients is \"every_micro_step\"", "a worker pushes once per step",
+               "that to \"last_micro_step\"");
+  }
+  if (values.get<"zeroth.same_bits_at_any_ranks">()) {
+    return but("zeroth.same_bits_at_any_ranks is true", "updates follow each other in the order in which pushes arrive",
+               "that to false");
+  }
+  return {};
 }
 
 std::string colocated_servers_are_possible(Values const& values) {

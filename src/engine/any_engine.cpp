@@ -88,7 +88,7 @@ std::optional<StepReport> take_report(EngineState& engine) {
   auto report = owed->report;
   auto const& results = engine.sharded.manager->optimizer.results();
   auto const& scalars = results.scalars[owed->parity];
-  engine.check_call_logs(results.totals[owed->parity], *owed->call_log, report.step);
+  engine.check_call_logs(results.totals[owed->parity], *owed->call_log, report.step, engine.runtime.deciders());
   if (scalars.loss_scale.exhausted) {
     end_together(engine, fmt::format("step {}: a gradient is not finite, and the loss scale is already at its smallest "
                                      "value, {} (fp16.min_loss_scale): training cannot continue. Find what overflows "
@@ -106,6 +106,7 @@ std::optional<StepReport> take_report(EngineState& engine) {
   report.skipped = scalars.skip;
   report.stop = scalars.stop;
   report.elapsed_s = results.totals[owed->parity].seconds;
+  engine::add_staleness(engine, report);
   report.metrics = MetricMeans{results.totals[owed->parity].metrics};
   tell_nonfinite(engine, report);
   if (engine.session.reporter) {
@@ -175,7 +176,7 @@ optim::StepSums sum_step(EngineState& engine) {
   auto const& call_log = engine.noted_call_log();
   engine::order_norm(engine);
   auto const total = engine.sharded.manager->optimizer.sum_step(accumulator.sums(false, 0), accumulator.losses());
-  engine.check_call_logs(total, call_log, engine.session.protocol->steps() + 1);
+  engine.check_call_logs(total, call_log, engine.session.protocol->steps() + 1, engine.runtime.deciders());
   return total;
 }
 
@@ -251,6 +252,7 @@ std::optional<StepReport> AnyEngine::step(StepOptions const& options) {
     compare_tensor_gradients(engine);
     engine::order_step(engine, options);
     engine.sharded.manager->optimizer.decide(sums, accumulator.losses(), rules, accumulator.parity());
+    engine::push_step(engine, options);
     engine.sharded.schedule->update();
     engine.session.protocol->end_step();
     engine.record_addends();
@@ -559,6 +561,9 @@ float AnyEngine::gradient_norm(AnyParam const& param) {
   auto& engine = state_->of_worker("gradient_norm(param)");
   CallGuard const call_guard{engine.session.thread_check, "gradient_norm(param)"};
   engine.session.protocol->check_reduced("gradient_norm(param)");
+  ZEROTH_EXPECTS(!engine.runtime.servers || !engine.runtime.servers->is_stale(),
+                 "gradient_norm(param) with zeroth.parameter_server.staleness: no rank has all workers' gradients; "
+                 "gradient_norm() is that of this worker's");
   auto const id = param_of_stage(engine, param.model_, param.id_, "gradient_norm(param)");
   auto const& known = engine.runtime.share.params()[param.id_];
   ZEROTH_EXPECTS(known.trainable,

@@ -92,7 +92,8 @@ void EngineState::join_mesh(Mesh& mesh, Model const& given, Config const& config
 }
 
 void EngineState::join_servers(engine::Start& start) {
-  runtime.servers->connect({.timeout = settings().timeout, .check = settings().check});
+  runtime.servers->connect(*runtime.device, sharded.blueprint.layout.flats().size(),
+                           {.timeout = settings().timeout, .check = settings().check});
   start.agree_with_servers();
   start.expect_room();
 }
@@ -106,6 +107,9 @@ EngineState& EngineState::of_worker(char const* call) {
 }
 
 void EngineState::compare_replicas(shard::States states, std::string const& after) {
+  if (runtime.servers && runtime.servers->pushes > 0) {
+    return;  // workers that may be stale have parameters of different updates
+  }
   sharded.compare_replicas(states, after, runtime.exchange());
   if (runtime.tensor && runtime.device->holds_values()) {
     engine::compare_tensor_replicas(*sharded.manager, states, after, runtime.over_tensor());
@@ -288,8 +292,9 @@ void EngineState::meet(std::string_view purpose) {
   runtime.meet(purpose, sharded.blueprint.request.placements.parameters != shard::Placement::whole);
 }
 
-void EngineState::check_call_logs(optim::StepSums const& total, engine::CallLog const& mine, std::int64_t step) {
-  if (total.call_hash != runtime.exchange().world() * mine.hash()) {
+void EngineState::check_call_logs(optim::StepSums const& total, engine::CallLog const& mine, std::int64_t step,
+                                  int ranks) {
+  if (total.call_hash != ranks * mine.hash()) {
     // All ranks have just met on this communicator. After a divergence they may not meet on another one.
     engine::Exchange const sums{runtime.communicators->reduce().all(), runtime.device.get(),
                                 runtime.reduce_stream.get()};

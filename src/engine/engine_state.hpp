@@ -62,8 +62,8 @@ class EngineState {
   void settle_skips(std::int64_t position);
   /// The log of this step's calls, after the hash of all transactions so far was stored in it.
   engine::CallLog& noted_call_log();
-  /// `total` is a sum over ranks that includes `mine`. Throws PeerError if ranks differ.
-  void check_call_logs(optim::StepSums const& total, engine::CallLog const& mine, std::int64_t step);
+  /// `total` is a sum over `ranks` ranks that includes `mine`. Throws PeerError if ranks differ.
+  void check_call_logs(optim::StepSums const& total, engine::CallLog const& mine, std::int64_t step, int ranks);
   /// The step's action number `index`, from 0.
   [[nodiscard]] stage::Action action_at(std::int64_t index) const noexcept;
   /// Number of actions in a step.

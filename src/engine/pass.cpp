@@ -120,7 +120,7 @@ void end_evaluation_pass(EngineState& engine) {
     auto& call_log = engine.noted_call_log();
     evaluation.mine.call_hash = call_log.hash();
     auto const total = engine.sharded.manager->optimizer.sum_evaluation(evaluation.mine);
-    engine.check_call_logs(total, call_log, engine.session.protocol->steps() + 1);
+    engine.check_call_logs(total, call_log, engine.session.protocol->steps() + 1, engine.runtime.exchange().world());
     call_log.settle();
     evaluation.total = total;
   }

@@ -104,6 +104,9 @@ void Runtime::end_streams() noexcept {
   channels.reset();
   gather_stream.reset();
   reduce_stream.reset();
+  if (servers) {
+    servers->end_streams();
+  }
   try {
     device->compute().synchronize();  // the caller's kernels may still use memory that is freed now
   } catch (...) {                     // the device has failed: nothing runs on it any more

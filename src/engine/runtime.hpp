@@ -56,6 +56,10 @@ class Runtime {
   [[nodiscard]] bool serves() const noexcept { return servers != nullptr && servers->serves(); }
   /// The number of ranks that have samples, and whose gradients are added up.
   [[nodiscard]] int workers() const noexcept;
+  /// The number of ranks whose calls a step's sums compare.
+  [[nodiscard]] int deciders() const noexcept {
+    return servers != nullptr && servers->is_stale() ? 1 : exchange().world();
+  }
   /// Workers, then parameter servers.
   [[nodiscard]] Exchange with_servers() const noexcept { return {&servers->all(), device.get(), gather_stream.get()}; }
   /// Throws ConfigError if there is a pipeline, which `call` does not support.

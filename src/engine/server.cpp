@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/server.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <span>
 #include <string>
@@ -8,6 +9,7 @@
 #include "comm/launch/job_state.hpp"
 #include "engine/engine_state.hpp"
 #include "engine/server_calls.hpp"
+#include "engine/stale_server.hpp"
 #include "shard/server_reducers.hpp"
 
 namespace zeroth::engine {
@@ -56,14 +58,10 @@ class Server {
   /// Decides with the workers, and updates this server's slices.
   void step(Order const& order) {
     auto& optimizer = manager_.optimizer;
-    StepOptions options;
-    if (order.second != Order::no_rate) {
-      options.learning_rate = std::bit_cast<float>(static_cast<std::uint32_t>(order.second));
-    }
     optim::StepSums mine{};
     mine.stop = engine_.runtime.job->stop_requested() ? 1 : 0;
     optimizer.set_metrics(static_cast<std::size_t>(order.first));
-    optimizer.decide(mine, {}, rules_for(engine_, options), parity_);
+    optimizer.decide(mine, {}, rules_for(engine_, options_of(order)), parity_);
     parity_ = 1 - parity_;
     optimizer.await_decision();
     optimizer.begin_updates(false);
@@ -104,27 +102,73 @@ optim::StepRules rules_for(EngineState const& engine, StepOptions const& options
 }
 
 void serve(EngineState& engine) {
-  Server{engine}.run();
+  if (engine.runtime.servers->is_stale()) {
+    serve_stale_workers(engine);
+  } else {
+    Server{engine}.run();
+  }
   engine.runtime.gather_stream->synchronize();
   engine.runtime.reduce_stream->synchronize();
   engine.session.finished = true;
 }
 
+namespace {
+
+std::int64_t bits_of_rate(StepOptions const& options) {
+  return options.learning_rate ? static_cast<std::int64_t>(std::bit_cast<std::uint32_t>(*options.learning_rate))
+                               : Order::no_rate;
+}
+
+}  // namespace
+
+StepOptions options_of(Order const& step) {
+  StepOptions options;
+  if (step.second != Order::no_rate) {
+    options.learning_rate = std::bit_cast<float>(static_cast<std::uint32_t>(step.second));
+  }
+  return options;
+}
+
 void order_step(EngineState& engine, StepOptions const& options) {
-  if (auto* const servers = engine.runtime.servers.get()) {
-    auto const rate = options.learning_rate
-                          ? static_cast<std::int64_t>(std::bit_cast<std::uint32_t>(*options.learning_rate))
-                          : Order::no_rate;
+  if (auto* const servers = engine.runtime.servers.get(); servers != nullptr && !servers->is_stale()) {
     // The step before was decided after its order was sent, and its report has been taken.
-    servers->order = {Order::Kind::step, std::ssize(engine.session.metrics), rate};
+    servers->order = {Order::Kind::step, std::ssize(engine.session.metrics), bits_of_rate(options)};
     servers->links().tell(*engine.runtime.reduce_stream, servers->order);
+  }
+}
+
+void push_step(EngineState& engine, StepOptions const& options) {
+  if (auto* const servers = engine.runtime.servers.get(); servers != nullptr && servers->is_stale()) {
+    auto const& total = engine.sharded.manager->optimizer.total_on_device();
+    servers->order = {Order::Kind::step, 0, bits_of_rate(options), sizeof total};
+    servers->links().tell_of_own(*engine.runtime.reduce_stream, servers->order, std::as_bytes(std::span{&total, 1}));
+    ++servers->pushes;
+    servers->links().post_notes(servers->notes);
+    auto const& memory = engine.sharded.manager->memory;
+    for (auto const flat : memory.layout().update_order()) {  // on a CPU passes have ended when they return
+      servers->links().post_pull(flat, memory.flat(flat).name, memory.flat(flat).trainable,
+                                 {memory.addresses(flat).parameters, 0, engine.settings().precision.compute});
+    }
+  }
+}
+
+void add_staleness(EngineState& engine, StepReport& report) {
+  auto const* const servers = engine.runtime.servers.get();
+  if (servers == nullptr || !servers->is_stale()) {
+    return;
+  }
+  engine.runtime.gather_stream->synchronize();  // the pull of that step
+  report.stop = false;
+  for (auto const& note : servers->notes) {
+    report.staleness = std::max(report.staleness, static_cast<int>(servers->pushes - note.pushed_by_all));
+    report.stop = report.stop || (note.stop_at > 0 && servers->pushes >= note.stop_at);
   }
 }
 
 void order_end(EngineState& engine) noexcept {
   static constexpr Order end{Order::Kind::end};
   try {
-    engine.runtime.servers->links().tell(*engine.runtime.reduce_stream, end);
+    engine.runtime.servers->links().tell_of_own(*engine.runtime.reduce_stream, end);
   } catch (...) {  // the job has failed: servers know
   }
 }

@@ -261,7 +261,7 @@ std::optional<Restored> restore(EngineState& engine, Kind kind, std::filesystem:
 }  // namespace
 
 void order_norm(EngineState& engine) {
-  if (engine.runtime.servers) {
+  if (engine.runtime.servers && !engine.runtime.servers->is_stale()) {
     ask(engine, Kind::norm, std::ssize(engine.session.metrics));
   }
 }

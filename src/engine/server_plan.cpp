@@ -40,7 +40,7 @@ Blueprint with_servers(Blueprint workers, model::Description const& model, bool 
   request.placements = {shard::Placement::shard, shard::Placement::shard, shard::Placement::shard};
   request.places = shard::Places{servers, servers};
   request.workers = ranks;
-  request.folds_into_sums = folds;
+  request.folds_into_sums = folds && settings.parameter_server.staleness == 0;
   request.settings.sums_micro_steps = false;  // a worker adds them up
   request.settings.poison = false;            // no guards
   return result;

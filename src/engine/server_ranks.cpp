@@ -21,20 +21,31 @@ std::unique_ptr<ServerRanks> ServerRanks::of(Job& job, Config const& config, Mes
                     config.source(), servers)};
   }
   static_cast<void>(worker_ranks(config, job.world()));
-  return std::make_unique<ServerRanks>(job, servers);
+  return std::make_unique<ServerRanks>(job, config.parameter_server());
 }
 
-ServerRanks::ServerRanks(Job& job, int servers)
-    : workers_{job.world() - servers},
+ServerRanks::ServerRanks(Job& job, ParameterServerSettings const& settings)
+    : workers_{job.world() - settings.servers},
       serves_{job.rank() >= workers_},
+      is_stale_{settings.staleness > 0},
       part_{job.split(serves_ ? 1 : 0, job.rank(), serves_ ? "servers" : "workers")},
       all_{job.communicator().split(0, job.rank(), "with-servers")},
-      deciders_{job.communicator().split(0, job.rank(), "step")} {}
+      deciders_{job.communicator().split(is_stale_ ? job.rank() : 0, job.rank(), "step")} {}
 
-void ServerRanks::connect(comm::CommOptions const& options) {
+void ServerRanks::connect(device::Device& device, std::size_t flats, comm::CommOptions const& options) {
   all_->set_options({.timeout = options.timeout, .check = true});
   deciders_->set_options(options);
-  links_ = std::make_unique<shard::ServerLinks>(*all_, workers_, options);
+  links_ = std::make_unique<shard::ServerLinks>(*all_, workers_, is_stale_, options);
+  if (is_stale_ && !serves_) {
+    links_->make_streams(device, flats);
+  }
+  notes.resize(static_cast<std::size_t>(links_->servers()));
+}
+
+void ServerRanks::end_streams() noexcept {
+  if (links_) {
+    links_->end_streams();
+  }
 }
 
 }  // namespace zeroth::engine

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The ranks of a job with parameter servers: workers, then servers.
 #pragma once
+#include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "shard/server_links.hpp"
 #include "zeroth/comm/job.hpp"
@@ -15,9 +17,10 @@ class ServerRanks {
   /// Null if the file asks for no servers. Collective on `job`. Throws ConfigError if the job has no rank for a worker,
   /// or if there is a mesh.
   [[nodiscard]] static std::unique_ptr<ServerRanks> of(Job& job, Config const& config, Mesh const* mesh);
-  ServerRanks(Job& job, int servers);
+  ServerRanks(Job& job, ParameterServerSettings const& settings);
   /// Makes the links. Collective.
-  void connect(comm::CommOptions const& options);
+  void connect(device::Device& device, std::size_t flats, comm::CommOptions const& options);
+  void end_streams() noexcept;  ///< Of links. They wait for their work.
 
   [[nodiscard]] bool serves() const noexcept { return serves_; }
   [[nodiscard]] int workers() const noexcept { return workers_; }
@@ -25,14 +28,17 @@ class ServerRanks {
   [[nodiscard]] Job& part() noexcept { return part_; }
   /// Workers, then servers.
   [[nodiscard]] comm::Communicator& all() const noexcept { return *all_; }
-  /// The same, for decisions on the reduce stream.
+  /// The ranks that decide a step together, on the reduce stream: the same, or this rank alone if workers may be stale.
   [[nodiscard]] comm::Communicator& deciders() const noexcept { return *deciders_; }
   [[nodiscard]] shard::ServerLinks& links() const noexcept { return *links_; }
-  shard::Order order;  ///< Memory for an order until its stream has passed. One at a time.
+  [[nodiscard]] bool is_stale() const noexcept { return is_stale_; }
+  std::int64_t pushes = 0;             ///< Of this worker, if workers may be stale.
+  std::vector<shard::PullNote> notes;  ///< Of servers, of this worker's last pull.
+  shard::Order order;                  ///< Memory for an order until its stream has passed. One at a time.
 
  private:
   int workers_;
-  bool serves_;
+  bool serves_, is_stale_;
   Job part_;
   std::unique_ptr<comm::Communicator> all_, deciders_;
   std::unique_ptr<shard::ServerLinks> links_;

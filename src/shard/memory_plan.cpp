@@ -264,9 +264,12 @@ void plan_slots(PlanRequest const& request, MemoryPlan& plan) {
 
 /// Where first moments are encoded, each rank also sums squares of its own whole gradients.
 /// Squares of parameters that all tensor ranks have whole count once, on the first of these ranks. They come after all
-/// others. Workers of parameter servers have no slices.
+/// others. With parameter servers, servers have the slices; or if workers may be stale, each worker sums squares of its
+/// own whole gradients.
 void plan_block_sums(Layout const& layout, PlanRequest const& request, MemoryPlan& plan) {
-  if (request.placements.optimizer.is_absent) {
+  bool const is_worker = request.placements.optimizer.is_absent;
+  bool const is_stale = request.settings.parameter_server.staleness > 0;
+  if (is_worker != is_stale && (is_worker || request.workers > 0)) {
     return;
   }
   for (bool const of_cut : {true, false}) {
@@ -276,7 +279,7 @@ void plan_block_sums(Layout const& layout, PlanRequest const& request, MemoryPla
         plan.flats[flat].block_sums = plan.block_sum_count;
         auto const& part = unit.trainable;
         plan.block_sum_count +=
-            device::sum_blocks(encodes_momenta(request.settings) ? part.padded_count : part.shard_count);
+            device::sum_blocks(encodes_momenta(request.settings) || is_stale ? part.padded_count : part.shard_count);
       }
     }
     if (of_cut || request.tensor.index == 0) {
@@ -317,7 +320,13 @@ void plan_scratch(Layout const& layout, PlanRequest const& request, MemoryPlan& 
     plan.encoded_momenta = scratch.take(EncodedMomenta::scratch_bytes(layout));
   }
   if (request.workers > 0) {
-    plan.pushed = scratch.take((request.workers + 1) * largest_shard * bytes_of(request.settings.precision.reduce));
+    std::int64_t all_shards = 0;
+    for (auto const& unit : layout.flats()) {
+      all_shards += unit.gradients().shard_count;
+    }
+    auto const count = request.settings.parameter_server.staleness > 0 ? request.workers * all_shards
+                                                                       : (request.workers + 1) * largest_shard;
+    plan.pushed = scratch.take(count * bytes_of(request.settings.precision.reduce));
   }
   plan.comm_staging_bytes = request.comm_staging_bytes;
   plan.comm_staging = scratch.take(request.comm_staging_bytes);

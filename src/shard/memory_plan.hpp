@@ -116,7 +116,9 @@ struct MemoryPlan {
   std::int64_t directions = -1;
   std::int64_t parameter_norms = -1;  ///< See ParameterNorms; -1: not needed.
   std::int64_t encoded_momenta = -1;  ///< See EncodedMomenta; -1: not needed.
-  std::int64_t pushed = -1;  ///< One slice of each worker, and their sum, in the reduction dtype; -1: not needed.
+  /// On a server, in the reduction dtype: one slice of each worker, and their sum; or if workers may be stale, all
+  /// slices of each worker. -1: not needed.
+  std::int64_t pushed = -1;
   std::int64_t comm_staging = 0, comm_staging_bytes = 0;
   std::int64_t transfer = 0, transfer_bytes = 0;  ///< A piece of a shard on its way to or from a file.
   // slots

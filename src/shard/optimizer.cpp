@@ -156,6 +156,18 @@ void Optimizer::decide(optim::StepSums const& mine, std::span<optim::LossTerm co
   sum_over_stages("step", step_->mine, step_->total);
   comm::Collective const sum{.operation = comm::Operation::all_reduce, .count = sums_count, .dtype = Dtype::fp64};
   memory_->note_call("decide", std::nullopt, {&sum, 1}, *comm_);
+  conclude(rules, parity);
+}
+
+void Optimizer::decide_by(optim::StepSums const& total, optim::StepRules const& rules, std::size_t parity) {
+  results_->mine[parity] = total;
+  memory_->kernels().copy(*stream_, &step_->total, &results_->mine[parity], sizeof(optim::StepSums));
+  conclude(rules, parity);
+}
+
+/// Computes the step's scalars from its sums.
+void Optimizer::conclude(optim::StepRules const& rules, std::size_t parity) {
+  auto& kernels = memory_->kernels();
   kernels.advance(*stream_, rules, &step_->total, &step_->scalars);
   kernels.copy(*stream_, &results_->scalars[parity], &step_->scalars, sizeof(optim::StepScalars));
   kernels.copy(*stream_, &results_->totals[parity], &step_->total, sizeof(optim::StepSums));

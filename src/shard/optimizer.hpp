@@ -31,6 +31,10 @@ class Optimizer {
   /// StepMemory. `parity` alternates between 0 and 1 and selects the place in results().
   void decide(optim::StepSums const& mine, std::span<optim::LossTerm const> losses, optim::StepRules const& rules,
               std::size_t parity);
+  /// Like decide(), by sums that a worker has sent.
+  void decide_by(optim::StepSums const& total, optim::StepRules const& rules, std::size_t parity);
+  /// The sums of the last decide(), once the reduce stream has passed it.
+  [[nodiscard]] optim::StepSums const& total_on_device() const noexcept { return step_->total; }
   /// Makes the stream of updates wait for decide().
   void await_decision();
   /// Computes what updates need of whole matrices and parameters. Call after await_decision(), and before the first
@@ -80,6 +84,7 @@ class Optimizer {
   void begin_states();
   void expect_runs(optim::Rule const& rule) const;
   void cut_stretches();
+  void conclude(optim::StepRules const& rules, std::size_t parity);
   void quantise(FlatId flat);
   void sum_over_stages(std::string_view purpose, optim::StepSums& mine, optim::StepSums& total);
   [[nodiscard]] optim::StepSums sum(std::string_view purpose, comm::Communicator& over,

@@ -195,13 +195,19 @@ void Parameters::publish(std::span<FlatId const> flats) {
   }
 }
 
-/// Gets a unit from the parameter servers, once compute has used it for the last time.
+/// Gets a unit from the parameter servers, once compute has used it for the last time. If workers may be stale, that
+/// has begun before: see ServerLinks::post_pull().
 void Parameters::pull(FlatId flat) {
+  auto& links = *memory_->context().servers;
   auto const& part = memory_->flat(flat).trainable;
   stream_->wait(memory_->updated(flat));
   {
     device::SpanScope const span{*stream_, "pull", name(flat)};
-    memory_->context().servers->pull(*stream_, name(flat), part, {memory_->addresses(flat).parameters, 0, dtype_});
+    if (links.is_stale()) {
+      links.await_pull(*stream_, flat);
+    } else {
+      links.pull(*stream_, name(flat), part, {memory_->addresses(flat).parameters, 0, dtype_});
+    }
   }
   stream_->record(*slot(flat).ready);
   carrier_.count(part.padded_count * bytes_of(dtype_));

@@ -8,8 +8,7 @@ namespace {
 
 using comm::Operation;
 
-// Ranks of a channel.
-constexpr int worker = 0, server = 1;
+constexpr int rank_of_worker = 0, rank_of_server = 1;  // of a channel
 // A program may do anything between its calls.
 constexpr std::chrono::milliseconds any_time = std::chrono::hours{24 * 365};
 
@@ -19,7 +18,7 @@ void send(comm::Communicator& channel, device::Stream& stream, comm::Label const
                                  .input = data,
                                  .count = count,
                                  .dtype = dtype,
-                                 .peer = channel.rank() == worker ? server : worker};
+                                 .peer = channel.rank() == rank_of_worker ? rank_of_server : rank_of_worker};
   channel.submit(stream, label, {&message, 1});
 }
 
@@ -29,14 +28,18 @@ void receive(comm::Communicator& channel, device::Stream& stream, comm::Label co
                                  .output = data,
                                  .count = count,
                                  .dtype = dtype,
-                                 .peer = channel.rank() == worker ? server : worker};
+                                 .peer = channel.rank() == rank_of_worker ? rank_of_server : rank_of_worker};
   channel.submit(stream, label, {&message, 1});
 }
 
 }  // namespace
 
-ServerLinks::ServerLinks(comm::Communicator& all, int workers, comm::CommOptions const& options)
-    : workers_{workers}, serves_{all.rank() >= workers}, is_first_{all.rank() == 0}, options_{options} {
+ServerLinks::ServerLinks(comm::Communicator& all, int workers, bool is_stale, comm::CommOptions const& options)
+    : workers_{workers},
+      serves_{all.rank() >= workers},
+      is_first_{all.rank() == 0},
+      is_stale_{is_stale},
+      options_{options} {
   connect(all, all.world() - workers);
   for (auto const& peer : peers_) {
     peer.push->set_options(options);
@@ -53,7 +56,7 @@ void ServerLinks::connect(comm::Communicator& all, int servers) {
     int const peer = serves_ ? (mine - round + rounds) % rounds : (mine + round) % rounds;
     bool const has_peer = peer < static_cast<int>(peers_.size());
     int const color = !has_peer ? -1 : serves_ ? mine : peer;
-    int const key = serves_ ? server : worker;
+    int const key = serves_ ? rank_of_server : rank_of_worker;
     auto push = all.split(color, key, "push");
     auto pull = all.split(color, key, "pull");
     if (has_peer) {
@@ -63,9 +66,18 @@ void ServerLinks::connect(comm::Communicator& all, int servers) {
 }
 
 void ServerLinks::tell(device::Stream& stream, Order const& order, std::span<std::byte const> more) {
-  if (!is_first_) {
-    return;
+  if (is_first_) {
+    send_order(stream, order, more);
   }
+}
+
+void ServerLinks::tell_of_own(device::Stream& stream, Order const& order, std::span<std::byte const> more) {
+  if (is_first_ || is_stale_) {
+    send_order(stream, order, more);
+  }
+}
+
+void ServerLinks::send_order(device::Stream& stream, Order const& order, std::span<std::byte const> more) {
   for (auto const& peer : peers_) {
     send(*peer.push, stream, {"order", ""}, &order, sizeof order, Dtype::byte);
     if (!more.empty()) {
@@ -74,21 +86,79 @@ void ServerLinks::tell(device::Stream& stream, Order const& order, std::span<std
   }
 }
 
+void ServerLinks::make_streams(device::Device& device, std::size_t flats) {
+  for (auto& peer : peers_) {
+    peer.stream = device.make_stream("pull", device::Overlap::on);
+    peer.pulled.resize(flats);
+    std::ranges::generate(peer.pulled, [&] { return device.make_event(); });
+  }
+}
+
+void ServerLinks::end_streams() noexcept {
+  for (auto& peer : peers_) {
+    peer.stream.reset();
+    peer.pulled.clear();
+  }
+}
+
+void ServerLinks::post_notes(std::span<PullNote> notes) {
+  for (std::size_t i = 0; i < peers_.size(); ++i) {
+    receive(*peers_[i].pull, *peers_[i].stream, {"pull", ""}, &notes[i], sizeof(PullNote), Dtype::byte);
+  }
+}
+
+void ServerLinks::post_pull(FlatId flat, std::string_view unit, Part const& part, Elements const& to) {
+  for (std::size_t i = 0; i < peers_.size(); ++i) {
+    auto const& peer = peers_[i];
+    receive(*peer.pull, *peer.stream, {"pull", unit}, to.at(part.slice(static_cast<int>(i))), part.shard_count,
+            to.dtype);
+    peer.stream->record(*peer.pulled[flat]);
+  }
+}
+
+void ServerLinks::await_pull(device::Stream& stream, FlatId flat) {
+  for (auto const& peer : peers_) {
+    stream.wait(*peer.pulled[flat]);
+  }
+}
+
 Order ServerLinks::next_order(device::Stream& stream) {
-  auto& channel = *peers_.front().push;
-  auto patient = options_;
-  patient.timeout = any_time;
-  channel.set_options(patient);
   Order order;
-  receive(channel, stream, {"order", ""}, &order, sizeof order, Dtype::byte);
-  channel.set_options(options_);
+  receive_order(0, stream, order);
   stream.synchronize();
   return order;
 }
 
 void ServerLinks::receive_more(device::Stream& stream, std::span<std::byte> more) {
-  receive(*peers_.front().push, stream, {"order", ""}, more.data(), std::ssize(more), Dtype::byte);
+  receive_more_of(0, stream, more);
   stream.synchronize();
+}
+
+void ServerLinks::receive_order(int worker, device::Stream& stream, Order& order) {
+  auto& channel = *peer(worker).push;
+  auto patient = options_;
+  patient.timeout = any_time;
+  channel.set_options(patient);
+  receive(channel, stream, {"order", ""}, &order, sizeof order, Dtype::byte);
+  channel.set_options(options_);
+}
+
+void ServerLinks::receive_more_of(int worker, device::Stream& stream, std::span<std::byte> more) {
+  receive(*peer(worker).push, stream, {"order", ""}, more.data(), std::ssize(more), Dtype::byte);
+}
+
+void ServerLinks::take(int worker, device::Stream& stream, std::string_view unit, Part const& part, std::byte* to,
+                       Dtype dtype) {
+  receive(*peer(worker).push, stream, {"push", unit}, to, part.shard_count, dtype);
+}
+
+void ServerLinks::give_note(int worker, device::Stream& stream, PullNote const& note) {
+  send(*peer(worker).pull, stream, {"pull", ""}, &note, sizeof note, Dtype::byte);
+}
+
+void ServerLinks::give_to(int worker, device::Stream& stream, std::string_view unit, Part const& part,
+                          std::byte const* from, Dtype dtype) {
+  send(*peer(worker).pull, stream, {"pull", unit}, from, part.shard_count, dtype);
 }
 
 void ServerLinks::push(device::Stream& stream, std::string_view unit, Part const& part, Elements const& from) {
@@ -106,16 +176,16 @@ void ServerLinks::pull(device::Stream& stream, std::string_view unit, Part const
 }
 
 void ServerLinks::add(device::Stream& stream, std::string_view unit, Part const& part, std::byte* to, Dtype dtype) {
-  for (auto const& peer : peers_) {
-    receive(*peer.push, stream, {"push", unit}, to, part.shard_count, dtype);
+  for (int worker = 0; worker < workers_; ++worker) {
+    take(worker, stream, unit, part, to, dtype);
     to += part.shard_count * bytes_of(dtype);
   }
 }
 
 void ServerLinks::give(device::Stream& stream, std::string_view unit, Part const& part, std::byte const* from,
                        Dtype dtype) {
-  for (auto const& peer : peers_) {
-    send(*peer.pull, stream, {"pull", unit}, from, part.shard_count, dtype);
+  for (int worker = 0; worker < workers_; ++worker) {
+    give_to(worker, stream, unit, part, from, dtype);
   }
 }
 

@@ -36,6 +36,12 @@ struct Order {
   std::int64_t first = 0, second = 0, bytes = 0;
 };
 
+/// What a server tells a worker with new parameters, if workers may be stale. Pushes count from the engine's start.
+struct PullNote {
+  std::int64_t pushed_by_all = 0;  ///< How many times every worker has pushed.
+  std::int64_t stop_at = 0;        ///< After which of their pushes workers stop; 0: a stop was not asked for.
+};
+
 /// Two channels for each worker and server: one for gradients and orders, on the reduce stream, and one for parameters,
 /// on the gather stream. A channel has two ranks, so no rank waits for another one than its peer. A flat unit has a
 /// slice for each server.
@@ -44,19 +50,34 @@ struct Order {
 /// So whatever is first in the order of (unit, server, worker) can always go on.
 class ServerLinks {
  public:
-  /// Collective on `all`: workers, then servers; waits.
-  ServerLinks(comm::Communicator& all, int workers, comm::CommOptions const& options);
+  /// Collective on `all`: workers, then servers; waits. `is_stale`: workers may be.
+  ServerLinks(comm::Communicator& all, int workers, bool is_stale, comm::CommOptions const& options);
 
   [[nodiscard]] int workers() const noexcept { return workers_; }
+  [[nodiscard]] int servers() const noexcept { return serves_ ? 0 : static_cast<int>(peers_.size()); }
   [[nodiscard]] bool serves() const noexcept { return serves_; }
+  [[nodiscard]] bool is_stale() const noexcept { return is_stale_; }
 
   // ---- on a worker ----
   /// Sends `order` if this is the first worker. It must stay valid until `stream` has passed.
   void tell(device::Stream& stream, Order const& order, std::span<std::byte const> more = {});
+  /// Sends an order about this worker's own gradients: like tell(), but if workers may be stale, each of them does.
+  void tell_of_own(device::Stream& stream, Order const& order, std::span<std::byte const> more = {});
   /// Sends each server its slice of `part`, all of which is in `from`.
   void push(device::Stream& stream, std::string_view unit, Part const& part, Elements const& from);
   /// Receives the slice of each server into `to`, which has all of `part`.
   void pull(device::Stream& stream, std::string_view unit, Part const& part, Elements const& to);
+
+  // ---- on a worker that may be stale ----
+  /// Makes a stream for pulls from each server, and events for all flat units.
+  void make_streams(device::Device& device, std::size_t flats);
+  void end_streams() noexcept;
+  /// Receive a note and slices of each server, whichever answers first: a server that waits until this rank receives
+  /// takes no pushes meanwhile, for which another server may be waiting. So all is posted before anything is awaited.
+  void post_notes(std::span<PullNote> notes);
+  void post_pull(FlatId flat, std::string_view unit, Part const& part, Elements const& to);
+  /// Makes `stream` wait for what was posted of `flat`.
+  void await_pull(device::Stream& stream, FlatId flat);
 
   // ---- on a server ----
   /// Waits for the next order, for as long as it takes.
@@ -68,14 +89,28 @@ class ServerLinks {
   /// Sends each worker this server's slice.
   void give(device::Stream& stream, std::string_view unit, Part const& part, std::byte const* from, Dtype dtype);
 
+  // ---- on a server of workers that may be stale: with one of them ----
+  /// Receives its next order, for as long as it takes. Does not wait.
+  void receive_order(int worker, device::Stream& stream, Order& order);
+  void receive_more_of(int worker, device::Stream& stream, std::span<std::byte> more);
+  /// Receives this server's slice.
+  void take(int worker, device::Stream& stream, std::string_view unit, Part const& part, std::byte* to, Dtype dtype);
+  void give_note(int worker, device::Stream& stream, PullNote const& note);
+  void give_to(int worker, device::Stream& stream, std::string_view unit, Part const& part, std::byte const* from,
+               Dtype dtype);
+
  private:
   struct Peer {
     std::unique_ptr<comm::Communicator> push, pull;
+    ById<FlatId, std::unique_ptr<device::Event>> pulled = {};
+    std::unique_ptr<device::Stream> stream = {};  ///< For pulls that are posted.
   };
   void connect(comm::Communicator& all, int servers);
+  void send_order(device::Stream& stream, Order const& order, std::span<std::byte const> more);
+  [[nodiscard]] Peer& peer(int index) noexcept { return peers_[static_cast<std::size_t>(index)]; }
 
   int workers_;
-  bool serves_, is_first_;
+  bool serves_, is_first_, is_stale_;
   comm::CommOptions options_;
   std::vector<Peer> peers_;  // the servers of a worker, the workers of a server
 };

@@ -28,7 +28,17 @@ class PushReducer final : public Reducer {
     auto& links = *memory().context().servers;
     auto& stream = memory().stream(Lane::reduce);
     auto const& unit = memory().flat(gradient.flat);
-    links.tell(stream, orders_[gradient.flat][complete ? 1 : 0]);
+    if (auto* const block_sums = memory().addresses(gradient.flat).block_sums; complete && block_sums != nullptr) {
+      auto const count = unit.gradients().padded_count;  // this worker decides by its own gradients
+      memory().kernels().reduce_epilogue(stream, {.source = gradient.data,
+                                                  .source_dtype = gradient.dtype,
+                                                  .destination = gradient.data,
+                                                  .destination_dtype = gradient.dtype,
+                                                  .count = count,
+                                                  .block_sums = block_sums,
+                                                  .sums_count = count});
+    }
+    links.tell_of_own(stream, orders_[gradient.flat][complete ? 1 : 0]);
     links.push(stream, unit.name, unit.gradients(), {gradient.data, 0, gradient.dtype});
     carrier().count(unit.gradients().padded_count * bytes_of(gradient.dtype));
   }

@@ -3,11 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <vector>
 
+#include "comm/launch/job_state.hpp"
 #include "engine/small_model.hpp"
 #include "support/catch.hpp"
 #include "support/folder.hpp"
@@ -178,6 +185,163 @@ TEST_CASE("a long pause of workers is no failure of their servers") {
     static_cast<void>(engine.finish());
   });
   CHECK(messages_of(outcome) == "");
+}
+
+namespace {
+
+struct Stale {
+  int workers = 3, servers = 2, staleness = 2, steps = 40;
+  std::uint64_t seed = 1;
+  int slow = -1;  ///< A worker that takes longer for each step.
+  std::chrono::microseconds step{500};
+};
+
+/// Trains with pauses at random. Returns each worker's reports.
+std::vector<std::vector<StepReport>> train_stale(Stale const& options) {
+  std::vector<std::vector<StepReport>> reports(static_cast<std::size_t>(options.workers));
+  auto const config = served(options.servers)
+                          .with(fmt::format(R"({{"gradient_clipping": 0, "zeroth": {{"check": true, "parameter_server":
+                                                 {{"staleness": {}}}}}}})",
+                                            options.staleness));
+  auto const outcome = run_job(options.workers + options.servers, [&](Job& job) {
+    SmallModel const small;
+    Engine<float> engine{job, small.model, config};
+    if (engine.serves()) {
+      return engine.serve();
+    }
+    auto& mine = reports[static_cast<std::size_t>(job.rank())];
+    for (int step = 0; step < options.steps; ++step) {
+      auto const random = noise(static_cast<std::int64_t>(options.seed) * 1000 + job.rank(), step);
+      auto const pause = std::chrono::duration<double, std::micro>{options.step} *
+                         (job.rank() == options.slow ? 5.0
+                          : options.slow < 0         ? 1.0 + static_cast<double>(random)
+                                                     : 1.0);
+      std::this_thread::sleep_for(pause);
+      all_micro_steps(engine, small);
+      if (auto const report = engine.step()) {
+        mine.push_back(*report);
+      }
+    }
+    mine.push_back(*engine.finish());
+  });
+  REQUIRE(messages_of(outcome) == "");
+  for (auto const& mine : reports) {
+    REQUIRE(std::ssize(mine) == options.steps);
+  }
+  return reports;
+}
+
+/// How often each staleness was reported. Requires that none is above the bound.
+std::vector<int> histogram(std::vector<StepReport> const& reports, int bound) {
+  std::vector<int> counts(static_cast<std::size_t>(bound) + 1);
+  for (auto const& report : reports) {
+    REQUIRE(report.staleness >= 0);
+    REQUIRE(report.staleness <= bound);
+    ++counts[static_cast<std::size_t>(report.staleness)];
+  }
+  return counts;
+}
+
+}  // namespace
+
+TEST_CASE("no worker is further ahead than the bound, however ranks are delayed") {
+  auto const seed = static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count() % 1'000'000);
+  INFO("seed " << seed);
+  for (int const staleness : {1, 2, 5}) {
+    auto const reports = train_stale({.staleness = staleness, .seed = seed + static_cast<std::uint64_t>(staleness)});
+    for (auto const& mine : reports) {
+      histogram(mine, staleness);
+      CHECK(std::ranges::all_of(mine, [](StepReport const& report) { return std::isfinite(report.loss); }));
+    }
+  }
+}
+
+TEST_CASE("a worker that takes five times as long holds the others at the bound") {
+  auto const reports =
+      train_stale({.workers = 2, .servers = 1, .steps = 40, .slow = 1, .step = std::chrono::milliseconds{2}});
+  auto const fast = histogram(reports[0], 2);
+  INFO(fmt::format("{} {} {}", fast[0], fast[1], fast[2]));
+  CHECK(fast[2] > 20);                       // ahead by the bound in most steps
+  CHECK(histogram(reports[1], 2)[0] == 40);  // nobody is behind the slowest one
+}
+
+TEST_CASE("workers that may be stale stop after the same step, and save at one that all have reached") {
+  Folder const folder;
+  std::vector<std::int64_t> last(3);
+  auto const config = served(2).with(R"({"gradient_clipping": 0, "zeroth": {"parameter_server": {"staleness": 3}}})");
+  std::vector<std::vector<float>> read(3);
+  auto const train = [&](bool resumes) {
+    auto const outcome = run_job(5, [&](Job& job) {
+      std::atomic<bool> asked = false;
+      detail::JobState::of(job).stop_requested = [&] { return asked.load(); };
+      SmallModel const small;
+      Engine<float> engine{job, small.model, config};
+      if (engine.serves()) {
+        return engine.serve();
+      }
+      auto const rank = static_cast<std::size_t>(job.rank());
+      std::vector<float> values(300);
+      if (resumes) {
+        auto const restored = engine.restore_latest(folder.path());
+        if (restored->step != last[rank]) {
+          throw std::logic_error{"another step"};
+        }
+        engine.read(small.weights[0], values);
+        if (values != read[rank]) {
+          throw std::logic_error{"other values"};
+        }
+        train_a_step(engine, small);
+        static_cast<void>(engine.finish());
+        return;
+      }
+      for (int step = 1; step < 1000; ++step) {
+        asked = asked || (job.rank() == 1 && step == 7);
+        std::this_thread::sleep_for(std::chrono::microseconds{300} * (job.rank() + 1));
+        all_micro_steps(engine, small);
+        auto const report = engine.step();
+        if (report && report->stop) {
+          last[rank] = step;
+          break;
+        }
+      }
+      engine.save(folder.path()).wait();
+      engine.read(small.weights[0], values);
+      read[rank] = values;
+      static_cast<void>(engine.finish());
+    });
+    CHECK(messages_of(outcome) == "");
+  };
+  train(false);
+  CHECK(last[0] >= 8);
+  CHECK(last[0] <= 13);
+  CHECK(last == std::vector<std::int64_t>(3, last[0]));
+  CHECK(read[1] == read[0]);
+  train(true);
+}
+
+TEST_CASE("a worker or a server that fails ends the job of stale workers, and is named") {
+  for (int const victim : {0, 1, 2, 3}) {
+    auto const config = served(2).with(R"({"gradient_clipping": 0, "zeroth": {"parameter_server": {"staleness": 3}}})");
+    auto const outcome = run_job(4, [&](Job& job) {
+      SmallModel const small;
+      Engine<float> engine{job, small.model, config};
+      if (engine.serves() && job.rank() != victim) {
+        return engine.serve();
+      }
+      if (job.rank() == victim) {
+        throw std::runtime_error{"the data are gone"};
+      }
+      for (int step = 0; step < 10; ++step) {
+        train_a_step(engine, small);
+      }
+      static_cast<void>(engine.finish());
+    });
+    INFO("rank " << victim << ": " << messages_of(outcome));
+    for (auto const& error : outcome) {
+      REQUIRE(error != nullptr);
+      CHECK_THAT(message_of(error), Contains("the data are gone") || Contains(fmt::format("rank {}", victim)));
+    }
+  }
 }
 
 TEST_CASE("what servers cannot be told is refused") {

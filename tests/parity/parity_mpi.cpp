@@ -3,6 +3,7 @@
 /// run over tcp; every rank compares itself with a job of as many threads in its own process.
 #include <fmt/format.h>
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -94,6 +95,30 @@ TEST_CASE("processes with parameter servers train like threads at stage 1") {
     if (rank < world - servers) {
       REQUIRE(bits_of(trained) == bits_of(train_on_threads(world - servers, rank, text(1, 0))));
     }
+  }
+}
+
+TEST_CASE("processes that may be stale are never further ahead than the bound") {
+  auto const config =
+      Config::from_json(file(fp32_types, 0, 2, "last_micro_step", movements[0]))
+          .with(R"({"gradient_clipping": 0, "zeroth": {"parameter_server": {"servers": 1, "staleness": 2}}})");
+  bool serves = false;
+  Trained trained;
+  int const status = launch({.transport = process_transport()}, [&](Job& job) {
+    serves = job.rank() + 1 == job.world();
+    TrainOptions options;
+    options.steps = 20;
+    options.waits = true;
+    options.evaluates = false;
+    trained = train_synthetic(job, config, options);
+  });
+  REQUIRE(status == 0);
+  REQUIRE(trained.planned == trained.peak);
+  REQUIRE(trained.reports.size() == (serves ? 0 : 20));
+  for (auto const& report : trained.reports) {
+    REQUIRE(report.staleness >= 0);
+    REQUIRE(report.staleness <= 2);
+    REQUIRE(std::isfinite(report.loss));
   }
 }
 

@@ -207,6 +207,22 @@ TEST_CASE("workers with servers have the bits of stage 1 with every optimizer, a
   }
 }
 
+TEST_CASE("one worker that may be stale has the bits of one rank: each push is an update") {
+  for (auto const& types : {fp32_types, bf16_types, bf16_masters}) {
+    INFO(types.name);
+    auto const text = [&](int stage, int servers, int staleness) {
+      auto text = file(types, stage, 3, "last_micro_step", movements[2],
+                       fmt::format(R"(, "parameter_server": {{"servers": {}, "staleness": {}}})", servers, staleness));
+      return text.replace(text.find("\"gradient_clipping\": 0.5"), 24, "\"gradient_clipping\": 0");
+    };
+    auto const base = train(1, text(1, 0, 0));
+    REQUIRE(std::isfinite(base.reports.back().loss));
+    for (int servers = 1; servers <= 3; ++servers) {
+      REQUIRE(bits_of(train_with_servers(1, servers, text(0, servers, 2))) == bits_of(base));
+    }
+  }
+}
+
 TEST_CASE("workers with servers sum micro-steps in fp32 like stage 1") {
   for (auto const& types : {bf16_summed_in_fp32, fp16_summed_in_fp32, bf16_summed_and_reduced_in_fp32}) {
     INFO(types.name);

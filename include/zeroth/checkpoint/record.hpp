@@ -18,9 +18,11 @@ namespace zeroth::checkpoint {
 
 /// How far training has progressed.
 struct Position {
-  std::int64_t step = 0;     ///< Steps since the beginning of training.
-  std::int64_t applied = 0;  ///< Steps that applied an update. Schedules and bias corrections count these.
-  std::int64_t samples = 0;  ///< Samples used so far, over all ranks.
+  std::int64_t step = 0;  ///< Steps since the beginning of training.
+  /// Updates applied: at most one per step, or one per step and worker if workers may be stale. Schedules and bias
+  /// corrections count these.
+  std::int64_t applied = 0;
+  std::int64_t samples = 0;                         ///< Samples used so far, over all ranks.
   std::optional<optim::LossScaleState> loss_scale;  ///< The loss scale of the next step, if it is dynamic.
 };
 

@@ -58,6 +58,9 @@ struct StepReport {
   /// Seconds from the construction of rank 0's engine to its call of step(). The same on every rank, so that all ranks
   /// can decide by it in the same way: to save every ten minutes, or to end before a limit.
   double elapsed_s = 0;
+  /// With zeroth.parameter_server.staleness: how many steps the slowest worker was behind this one when it could go on.
+  /// On each worker its own, like loss, norm and metrics then.
+  int staleness = 0;
   double step_ms = 0;          ///< From the previous call of step() to this one.
   double exposed_comm_ms = 0;  ///< Time that the compute stream waited for communication, or ran it inline.
   /// Time that updates waited for states on disk, and gathers for this rank's reads, or that ran inline. Waits for
