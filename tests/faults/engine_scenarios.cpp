@@ -117,6 +117,34 @@ void train_with_ties(Job& job, Fault fault) {
   train_chain(job, Chain{Chain::Ties::across}, fault, 0, /* the last */ 0);
 }
 
+void train_with_a_server(Job& job, Fault fault, int victim) {
+  SmallModel const small;
+  auto const config = small_config(0).with(R"({"zeroth": {"parameter_server": {"servers": 1}, "timeout_ms": 3000}})");
+  Engine<float> engine{job, small.model, config};
+  if (engine.serves()) {
+    std::thread killer;
+    if (job.rank() == victim && fault == Fault::dies) {
+      killer = std::thread{[] {
+        std::this_thread::sleep_for(std::chrono::milliseconds{300});
+        befall(Fault::dies);
+      }};
+    } else if (job.rank() == victim) {
+      befall(fault);
+    }
+    engine.serve();
+    return killer.joinable() ? killer.join() : void();
+  }
+  for (int step = 0; step < steps; ++step) {
+    if (step == 1 && job.rank() == victim) {
+      befall(fault);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds{fault == Fault::none ? 0 : 200});
+    all_micro_steps(engine, small);
+    static_cast<void>(engine.step());
+  }
+  static_cast<void>(engine.finish());
+}
+
 void train_on_tensor_ranks(Job& job, Fault fault, TensorPlace place) {
   constexpr std::chrono::milliseconds timeout{3000};
   auto const config = Config::from_json(fmt::format(R"({{

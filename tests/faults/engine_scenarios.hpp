@@ -23,6 +23,10 @@ void train_in_stages(Job& job, Fault fault, int victim);
 /// second step, when the others wait for what it has summed of them.
 void train_with_ties(Job& job, Fault fault);
 
+/// Trains with a parameter server, the last rank. In the second step the rank `victim` has `fault`; a server that is to
+/// throw or to freeze does so before it serves.
+void train_with_a_server(Job& job, Fault fault, int victim);
+
 /// Where a tensor rank is: before a verb, or before its part of a gradient is added to those of others.
 enum class TensorPlace { enter, leave, leave_backward, enter_backward, parts };
 /// Trains with as many tensor ranks as there are ranks, which divide the rows, too. In the second step rank 1 has

@@ -227,6 +227,9 @@ std::function<void(zeroth::Job&)> stage_scenario(std::string const& name) {
   if (name == "stages") {
     return [](Job& job) { zeroth::testing::train_in_stages(job, Fault::none, 0); };
   }
+  if (name == "served") {
+    return [](Job& job) { zeroth::testing::train_with_a_server(job, Fault::none, 0); };
+  }
   auto const fault = faults.find(name.substr(0, name.find('_')));
   if (fault == faults.end()) {
     return nullptr;
@@ -235,6 +238,11 @@ std::function<void(zeroth::Job&)> stage_scenario(std::string const& name) {
   auto const rest = name.substr(fault->first.size());
   if (rest == "_in_a_product") {
     return [=](Job& job) { zeroth::testing::train_with_muon(job, does); };
+  }
+  if (rest == "_as_worker" || rest == "_as_server") {  // of three ranks
+    return [=, victim = rest == "_as_worker" ? 1 : 2](Job& job) {
+      zeroth::testing::train_with_a_server(job, does, victim);
+    };
   }
   if (rest == "_before_ties") {
     return [=](Job& job) { zeroth::testing::train_with_ties(job, does); };

@@ -260,6 +260,24 @@ TEST_CASE("a process of a pipeline's stage that throws, freezes or is killed end
   CHECK(problem_of_flights(folder.path(), {0, 2}, 3, "(of '") == "");  // the communicator of a channel
 }
 
+TEST_CASE("a worker or a parameter server that throws, freezes or is killed ends all") {
+  for (auto const& [role, rank] : {std::pair{"worker", 1}, std::pair{"server", 2}}) {
+    INFO(role);
+    Folder const folder;
+    auto options = fault_program_under_mpi(3, {fmt::format("die_as_{}", role)}, folder);
+    options.environment = {{"OMPI_MCA_odls_base_sigkill_timeout", "2"}};
+    Child killed{options};
+    Run thrown{{fmt::format("throw_as_{}", role)}};
+    Run frozen{{fmt::format("freeze_as_{}", role), "--grace", "1000"}};
+    CHECK_THAT(thrown.failed(), Contains(fmt::format("zeroth: [rank {}/3] the data are gone\n", rank)));
+    CHECK_THAT(frozen.failed(), Contains(" waited ") && Contains(fmt::format("missing: rank {}", rank)));
+    check_failed(killed.wait());
+    std::vector<int> others{0, 1, 2};
+    std::erase(others, rank);
+    CHECK(problem_of_flights(folder.path(), others, 3, fmt::format("no answer from rank {}", rank)) == "");
+  }
+}
+
 TEST_CASE("a process that throws, freezes or is killed before sums of shared parameters are exchanged ends all") {
   Folder const folder;
   auto options = fault_program_under_mpi(3, {"die_before_ties"}, folder);
