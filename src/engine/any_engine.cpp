@@ -116,9 +116,10 @@ std::optional<StepReport> take_report(EngineState& engine) {
   return report;
 }
 
-/// What this rank adds to StepSums::seconds.
+/// What this rank adds to StepSums::seconds: time on rank 0, and on workers that may be stale, which add up nothing.
 double seconds_of_rank_0(EngineState const& engine) {
-  bool const tells = engine.runtime.whole().rank() == 0;
+  auto const& servers = engine.runtime.servers;
+  bool const tells = engine.runtime.whole().rank() == 0 || (servers && servers->is_stale());
   return tells ? std::chrono::duration<double>(Clock::now() - engine.session.began).count() : 0;
 }
 

@@ -128,11 +128,8 @@ void EngineState::set_up(Mesh* mesh, Model const& given, Config const& config) {
     throw ConfigError{fmt::format("{}: {}", config.source(), refused)};
   }
   if (auto const refused = engine::refused_servers(settings, runtime.job->communicator->transport(), runtime.kind());
-      !refused.empty() || (settings.parameter_server.servers > 0 && !device.holds_values())) {
-    throw ConfigError{fmt::format("{}: {}", config.source(),
-                                  refused.empty() ? "zeroth.parameter_server.servers is not 0, and parameter servers "
-                                                    "cannot be simulated yet; allowed: 0"
-                                                  : refused)};
+      !refused.empty()) {
+    throw ConfigError{fmt::format("{}: {}", config.source(), refused)};
   }
   if (auto const refused = engine::refused_same_bits(settings, runtime.job->communicator->transport());
       !refused.empty()) {

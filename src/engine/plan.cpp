@@ -242,7 +242,20 @@ Plan plan_with_servers(model::Description const& model, Config const& config, in
   auto const alone = engine::make_blueprint(model, model, config, workers, options);
   auto result = plan_of(engine::with_servers(alone, model, false), options);
   auto const server = plan_of(engine::with_servers(alone, model, true), options);
-  result.servers = {result.settings.parameter_server.servers, server.bytes, server.padding};
+  auto const& precision = result.settings.precision;
+  std::int64_t pushed = 0;
+  std::int64_t pulled = 0;
+  shard::Layout const layout{
+      model, result.settings.parameter_server.servers, {}, result.settings.pipeline.tied_gradients};
+  for (auto const& flat : layout.flats()) {
+    pushed += flat.gradients().padded_count * bytes_of(precision.reduce);
+    pulled += flat.trainable.padded_count * bytes_of(precision.compute);
+  }
+  pushed *=
+      result.settings.reduce_gradients == ReduceGradients::every_micro_step ? result.settings.batch.accumulation : 1;
+  auto const servers = result.settings.parameter_server.servers;
+  result.servers = {
+      servers, server.bytes, server.padding, pushed, workers * (pushed / servers), workers * (pulled / servers)};
   result.notes.push_back(engine::refused_servers(result.settings, options.transport, options.device));
   std::erase(result.notes, std::string{});
   return result;
@@ -475,9 +488,12 @@ std::string explain_plan(Plan const& plan) {
                   plan.world, plan.world == 1 ? "" : "s", plan.parameter_count, plan.padded_count, plan.flat_units);
   text += tensor_lines(plan) + pipeline_lines(plan) + decisions(plan);
   if (auto const& servers = plan.servers; servers.count > 0) {
-    text += fmt::format("parameter servers: {} beside {} worker{}; each holds {}, of which the optimizer has {}\n",
-                        servers.count, plan.data_ranks, plan.data_ranks == 1 ? "" : "s",
-                        readable(servers.bytes.total()), readable(servers.bytes.optimizer));
+    text += fmt::format(
+        "parameter servers: {} beside {} worker{}; each holds {}, of which the optimizer has {}, and in a step "
+        "receives "
+        "{} and sends {}\n",
+        servers.count, plan.data_ranks, plan.data_ranks == 1 ? "" : "s", readable(servers.bytes.total()),
+        readable(servers.bytes.optimizer), readable(servers.received_bytes), readable(servers.sent_bytes));
   }
   text += plan.servers.count > 0  ? "each worker holds:\n"
           : plan.pipeline.empty() ? "each rank holds:\n"

@@ -25,6 +25,9 @@ std::int64_t counted_in_a_step(Model const& model, Config const& config, int wor
 
 std::int64_t bytes_sent_per_step(Model const& model, Config const& config, int world) {
   auto const planned = plan(model, config, world);
+  if (planned.servers.count > 0) {
+    return planned.servers.pushed_bytes;
+  }
   auto const& batch = planned.settings.batch;
   // A pipeline has filled, and does in turns what it does from then on, after as many as it has stages; with several
   // chunks a stage it takes that many at a time.

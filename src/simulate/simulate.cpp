@@ -133,6 +133,11 @@ Simulation of_stages(std::vector<RankResult> const& ranks, std::size_t stages) {
 
 Simulation run(Model const& model, Config const& config, int world, std::span<UnitWork const> work,
                Machine const& machine, Options const& options) {
+  if (auto const servers = config.parameter_server().servers; servers > 0) {
+    throw ConfigError{fmt::format(
+        "{}: zeroth.parameter_server.servers is {}, and parameter servers cannot be simulated yet; allowed: 0",
+        config.source(), servers)};
+  }
   auto const tensor = config.tensor_ranks();
   ZEROTH_EXPECTS(model.tensor_part() == (TensorPart{0, tensor}),
                  fmt::format("zeroth.mesh.tensor is {}, but the model to simulate was made for tensor rank {} of {}: "

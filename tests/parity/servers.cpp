@@ -38,6 +38,10 @@ Trained train_with_servers(int workers, int servers, std::string const& text, Tr
     REQUIRE(result.planned == result.peak);
     REQUIRE(result.peak == (rank < workers ? planned.bytes : planned.servers.bytes));
   }
+  auto const& moved = results.front().reports.back();
+  REQUIRE(moved.reduced_bytes == planned.servers.pushed_bytes);
+  REQUIRE(planned.servers.received_bytes * servers == moved.reduced_bytes * workers);
+  REQUIRE(planned.servers.sent_bytes * servers == moved.gathered_bytes * workers);
   for (int worker = 1; worker < workers; ++worker) {
     REQUIRE(bits_of(results[static_cast<std::size_t>(worker)]) == bits_of(results.front()));
   }

@@ -144,14 +144,16 @@ std::string as_json(PlanResult const& result) {
   if (asked_for.tensor_ranks > 1) {
     json["tensor"] = {{"ranks", asked_for.tensor_ranks}, {"parameters", asked_for.tensor_rank_count}};
   }
-  if (auto const& [count, bytes, padding] = asked_for.servers; count > 0) {
+  if (auto const& [count, bytes, padding, pushed, received, sent] = asked_for.servers; count > 0) {
     json["servers"] = {{"count", count},
                        {"parameters", bytes.parameters - padding.parameters},
                        {"gradients", bytes.gradients - padding.gradients},
                        {"optimizer", bytes.optimizer - padding.optimizer},
                        {"scratch", bytes.scratch},
                        {"padding", padding.total()},
-                       {"total", bytes.total()}};
+                       {"total", bytes.total()},
+                       {"received_per_step", received},
+                       {"sent_per_step", sent}};
   }
   if (!asked_for.pipeline.empty()) {
     json["pipeline"] = pipeline_as_json(asked_for);

@@ -189,9 +189,12 @@ std::string notes(PlanResult const& result) {
                         counted(count, "element"), parameters == 1 ? "is" : "are", readable_bytes(bytes));
   }
   if (auto const& servers = result.asked_for.servers; servers.count > 0) {
-    text += fmt::format("The table is of a worker; each of {} holds {}, of which the optimizer has {}.\n",
-                        counted(servers.count, "parameter server"), readable_bytes(servers.bytes.total()),
-                        readable_bytes(servers.bytes.optimizer));
+    text += fmt::format(
+        "The table is of a worker; each of {} holds {}, of which the optimizer has {}, and in a step receives {} and "
+        "sends {}.\n",
+        counted(servers.count, "parameter server"), readable_bytes(servers.bytes.total()),
+        readable_bytes(servers.bytes.optimizer), readable_bytes(servers.received_bytes),
+        readable_bytes(servers.sent_bytes));
   }
   text += about_activations(result.asked_for);
   text += fmt::format("A checkpoint takes {} on the disk, at every stage.\n",

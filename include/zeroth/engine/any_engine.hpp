@@ -143,6 +143,8 @@ class ZEROTH_EXPORT AnyEngine {
   /// depending on zeroth.checkpoint.buffer_bytes (StepReport::save_ms). On a GPU the host waits for that. Needs
   /// zeroth.checkpoint.buffer_bytes of host memory; if that is 0, 1 MiB, or 16 MiB with a GPU.
   ///
+  /// With parameter servers (zeroth.parameter_server) it waits until the checkpoint is committed, and throws its error.
+  ///
   /// A failed save leaves training and all checkpoints intact. It is logged, and thrown once by the first of
   /// Saving::wait(), the next save(), which has then started its own, and finish(). Throws ContractError for invalid
   /// options.

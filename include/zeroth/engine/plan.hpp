@@ -101,6 +101,10 @@ struct PlannedServers {
   int count = 0;        ///< Servers; 0: none.
   MemoryBytes bytes;    ///< What each of them allocates; its ledger shows the same.
   MemoryBytes padding;  ///< The part of `bytes` that is padding: see Plan::padding.
+  // Over links, in a step, without the few bytes of orders and decisions.
+  std::int64_t pushed_bytes = 0;    ///< A worker sends these to all servers together.
+  std::int64_t received_bytes = 0;  ///< A server receives these from all workers together.
+  std::int64_t sent_bytes = 0;      ///< A server sends these to all workers together.
 };
 struct Plan {
   Settings settings;  ///< The file, resolved for this world and model.

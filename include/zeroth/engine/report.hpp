@@ -56,7 +56,8 @@ struct StepReport {
   bool stop = false;         ///< Some rank asked to stop; all ranks see this in the same step.
   bool save_failed = false;  ///< The save under way has failed; Saving::failure() says why.
   /// Seconds from the construction of rank 0's engine to its call of step(). The same on every rank, so that all ranks
-  /// can decide by it in the same way: to save every ten minutes, or to end before a limit.
+  /// can decide by it in the same way: to save every ten minutes, or to end before a limit. With
+  /// zeroth.parameter_server.staleness each worker has its own clock.
   double elapsed_s = 0;
   /// With zeroth.parameter_server.staleness: how many steps the slowest worker was behind this one when it could go on.
   /// On each worker its own, like loss, norm and metrics then.
