@@ -5,6 +5,7 @@ set(ZEROTH_LEFT_OUT "")
 if(CMAKE_CXX_FLAGS MATCHES "fsanitize=")
   list(APPEND ZEROTH_LEFT_OUT
        parity parity_groups parity_tiers parity_parts parity_pipeline parity_updates parity_any_ranks parity_configs parity_mpi
+       parity_servers
        engine_allocation engine_bf16_masters engine_placements engine_reference engine_traffic
        checkpoint_layouts checkpoint_pipeline checkpoint_resume_mpi
        cuda_checkpoint cuda_parity cuda_steady nccl_processes

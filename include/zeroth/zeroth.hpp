@@ -2,6 +2,7 @@
 /// Zeroth: ZeRO stages 0 to 3 for any C++ training loop.
 #pragma once
 #include "zeroth/attention/block_layout.hpp"
+#include "zeroth/checkpoint/rank_state.hpp"
 #include "zeroth/comm/collectives.hpp"
 #include "zeroth/comm/job.hpp"
 #include "zeroth/config/config.hpp"

@@ -207,8 +207,8 @@ class Reader:
         if end < 0 or text != text[:end] + end_with_hash_of(text[:end]):
             raise Wrong(f"{path / RECORD} is damaged: hash mismatch")
         self.path, self.record = path, json.loads(text)
-        if self.record["format"] > 4:
-            raise Wrong(f"{path}: its format is {self.record['format']}; allowed: 1 to 4")
+        if self.record["format"] > 5:
+            raise Wrong(f"{path}: its format is {self.record['format']}; allowed: 1 to 5")
         self._verified = {}
 
     @property

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "checkpoint/unreadable.hpp"
 #include "core/block_file.hpp"
 #include "core/host_name.hpp"
 #include "core/logger.hpp"
@@ -65,7 +66,7 @@ void make_folder(fs::path const& folder, std::error_code& error) {
 void expect_files(fs::path const& partial, Contents const& contents) {
   for (int place = 0; place < contents.places; ++place) {
     auto const table = hash_count(contents, place) * static_cast<std::int64_t>(sizeof(std::uint64_t));
-    auto const bytes = contents.state_bytes(place) + table;
+    auto const bytes = contents.data_bytes(place) + table;
     std::error_code error;
     auto const size = fs::file_size(partial / file_name(place), error);
     if (error) {
@@ -267,7 +268,7 @@ bool KnownFiles::seem_whole(fs::path const& checkpoint) {
 }
 
 void KnownFiles::note(fs::path const& checkpoint, Contents const& contents) {
-  Contents const sizes{contents.places, contents.tensor_ranks, {}, {}, contents.groups};
+  Contents const sizes{contents.places, contents.tensor_ranks, {}, {}, contents.groups, contents.rank_states};
   files_[checkpoint] = {version_of(checkpoint), sizes};
 }
 
@@ -277,6 +278,32 @@ KnownFiles::Version KnownFiles::version_of(fs::path const& checkpoint) noexcept 
     return {};
   }
   return {static_cast<std::int64_t>(record.st_ino), record.st_size, record.st_mtim.tv_sec, record.st_mtim.tv_nsec};
+}
+
+std::vector<std::int64_t> rank_states_in(fs::path const& partial, Contents const& contents) {
+  std::vector<std::int64_t> all;
+  for (int place = 0; place < contents.places; ++place) {
+    try {
+      InputFile const file{partial / file_name(place)};
+      std::uint64_t header_bytes = 0;
+      file.read(0, std::as_writable_bytes(std::span{&header_bytes, 1}));
+      if (header_bytes > static_cast<std::uint64_t>(largest_text)) {
+        throw Unreadable{"its header is damaged"};
+      }
+      // What follows the header is data, and a hash for each begun MiB of it.
+      constexpr auto hash_bytes = static_cast<std::int64_t>(sizeof(std::uint64_t));
+      auto const rest = file.bytes() - hash_bytes - static_cast<std::int64_t>(header_bytes);
+      auto const hashes = (rest + hashed_bytes + hash_bytes - 1) / (hashed_bytes + hash_bytes);
+      all.push_back(rest - hashes * hash_bytes - contents.state_bytes(place));
+    } catch (Unreadable const& error) {
+      refuse(partial, fmt::format("{} of another rank cannot be read: {}; all ranks must see the same folder",
+                                  file_name(place), error.what()));
+    }
+    if (all.back() < 0) {
+      refuse(partial, fmt::format("{} has fewer bytes than its states", file_name(place)));
+    }
+  }
+  return all;
 }
 
 fs::path commit(fs::path const& folder, fs::path const& partial, Record const& record, Retention const& retention,

@@ -64,6 +64,9 @@ class KnownFiles {
                                                    std::string const& save_id);
 /// Any rank may call it first. Throws SystemError.
 void make_partial_folder(std::filesystem::path const& partial);
+/// Bytes of each file's rank state, from the files' sizes: a save is not collective, so ranks have not exchanged them.
+/// Throws SystemError.
+[[nodiscard]] std::vector<std::int64_t> rank_states_in(std::filesystem::path const& partial, Contents const& contents);
 /// Commits the files in `partial`, all of which must exist: writes the record, renames the folder, points `latest` to
 /// it, and removes the checkpoints that `retention` does not keep. Each of these is on the disk before the next begins.
 /// On failure throws SystemError and restores the folder. Returns the checkpoint.

@@ -18,6 +18,8 @@
 namespace zeroth::checkpoint {
 namespace {
 
+constexpr std::string_view rank_state_name = "rank_state";
+
 /// The dtype's name in safetensors.
 std::string_view format_name(Dtype dtype) noexcept {
   return dtype == Dtype::fp32 ? "F32" : dtype == Dtype::bf16 ? "BF16" : "F16";
@@ -58,6 +60,9 @@ class HeaderWriter {
         add_slice(space, state, begin);
       }
     });
+    if (auto const bytes = contents.data_bytes(place) - contents.state_bytes(place); bytes > 0) {
+      add(std::string{rank_state_name}, "U8", bytes, 1);
+    }
     add("xxh3_64_of_each_mib", "U64", hash_count(contents, place), sizeof(std::uint64_t));
   }
 
@@ -136,6 +141,15 @@ std::int64_t Contents::state_bytes(int place) const noexcept {
   return place - group.first_place < group.places ? group.state_bytes : 0;
 }
 
+std::int64_t Contents::data_bytes(int place) const noexcept {
+  auto const own = static_cast<std::size_t>(place);
+  return state_bytes(place) + (own < rank_states.size() ? rank_states[own] : 0);
+}
+
+SavedRanks Contents::ranks() const noexcept {
+  return {.data = places / (stages() * tensor_ranks), .tensor = tensor_ranks, .stages = stages()};
+}
+
 int Contents::stages() const noexcept {
   // Ranks without parameters have files but no group.
   auto const count = static_cast<int>(groups.size());
@@ -194,11 +208,17 @@ Extents extents_at(Contents const& contents, int place, std::int64_t begin, std:
       }
     }
   });
+  auto const states = contents.state_bytes(place);
+  auto const from = std::max(begin, states);
+  auto const to = std::min(end, contents.data_bytes(place));
+  if (from < to && static_cast<std::size_t>(extents.count++) < most) {
+    extents.listed.push_back({std::string{rank_state_name}, "", from - states, to - states, {}});
+  }
   return extents;
 }
 
 std::int64_t hash_count(Contents const& contents, int place) noexcept {
-  return (contents.state_bytes(place) + hashed_bytes - 1) / hashed_bytes;
+  return (contents.data_bytes(place) + hashed_bytes - 1) / hashed_bytes;
 }
 
 std::string file_name(int place) { return fmt::format("place_{:05}.safetensors", place); }

@@ -72,7 +72,7 @@ Reader::Checked Reader::look(int place) {
   auto const expected = file_header(contents, place, record_.save_id);
   Checked result{.data_begin = std::ssize(expected), .wrong = {}};
   auto const table_bytes = hash_count(contents, place) * static_cast<std::int64_t>(sizeof(std::uint64_t));
-  auto const bytes = result.data_begin + contents.state_bytes(place) + table_bytes;
+  auto const bytes = result.data_begin + contents.data_bytes(place) + table_bytes;
   if (input.bytes() != bytes) {
     throw Unreadable{fmt::format("has {} bytes, but this checkpoint needs {}", input.bytes(), bytes)};
   }
@@ -121,7 +121,7 @@ void Reader::read_bytes(int place, Checked const& file, std::int64_t begin, std:
     throw Unreadable{"has become shorter"};
   }
   auto const count = static_cast<std::size_t>((end - begin + hashed_bytes - 1) / hashed_bytes);
-  saved_hashes_->read(input, place, file.data_begin + record_.contents.state_bytes(place), begin / hashed_bytes,
+  saved_hashes_->read(input, place, file.data_begin + record_.contents.data_bytes(place), begin / hashed_bytes,
                       std::span{saved}.first(count));
 }
 
@@ -210,7 +210,7 @@ void Reader::read(std::span<Piece const> pieces, TakeBytes const& take) {
   std::vector<Piece> parts;
   for (std::size_t first = 0; first < order.size();) {
     auto const place = pieces[order[first]].place;
-    auto const bytes = record_.contents.state_bytes(place);
+    auto const bytes = record_.contents.data_bytes(place);
     auto begin = down(pieces[order[first]].begin);
     auto end = up(end_of(pieces[order[first]]), bytes);
     for (++first;
@@ -268,6 +268,18 @@ void Reader::read(std::vector<Found> const& parts, std::size_t state, std::int64
   });
 }
 
+std::vector<std::byte> Reader::rank_state(int place) {
+  auto const& contents = record_.contents;
+  auto const begin = contents.state_bytes(place);
+  std::vector<std::byte> state(static_cast<std::size_t>(contents.data_bytes(place) - begin));
+  Piece const piece{place, begin, std::ssize(state)};
+  read({&piece, state.empty() ? std::size_t{0} : std::size_t{1}},
+       [&](std::size_t, std::int64_t offset, std::span<std::byte const> bytes) {
+         std::ranges::copy(bytes, state.begin() + offset);
+       });
+  return state;
+}
+
 void Reader::add_damage_of_data(int place, Checked const& file, std::vector<Damage>& all,
                                 std::function<void(std::int64_t bytes)> const& on_read) {
   auto const add = [&](std::int64_t begin, std::int64_t end, std::string why) {
@@ -279,7 +291,7 @@ void Reader::add_damage_of_data(int place, Checked const& file, std::vector<Dama
   };
   buffered_.place = -1;
   Hashes saved{};
-  auto const bytes = record_.contents.state_bytes(place);
+  auto const bytes = record_.contents.data_bytes(place);
   for (std::int64_t begin = 0; begin < bytes; begin += buffer_bytes) {
     auto const end = std::min(begin + buffer_bytes, bytes);
     try {
@@ -325,9 +337,13 @@ std::string Reader::what_is_at(int place, std::int64_t begin, std::int64_t end) 
   auto const extents = extents_at(record_.contents, place, begin, end, most);
   std::string text;
   for (auto const& [state, param, first, last, part] : extents.listed) {
+    text += text.empty() ? "" : ", ";
+    if (param.empty()) {
+      text += fmt::format("{}, bytes [{}, {})", state, first, last);
+      continue;
+    }
     auto const of_part = part.of == 1 ? std::string{} : fmt::format(" of part {} of {}", part.index, part.of);
-    text += fmt::format("{}{} of {} elements [{}, {}){}", text.empty() ? "" : ", ", escaped(state),
-                        config::in_quotes(param), first, last, of_part);
+    text += fmt::format("{} of {} elements [{}, {}){}", escaped(state), config::in_quotes(param), first, last, of_part);
   }
   auto const more = extents.count - std::ssize(extents.listed);
   return extents.count == 0 ? "padding" : more > 0 ? fmt::format("{} and {} more", text, more) : text;

@@ -87,9 +87,11 @@ std::string to_text(Record const& record, std::int64_t largest) {
   auto const& position = record.position;
   bool const has_cuts = record.contents.tensor_ranks > 1;
   bool const has_errors = !record.contents.errors.empty();
-  Json json{{"format", has_errors ? format_version
-                       : has_cuts ? format_without_errors
-                                  : format_without_cuts},
+  bool const has_rank_states = !record.contents.rank_states.empty();
+  Json json{{"format", has_rank_states ? format_version
+                       : has_errors    ? format_without_rank_states
+                       : has_cuts      ? format_without_errors
+                                       : format_without_cuts},
             {"save_id", record.save_id},
             {"step", position.step},
             {"applied", position.applied},
@@ -119,10 +121,13 @@ std::string to_text(Record const& record, std::int64_t largest) {
   json["stage_file"] = record.stage_file;
   json["program_state"] = hexadecimal(record.program_state);
   json["places"] = record.contents.places;
-  if (has_cuts || has_errors) {
+  if (has_cuts || has_errors || has_rank_states) {
     json["tensor_ranks"] = record.contents.tensor_ranks;
   }
-  if (has_errors) {
+  if (has_rank_states) {
+    json["rank_states"] = record.contents.rank_states;
+  }
+  if (has_errors || has_rank_states) {
     json["errors"] = json_of(record.contents.errors);
   }
   json["spaces"] = json_of(record.contents.spaces);

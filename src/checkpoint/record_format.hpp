@@ -11,9 +11,10 @@
 namespace zeroth::checkpoint {
 
 /// Increased by every change that an older reader would misread. In version 1 all files had slices of all spaces; in
-/// version 2 each parameter was in one space, and in version 3 there were no errors. All are read. Version 3 is written
-/// if there are none, and version 2 if also no tensor ranks have divided parameters.
-inline constexpr std::int64_t format_version = 4;
+/// version 2 each parameter was in one space, in version 3 there were no errors, and in version 4 no states of ranks.
+/// All are read. The first version that has what the checkpoint has is written, from version 2 on.
+inline constexpr std::int64_t format_version = 5;
+inline constexpr std::int64_t format_without_rank_states = 4;
 inline constexpr std::int64_t format_without_errors = 3;
 inline constexpr std::int64_t format_without_cuts = 2;
 /// The line that ends the file after `text`, with the hash of `text`.

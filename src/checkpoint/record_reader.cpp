@@ -328,11 +328,33 @@ void each_state(Contents const& contents, F const& f) {
   }
 }
 
+/// Bytes of each rank's own state.
+std::vector<std::int64_t> rank_states_of(Fields const& fields, int places) {
+  constexpr std::int64_t largest = std::int64_t{1} << 50U;
+  std::vector<std::int64_t> all;
+  fields.each("rank_states", [&](Node const& node, std::string const& path) {
+    auto const allowed = fmt::format("a whole number from 0 to {}", largest);
+    auto const& number = expect<config::Number>(node, path, allowed);
+    if (!number.integer || *number.integer < 0 || *number.integer > largest) {
+      throw Wrong{fmt::format("{} is {}; allowed: {}", path, show(node), allowed)};
+    }
+    all.push_back(*number.integer);
+  });
+  if (std::ssize(all) != places) {
+    throw Wrong{fmt::format("{} has {} numbers; allowed: {}, one for each file", fields.path("rank_states"), all.size(),
+                            places)};
+  }
+  return all;
+}
+
 Contents contents_of(Fields const& fields, std::int64_t format) {
   Contents contents;
   contents.places = static_cast<int>(fields.whole("places", 1, most_places));
   contents.tensor_ranks =
       format > format_without_cuts ? static_cast<int>(fields.whole("tensor_ranks", 1, contents.places)) : 1;
+  if (format > format_without_rank_states) {
+    contents.rank_states = rank_states_of(fields, contents.places);
+  }
   if (format > format_without_errors) {
     contents.errors = spaces_of(fields, "errors", contents.places, format);
   }

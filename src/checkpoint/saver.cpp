@@ -95,7 +95,7 @@ void Saver::write_file(FileTask const& task) {
   }
   auto const& contents = *task.contents;
   auto const table_bytes = hash_count(contents, task.place) * static_cast<std::int64_t>(sizeof(std::uint64_t));
-  auto const bytes = static_cast<std::int64_t>(task.header.size()) + contents.state_bytes(task.place) + table_bytes;
+  auto const bytes = static_cast<std::int64_t>(task.header.size()) + contents.data_bytes(task.place) + table_bytes;
   FileWriter file{task.path, bytes, task.direct, {pool_->data(), static_cast<std::size_t>(pool_->bytes())}};
   file.append(std::as_bytes(std::span{task.header}));
   hashes_.clear();
@@ -120,6 +120,7 @@ void Saver::write_file(FileTask const& task) {
       note_read(done);
     }
   }
+  append_hashed(file, task.rank_state);
   auto const table = hashes_.finish();
   file.append(std::as_bytes(std::span{table}));
   file.finish();
@@ -146,6 +147,21 @@ void Saver::copy_from_disk(FileWriter& file, Source const& source) {
       left = left.subspan(copy_some(file, left, source.unit, left.size()));
     }
   });
+}
+
+/// Appends bytes of the host.
+void Saver::append_hashed(FileWriter& file, std::span<std::byte const> left) {
+  while (!left.empty()) {
+    if (cancelled_) {
+      throw Cancelled{};
+    }
+    auto const room = file.room();
+    auto const count = std::min(room.size(), left.size());
+    std::ranges::copy(left.first(count), room.begin());
+    hashes_.add(room.first(count));
+    file.filled(count);
+    left = left.subspan(count);
+  }
 }
 
 /// Lends whole blocks of the file. Copies the bytes before the first block and after the last one, and small sources.

@@ -34,6 +34,7 @@ struct FileTask {
   int place = 0;                       ///< Number of the file.
   Contents const* contents = nullptr;  ///< Contains at least the contents of this file.
   std::span<Source const> sources;     ///< In device memory, in the order of the file.
+  std::vector<std::byte> rank_state;   ///< Follows them.
   Direct direct = Direct::on;
   std::function<void()> prepare;               ///< Runs first.
   std::vector<device::Event const*> on_disks;  ///< Recorded when sources on disks are complete.
@@ -83,6 +84,7 @@ class Saver {
   std::size_t copy_some(FileWriter& file, std::span<std::byte const> left, std::string_view unit, std::size_t most);
   std::size_t lend_some(FileWriter& file, std::span<std::byte const> left, std::string_view unit);
   void copy_from_disk(FileWriter& file, Source const& source);
+  void append_hashed(FileWriter& file, std::span<std::byte const> left);
   void copy(std::byte* to, std::byte const* from, std::size_t bytes, std::string_view unit);
   void note_read(std::size_t count);
 

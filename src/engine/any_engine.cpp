@@ -406,8 +406,13 @@ Saving AnyEngine::save(std::filesystem::path const& folder, SaveOptions const& o
   engine.session.protocol->check_between_steps("save()");
   engine.session.protocol->check_not_swapped("save()");
   check_save(folder, options);
-  engine.session.accumulator->call_log().add(Verb::save, Fnv1a32{}.characters(folder.string()).value());
+  engine.session.accumulator->call_log().add(options.rank_state ? Verb::save_with_rank_state : Verb::save,
+                                             Fnv1a32{}.characters(folder.string()).value());
   if (engine.runtime.servers) {
+    ZEROTH_EXPECTS(
+        !options.rank_state,
+        "save(): rank_state is not supported with zeroth.parameter_server.servers above 0: servers write the "
+        "checkpoint; leave it out, or gather what ranks need into program_state");
     engine::save_on_servers(engine, folder, options);
     return Saving{engine, 0, folder / checkpoint::checkpoint_name(engine.session.protocol->steps())};
   }
@@ -453,6 +458,9 @@ void Saving::wait() {
 std::optional<std::string> Saving::failure() {
   auto& engine = *engine_;
   CallGuard const call_guard{engine.session.thread_check, "Saving::failure()"};
+  if (!engine.session.checkpoints) {
+    return std::nullopt;  // servers saved, and save() has thrown
+  }
   auto why = engine.session.checkpoints->take_failure(number_);
   if (why) {
     engine.session.accumulator->call_log().add(Verb::save_failure);

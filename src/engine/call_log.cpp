@@ -36,6 +36,8 @@ std::string describe(std::uint64_t call, model::Description const& model) {
     case Verb::swap_ema: return "swap_ema()";
     case Verb::save_weights: return "save_weights()";
     case Verb::save: return fmt::format("save() into a folder whose name has the hash {:08x}", argument);
+    case Verb::save_with_rank_state:
+      return fmt::format("save() with a rank_state into a folder whose name has the hash {:08x}", argument);
     case Verb::save_failure: return "Saving::failure() of a save that failed";
     case Verb::read: return fmt::format("read() of parameter \"{}\"", param());
     case Verb::write: return fmt::format("write() of parameter \"{}\"", param());

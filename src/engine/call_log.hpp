@@ -27,6 +27,7 @@ enum class Verb : std::uint8_t {
   save_weights,
   save,
   save_failure,
+  save_with_rank_state,
   learning_rate,
   read,
   write,

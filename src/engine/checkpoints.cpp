@@ -94,6 +94,13 @@ std::int64_t Checkpoints::save(std::filesystem::path const& folder, SaveOptions 
     record.stage_file = engine_.session.stage_file;
     record.program_state.assign(options.program_state.begin(), options.program_state.end());
   }
+  auto& rank_states = arrangement_.contents.rank_states;
+  rank_states.assign(options.rank_state ? static_cast<std::size_t>(arrangement_.contents.places) : std::size_t{0}, 0);
+  std::vector<std::byte> rank_state;
+  if (options.rank_state) {
+    rank_state.assign(options.rank_state->begin(), options.rank_state->end());
+    rank_states[static_cast<std::size_t>(place_)] = std::ssize(rank_state);
+  }
   auto header = checkpoint::file_header(arrangement_.contents, place_, record.save_id);
   auto const prepare = [this, folder, partial = save->partial, id = record.save_id, header_bytes = std::ssize(header)] {
     if (header_bytes > largest_text) {  // checked here, because a failure here reaches all ranks
@@ -116,6 +123,7 @@ std::int64_t Checkpoints::save(std::filesystem::path const& folder, SaveOptions 
                 .place = place_,
                 .contents = &arrangement_.contents,
                 .sources = arrangement_.sources,
+                .rank_state = std::move(rank_state),
                 .direct = settings.checkpoint.direct_io ? Direct::on : Direct::off,
                 .prepare = prepare,
                 .on_disks = std::move(on_disks)});
@@ -198,7 +206,11 @@ void Checkpoints::commit() {
   save_->committing = true;
   if (place_ == 0) {
     saver_.commit([this, &save = *save_] {
-      save.record.contents = of_all_ ? *of_all_ : arrangement_.contents;
+      auto& contents = save.record.contents;
+      contents = of_all_ ? *of_all_ : arrangement_.contents;
+      if (!arrangement_.contents.rank_states.empty()) {
+        contents.rank_states = checkpoint::rank_states_in(save.partial, contents);
+      }
       save.record.origin = origin();
       checkpoint::commit(save.folder, save.partial, save.record, save.retention, known_);
       engine_.runtime.job->note_progress(save.record.position.step);

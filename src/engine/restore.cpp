@@ -226,7 +226,8 @@ Restored restore_from(EngineState& engine, std::filesystem::path const& path, Re
   if (exchange.rank() == 0) {
     tell(engine, *opened.reader, options);
   }
-  return {opened.reader->folder(), record.position.step, record.position.samples, record.program_state};
+  return {opened.reader->folder(), record.position.step, record.position.samples, record.program_state,
+          record.contents.ranks()};
 }
 
 /// Rank 0's view of a folder of checkpoints.

@@ -143,6 +143,7 @@ void answer_save(EngineState& engine, std::string_view more) {
     auto const keep = unpacker.take<std::int64_t>();
     options.keep = keep < 0 ? std::nullopt : std::optional{keep};
     options.keep_every = unpacker.take<std::int64_t>();
+    options.keep_for = std::chrono::seconds{unpacker.take<std::int64_t>()};
     options.order = take_order(unpacker);
     auto const state = unpacker.take_text();
     options.program_state = std::as_bytes(std::span{state});
@@ -162,7 +163,7 @@ std::string pack(EngineState& engine, std::optional<Restored> const& restored) {
   if (restored) {
     auto const& scalars = engine.sharded.manager->optimizer.results().initial.scalars;
     packer.put_text(restored->path.string()).put(restored->step).put(restored->samples);
-    packer.put(scalars.applied).put(scalars.loss_scale);
+    packer.put(restored->ranks).put(scalars.applied).put(scalars.loss_scale);
     packer.put_text({reinterpret_cast<char const*>(restored->program_state.data()), restored->program_state.size()});
   }
   return packer.text();
@@ -219,6 +220,7 @@ std::optional<Restored> take(EngineState& engine, std::string_view said, Restore
   restored.path = unpacker.take_text();
   restored.step = unpacker.take<std::int64_t>();
   restored.samples = unpacker.take<std::int64_t>();
+  restored.ranks = unpacker.take<checkpoint::SavedRanks>();
   checkpoint::Position position;
   position.step = restored.step;
   position.samples = restored.samples;
@@ -302,7 +304,7 @@ std::vector<RankResult> load_weights_on_servers(EngineState& engine, std::filesy
 void save_on_servers(EngineState& engine, std::filesystem::path const& folder, SaveOptions const& options) {
   Packer packer;
   packer.put(engine.session.protocol->steps()).put(engine.session.samples).put_text(folder.string());
-  packer.put(options.keep.value_or(-1)).put(options.keep_every);
+  packer.put(options.keep.value_or(-1)).put(options.keep_every).put(std::int64_t{options.keep_for.count()});
   put_order(packer, options.order);
   packer.put_text({reinterpret_cast<char const*>(options.program_state.data()), options.program_state.size()});
   auto const all = engine.or_end([&] {

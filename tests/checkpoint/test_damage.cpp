@@ -282,10 +282,10 @@ TEST_CASE("restore_latest() logs what it passes over, and throws if no checkpoin
   CHECK_THROWS_WITH(checkpoint::read_record(saves.second),
                     Contains("spaces has a slice of each rank") || Contains("are beyond the unit's"));
   auto newer = record;
-  newer.replace(newer.find("\"format\":2"), 10, "\"format\":5");
+  newer.replace(newer.find("\"format\":2"), 10, "\"format\":6");
   write_record(saves.second, newer);
   CHECK_THAT(latest(), Contains("ContractError restore() failed and changed nothing") &&
-                           Contains("its format is 5, but this version of Zeroth reads formats 1 to 4"));
+                           Contains("its format is 6, but this version of Zeroth reads formats 1 to 5"));
   Log const log;
   CHECK(log.count("; trying ") == 0);
   fs::remove(saves.second / "checkpoint.json");

@@ -123,9 +123,9 @@ TEST_CASE("forged records of tensor ranks are refused") {
   CHECK_THAT(forge("\"tensor_ranks\":2", "\"tensor_ranks\":5"), Contains("tensor_ranks is 5"));
   CHECK_THAT(forge("\"tensor_ranks\":2,", ""), Contains("tensor_ranks is missing"));
   CHECK_THAT(forge("\"format\":3", "\"format\":2"), Contains("but there were 1 tensor ranks"));
-  forge_grid(saves.second, std::regex_replace(good, std::regex{R"("format":3)"}, R"("format":5)"));
+  forge_grid(saves.second, std::regex_replace(good, std::regex{R"("format":3)"}, R"("format":6)"));
   CHECK_THAT(thrown<ContractError>([&] { return checkpoint::read_record(saves.second); }),
-             Contains("its format is 5, but this version of Zeroth reads formats 1 to 4"));
+             Contains("its format is 6, but this version of Zeroth reads formats 1 to 5"));
 }
 
 TEST_CASE("a checkpoint without divided parameters has format 2, which earlier versions can read") {

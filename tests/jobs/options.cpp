@@ -279,6 +279,7 @@ std::vector<Option> all_options() {
       call("saves", moves, {"in the end", "waiting", "beside training", "one after another"}),
       call("keeps", moves, {"what the file says", "one", "every second", "of the last hour"}),
       call("program state", moves, {"none", "a byte", "pages", "the largest"}),
+      call("rank state", moves, {"none", "of each rank"}),
       call("data", moves, {"untold", "told"}),
       call("stop", moves, {"never", "asked for"}),
       call("goes on", moves, {"never", "in the same engine", "in a new engine", "at another stage"}),

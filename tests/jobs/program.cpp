@@ -27,4 +27,13 @@ std::vector<std::byte> program_state_of(Drawn const& drawn, int step) {
   return state;
 }
 
+std::vector<std::byte> rank_state_of(Drawn const& drawn, int step, checkpoint::SavedRank const& rank) {
+  auto const number = static_cast<std::size_t>((rank.stage * 64 + rank.tensor) * 64 + rank.data);
+  std::vector<std::byte> state((drawn.seed + 1777 * number) % 5000 * (number % 3));
+  for (std::size_t i = 0; i < state.size(); ++i) {
+    state[i] = static_cast<std::byte>(i * 11 + number + static_cast<std::size_t>(step));
+  }
+  return state;
+}
+
 }  // namespace zeroth::testing::jobs

@@ -26,5 +26,7 @@ class Counter final : public Monitor {
 [[nodiscard]] SampleOrder data_of(Drawn const& drawn);
 /// What rank 0 has in checkpoints, and restore() gives to all.
 [[nodiscard]] std::vector<std::byte> program_state_of(Drawn const& drawn, int step);
+/// SaveOptions::rank_state of a rank; ranks differ in size and bytes, and some have none.
+[[nodiscard]] std::vector<std::byte> rank_state_of(Drawn const& drawn, int step, checkpoint::SavedRank const& rank);
 
 }  // namespace zeroth::testing::jobs

@@ -101,6 +101,7 @@ void Segment::restore() {
     record_.complain(fmt::format("restored {} bytes of a program's state, which are not those that rank 0 saved",
                                  restored.program_state.size()));
   }
+  check_rank_states(restored);
   show_saved();
   save(place_.folder / "restored", drawn_.saved_at).wait();
   restored_ = true;
@@ -168,6 +169,12 @@ Saving Segment::save(std::filesystem::path const& folder, int step) {
   SaveOptions options;
   auto const state = job_.rank() == 0 ? program_state_of(drawn_, step) : std::vector<std::byte>(3);
   options.program_state = state;
+  std::vector<std::byte> own;
+  if (choice_.is("rank state", "of each rank")) {
+    auto const at = mesh_ ? mesh_->place() : Mesh::Place{.stage = 0, .data = 0, .tensor = 0};
+    own = rank_state_of(drawn_, step, {.data = engine_.place(), .tensor = at.tensor, .stage = at.stage});
+    options.rank_state = own;
+  }
   if (choice_.is("data", "told")) {
     options.order = data_of(drawn_);
   }
@@ -177,6 +184,21 @@ Saving Segment::save(std::filesystem::path const& folder, int step) {
     options.keep_for = std::chrono::hours{choice_.is("keeps", "of the last hour") ? 1 : 0};
   }
   return engine_.save(folder, options);
+}
+
+void Segment::check_rank_states(Restored const& restored) {
+  if (drawn_.choice["rank state"] == "none" || job_.rank() > 0) {
+    return;
+  }
+  auto const& ranks = restored.ranks;
+  for (int i = 0; i < ranks.stages * ranks.tensor * ranks.data; ++i) {
+    checkpoint::SavedRank const rank{
+        .data = i % ranks.data, .tensor = i / ranks.data % ranks.tensor, .stage = i / ranks.data / ranks.tensor};
+    if (checkpoint::read_rank_state(restored.path, rank) != rank_state_of(drawn_, drawn_.saved_at, rank)) {
+      record_.complain(fmt::format("the rank state of stage {}, tensor rank {}, data rank {} is not what was saved",
+                                   rank.stage, rank.tensor, rank.data));
+    }
+  }
 }
 
 void Segment::ask_to_stop(int step) {

@@ -61,6 +61,8 @@ class Segment {
   static std::size_t count_of(AnyParam const& param);
   void expect_refusal_of_other_data();
   Saving save(std::filesystem::path const& folder, int step);
+  /// Reads what every rank has saved of its own.
+  void check_rank_states(Restored const& restored);
   /// One rank asks, in the middle of the step; the reports of this one and of all that follow say so on all ranks.
   void ask_to_stop(int step);
   void gradient_norms(int step);

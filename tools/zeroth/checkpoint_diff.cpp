@@ -103,11 +103,32 @@ class Comparison {
     compare_texts("data", order(a), order(b));
     compare_texts("loss scale", scale(a), scale(b));
     compare_texts("optimizer", escaped(a.optimizer), escaped(b.optimizer));
+    compare_rank_states();
     number("seed of initial values", a.model_seed, b.model_seed);
     number("seed of stochastic rounding", a.rounding_seed, b.rounding_seed);
     if (program_state_ == ProgramState::counts && a.program_state != b.program_state) {
       auto const size = [](Record const& record) { return readable_bytes(std::ssize(record.program_state)); };
       add("program state", size(a), size(a) == size(b) ? "others of as many" : size(b));
+    }
+  }
+
+  /// Of ranks with the same number. The program knows what they mean, and has chosen which to take.
+  void compare_rank_states() {
+    auto const& ours = ours_.record().contents.rank_states;
+    auto const& theirs = theirs_.record().contents.rank_states;
+    if (program_state_ == ProgramState::does_not_count || (ours.empty() && theirs.empty())) {
+      return;
+    }
+    if (ours.size() != theirs.size()) {
+      add("rank states", fmt::format("of {} ranks", ours.size()), fmt::format("of {}", theirs.size()));
+      return;
+    }
+    for (std::size_t place = 0; place < ours.size(); ++place) {
+      auto const number = static_cast<int>(place);
+      if (ours[place] != theirs[place] || ours_.rank_state(number) != theirs_.rank_state(number)) {
+        add(fmt::format("rank state of {}", checkpoint::file_name(number)), readable_bytes(ours[place]),
+            ours[place] == theirs[place] ? "others of as many" : readable_bytes(theirs[place]));
+      }
     }
   }
 

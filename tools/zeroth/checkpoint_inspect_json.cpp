@@ -108,6 +108,7 @@ std::string as_json(CheckpointFacts const& facts, InspectOptions const& options)
             {"model_seed", record.model_seed},
             {"rounding_seed", record.rounding_seed},
             {"program_state_bytes", record.program_state.size()},
+            {"rank_state_bytes", record.contents.rank_states},
             {"files", files_as_json(facts)},
             {"model",
              {{"all", count_as_json(facts.all)},

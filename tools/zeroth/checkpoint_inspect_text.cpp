@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <numeric>
+
 #include <zeroth/tool/config/document.hpp>
 #include <zeroth/tool/core/utf8.hpp>
 
@@ -108,6 +110,13 @@ std::string stage_file_text(std::string const& text) {
   return lines;
 }
 
+std::string rank_states_text(checkpoint::Contents const& contents) {
+  auto const& bytes = contents.rank_states;
+  return bytes.empty() ? "none"
+                       : fmt::format("{} of {}", readable_bytes(std::reduce(bytes.begin(), bytes.end())),
+                                     counted(std::ssize(bytes), "rank"));
+}
+
 }  // namespace
 
 std::string as_text(CheckpointFacts const& facts, InspectOptions const& options, Paper const& paper) {
@@ -127,6 +136,7 @@ std::string as_text(CheckpointFacts const& facts, InspectOptions const& options,
                    {"seeds", fmt::format("{} of initial values, {} of stochastic rounding", record.model_seed,
                                          record.rounding_seed)},
                    {"program state", readable_bytes(std::ssize(record.program_state))},
+                   {"rank states", rank_states_text(record.contents)},
                    {"files", files_text(facts)}});
   text += wrong_files_text(facts);
   if (options.parameters) {

@@ -26,6 +26,10 @@ std::string damage_text(checkpoint::Damage const& damage) {
   }
   auto text = fmt::format("bytes {} to {}: {}\n", damage.begin, damage.end, damage.why);
   for (auto const& [state, param, first, last, part] : damage.extents.listed) {
+    if (param.empty()) {
+      text += fmt::format("    {}: bytes {} to {}\n", escaped(state), first, last);
+      continue;
+    }
     auto const of_part = part.of == 1 ? std::string{} : fmt::format(" of part {} of {}", part.index, part.of);
     text += fmt::format("    {} of {}: elements {} to {}{}\n", escaped(state), config::in_quotes(param), first, last,
                         of_part);
@@ -43,7 +47,10 @@ Json damage_as_json(checkpoint::Damage const& damage) {
     json["end"] = damage.end;
     json["elements_of"] = Json::array();
     for (auto const& [state, param, first, last, part] : damage.extents.listed) {
-      json["elements_of"].push_back({{"state", state}, {"parameter", param}, {"first", first}, {"end", last}});
+      json["elements_of"].push_back({{"state", state},
+                                     {"parameter", param.empty() ? Json(nullptr) : Json(param)},
+                                     {"first", first},
+                                     {"end", last}});
       if (part.of > 1) {
         json["elements_of"].back()["part"] = {{"index", part.index}, {"of", part.of}};
       }

@@ -75,10 +75,10 @@ struct Piece {
   std::int64_t bytes = 0;  ///< Length in bytes.
 };
 
-/// Elements [first, last) of one state of a parameter.
+/// Elements [first, last) of one state of a parameter, or bytes [first, last) of a rank's own.
 struct Extent {
-  std::string state;       ///< SavedState::name.
-  std::string param;       ///< SavedParam::name.
+  std::string state;       ///< SavedState::name, or "rank_state".
+  std::string param;       ///< SavedParam::name; empty for a rank's own bytes.
   std::int64_t first = 0;  ///< Index in the parameter, or in its part.
   std::int64_t last = 0;   ///< One past the last element.
   TensorPart part{};       ///< One part of 1 means the whole parameter.
@@ -95,7 +95,14 @@ struct Extents {
 struct FileGroup {
   int first_place = 0;           ///< See Space::first_place.
   int places = 1;                ///< See Space::places.
-  std::int64_t state_bytes = 0;  ///< Bytes of states in each file. Hashes follow them.
+  std::int64_t state_bytes = 0;  ///< Bytes of states in each file.
+};
+
+/// How many ranks wrote a checkpoint: the product of these, with a file each.
+struct SavedRanks {
+  int data = 1;    ///< Data-parallel ranks.
+  int tensor = 1;  ///< Tensor-parallel ranks.
+  int stages = 1;  ///< Stages of a pipeline.
 };
 
 /// All states of a checkpoint.
@@ -107,11 +114,17 @@ struct ZEROTH_EXPORT Contents {
   /// Empty unless signs travel. Their only state is "error". In a file they come before the states of `spaces`.
   std::vector<Space> errors;
   std::vector<FileGroup> groups;  ///< Ascending and disjoint. Files in no group have no states.
+  /// Bytes of SaveOptions::rank_state in each file, behind the states; empty if the save had none.
+  std::vector<std::int64_t> rank_states;
 
   /// Bytes of states in file `place`.
   [[nodiscard]] std::int64_t state_bytes(int place) const noexcept;
+  /// Bytes of data in file `place`: of states, and of the rank's own. Hashes follow them.
+  [[nodiscard]] std::int64_t data_bytes(int place) const noexcept;
   /// Number of stages of the pipeline that wrote it; 1 without a pipeline.
   [[nodiscard]] int stages() const noexcept;
+  /// The ranks that wrote it. Files are numbered by stage, then by tensor rank, then by data rank.
+  [[nodiscard]] SavedRanks ranks() const noexcept;
   /// All parameters in `spaces` by name. Each has one position, or one for each of its parts, in order.
   [[nodiscard]] std::unordered_map<std::string, std::vector<Found>> by_name() const;
 };

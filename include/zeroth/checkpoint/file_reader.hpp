@@ -58,6 +58,8 @@ class ZEROTH_EXPORT Reader {
   /// divided it. `parts` comes from Contents::by_name(); `state` is an index into Space::states, the same for all
   /// `parts`. Successive calls for small parameters, in file order, do not read a MiB twice.
   void read(std::vector<Found> const& parts, std::size_t state, std::int64_t first, std::span<std::byte> to);
+  /// Reads the bytes that the rank of file `place` passed as SaveOptions::rank_state; empty if it passed none.
+  [[nodiscard]] std::vector<std::byte> rank_state(int place);
   /// Returns all defects of file `place`; empty if every byte is as it was written. Reads the whole file if
   /// `with_data`, and otherwise only what check_file() reads. Does not throw if the file is damaged. Calls `on_read`
   /// repeatedly with the number of bytes checked since its last call.

@@ -21,16 +21,19 @@ namespace detail {
 class EngineState;
 }
 
-/// Options of a save; the same on all ranks, except for `program_state`.
+/// Options of a save; the same on all ranks, except for the bytes of `program_state` and `rank_state`.
 struct SaveOptions {
   /// Max bytes of `program_state`.
   static constexpr std::int64_t largest_program_state = checkpoint::largest_program_state;
   /// The program's own bytes, which restore() returns: rank 0's, at most 1 MiB. Copied.
-  std::span<std::byte const> program_state;
+  std::span<std::byte const> program_state{};
+  /// This rank's own bytes, such as the position of its data loader, of any size. On all ranks or on none; empty ones
+  /// count. Copied, in host memory, until the save ends. checkpoint::read_rank_state() reads them.
+  std::optional<std::span<std::byte const>> rank_state{};
   /// The order of the program's data. restore() rejects a different one.
-  std::optional<SampleOrder> order;
+  std::optional<SampleOrder> order{};
   /// Number of newest checkpoints to keep; 0 keeps all. Default: zeroth.checkpoint.keep.
-  std::optional<std::int64_t> keep;
+  std::optional<std::int64_t> keep{};
   /// Also keep checkpoints of steps that are multiples of this; 0: none.
   std::int64_t keep_every = 0;
   /// Also keep checkpoints that were saved less than this long ago; 0: none.
@@ -94,6 +97,8 @@ struct Restored {
   /// Samples used by those steps, over all ranks; also the index of the next step's first sample.
   std::int64_t samples = 0;
   std::vector<std::byte> program_state;  ///< SaveOptions::program_state, on all ranks.
+  /// The ranks that saved. If the save had SaveOptions::rank_state, each of them has one in the checkpoint.
+  checkpoint::SavedRanks ranks{};
 };
 
 }  // namespace zeroth
