@@ -5,6 +5,7 @@
 #include "zeroth/checkpoint/rank_state.hpp"
 #include "zeroth/comm/collectives.hpp"
 #include "zeroth/comm/job.hpp"
+#include "zeroth/comm/uneven.hpp"
 #include "zeroth/config/config.hpp"
 #include "zeroth/core/dtype.hpp"
 #include "zeroth/core/error.hpp"

@@ -234,8 +234,9 @@ void Communicator::submit(device::Stream& stream, Label const& label, std::span<
 }
 
 void Communicator::all_reduce(device::Stream& stream, Label const& label, void const* input, void* output,
-                              std::int64_t count, Dtype dtype) {
-  Collective const one{Operation::all_reduce, input, output, count, dtype, 0};
+                              std::int64_t count, Dtype dtype, Reduce reduce) {
+  Collective one{Operation::all_reduce, input, output, count, dtype, 0};
+  one.reduce = reduce;
   submit(stream, label, {&one, 1});
 }
 
@@ -246,8 +247,9 @@ void Communicator::all_gather(device::Stream& stream, Label const& label, void c
 }
 
 void Communicator::reduce_scatter(device::Stream& stream, Label const& label, void const* input, void* output,
-                                  std::int64_t count, Dtype dtype) {
-  Collective const one{Operation::reduce_scatter, input, output, count, dtype, 0};
+                                  std::int64_t count, Dtype dtype, Reduce reduce) {
+  Collective one{Operation::reduce_scatter, input, output, count, dtype, 0};
+  one.reduce = reduce;
   submit(stream, label, {&one, 1});
 }
 
@@ -257,32 +259,41 @@ void Communicator::broadcast(device::Stream& stream, Label const& label, void co
   submit(stream, label, {&one, 1});
 }
 
+void Communicator::reduce(device::Stream& stream, Label const& label, void const* input, void* output,
+                          std::int64_t count, Dtype dtype, int root, Reduce reduce) {
+  Collective one{Operation::reduce, input, output, count, dtype, root};
+  one.reduce = reduce;
+  submit(stream, label, {&one, 1});
+}
+
 void Communicator::gather(device::Stream& stream, Label const& label, void const* input, void* output,
                           std::int64_t count, Dtype dtype, int root) {
   Collective const one{Operation::gather, input, output, count, dtype, root};
   submit(stream, label, {&one, 1});
 }
 
-void Communicator::all_to_all_v(device::Stream& stream, Label const& label, void const* input,
-                                std::span<std::int64_t const> send_counts, void* output,
-                                std::span<std::int64_t const> receive_counts, Dtype dtype) {
-  auto const ranks = static_cast<std::size_t>(world());
-  ZEROTH_EXPECTS(send_counts.size() == ranks && receive_counts.size() == ranks,
-                 fmt::format("all_to_all_v ({}) on communicator '{}': {} counts to send and {} to receive; needed "
-                             "are {} of each, one per rank",
-                             purpose_and_unit(label.purpose, label.unit), name(), send_counts.size(),
-                             receive_counts.size(), ranks));
-  std::vector<Collective> messages;
-  auto const* from = static_cast<std::byte const*>(input);
-  auto* to = static_cast<std::byte*>(output);
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
-    auto const peer = static_cast<int>(rank);
-    messages.push_back({Operation::send, from, nullptr, send_counts[rank], dtype, peer});
-    messages.push_back({Operation::receive, nullptr, to, receive_counts[rank], dtype, peer});
-    from += send_counts[rank] * bytes_of(dtype);
-    to += receive_counts[rank] * bytes_of(dtype);
-  }
-  submit(stream, label, messages);
+void Communicator::scatter(device::Stream& stream, Label const& label, void const* input, void* output,
+                           std::int64_t count, Dtype dtype, int root) {
+  Collective const one{Operation::scatter, input, output, count, dtype, root};
+  submit(stream, label, {&one, 1});
+}
+
+void Communicator::all_to_all(device::Stream& stream, Label const& label, void const* input, void* output,
+                              std::int64_t count, Dtype dtype) {
+  Collective const one{Operation::all_to_all, input, output, count, dtype, 0};
+  submit(stream, label, {&one, 1});
+}
+
+void Communicator::send(device::Stream& stream, Label const& label, void const* input, std::int64_t count, Dtype dtype,
+                        int to) {
+  Collective const one{Operation::send, input, nullptr, count, dtype, to};
+  submit(stream, label, {&one, 1});
+}
+
+void Communicator::receive(device::Stream& stream, Label const& label, void* output, std::int64_t count, Dtype dtype,
+                           int from) {
+  Collective const one{Operation::receive, nullptr, output, count, dtype, from};
+  submit(stream, label, {&one, 1});
 }
 
 void Communicator::barrier(device::Stream& stream, Label const& label) {

@@ -7,6 +7,7 @@
 
 #include "comm/conformance_parts.hpp"
 #include "comm/elements.hpp"
+#include "zeroth/comm/uneven.hpp"
 
 namespace zeroth::comm::conformance {
 namespace {
@@ -119,7 +120,8 @@ std::string check_uneven(Rank& rank) {
     return [&](Values const& input, std::int64_t output_count) {
       auto const source = rank.buffer(input);
       auto const target = rank.buffer(Values(static_cast<std::size_t>(output_count)));
-      communicator.all_to_all_v(*stream, label, source.data(), to, target.data(), from, Dtype::int64);
+      communicator.submit(*stream, label,
+                          all_to_all_v(communicator, source.data(), to, target.data(), from, Dtype::int64));
       stream->synchronize();
       return target.read();
     };

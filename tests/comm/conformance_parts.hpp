@@ -13,6 +13,7 @@ namespace zeroth::comm::conformance {
 [[nodiscard]] std::vector<Case> reduction_cases();
 [[nodiscard]] std::vector<Case> adjoint_cases();
 [[nodiscard]] std::vector<Case> message_cases();
+[[nodiscard]] std::vector<Case> uneven_cases();
 [[nodiscard]] std::vector<Case> transaction_cases();
 [[nodiscard]] std::vector<Case> split_cases();
 [[nodiscard]] std::vector<Case> contract_cases();

@@ -11,8 +11,11 @@
 #include <utility>
 #include <vector>
 
+#include "comm/job_exchange.hpp"
+#include "comm/launch/machines.hpp"
 #include "support/catch.hpp"
 #include "support/job.hpp"
+#include "zeroth/comm/uneven.hpp"
 
 namespace zeroth {
 namespace {
@@ -134,13 +137,14 @@ TEST_CASE("uneven blocks are exchanged during compute, and lists of the wrong le
     std::array<std::int64_t, 3> const sent{me, me, me}, received{0, 1, 2};
     std::vector<std::int32_t> const tokens(static_cast<std::size_t>(3 * me), job.rank());
     std::vector<std::int32_t> mine(3, -1);
-    beside.start_all_to_all_v(tokens.data(), sent, mine.data(), received, Dtype::int32, "tokens").wait();
+    auto& of = beside.communicator();
+    beside.start(comm::all_to_all_v(of, tokens.data(), sent, mine.data(), received, Dtype::int32), "tokens").wait();
     bool refused = false;
     try {
       std::array<std::int64_t, 2> const two{};
-      static_cast<void>(beside.start_all_to_all_v(tokens.data(), two, mine.data(), received, Dtype::int32, "tokens"));
+      static_cast<void>(comm::all_to_all_v(of, tokens.data(), two, mine.data(), received, Dtype::int32));
     } catch (ContractError const& error) {
-      refused = std::string{error.what()}.find("2 counts to send and 3 to receive; needed are 3 of each") !=
+      refused = std::string{error.what()}.find("send_counts has 2 numbers; needed are 3, one for each rank") !=
                 std::string::npos;
     }
     problems[static_cast<std::size_t>(job.rank())] = !refused                                     ? "not refused"
@@ -168,6 +172,81 @@ TEST_CASE("metrics are summed in rank order, in fp64, on a job and on its parts"
   for (std::size_t rank = 0; rank < 4; ++rank) {
     CHECK(sums[rank] == std::array<double, 3>{3.5, 4, rank % 2 == 0 ? 2.0 : 4.0});
   }
+}
+
+TEST_CASE("ranks exchange bytes of any length, and are told who shares their machine") {
+  for (int const world : {1, 2, 4}) {
+    std::vector<std::string> problems(static_cast<std::size_t>(world));
+    auto const outcome = run_job(
+        world, [&](Job& job) { problems[static_cast<std::size_t>(job.rank())] = testing::problem_of_exchange(job); });
+    CHECK(messages_of(outcome) == "");
+    CHECK(problems == std::vector<std::string>(static_cast<std::size_t>(world)));
+  }
+  auto const outcome = run_job(2, [](Job& job) { static_cast<void>(job.gather("", 2)); });
+  CHECK_THAT(message_of(outcome[0]), Contains("Job::gather(): root is 2; allowed are 0 to 1"));
+}
+
+TEST_CASE("machines are numbered by their first ranks") {
+  std::vector<std::string> const ids{"b", "a", "b", "c", "a", "b"};
+  auto const fourth = comm::machine_among(ids, 4);
+  CHECK(fourth.index == 1);
+  CHECK(fourth.count == 3);
+  CHECK(fourth.rank == 1);
+  CHECK(fourth.ranks == 2);
+  auto const last = comm::machine_among(ids, 5);
+  CHECK(last.index == 0);
+  CHECK(last.rank == 2);
+  CHECK(last.ranks == 3);
+}
+
+TEST_CASE("a wait with a limit returns what it found, and the program may ask again") {
+  bool early = true, late = false;
+  std::string error_before = "?";
+  std::latch asked{1};
+  auto const outcome = run_job(2, [&](Job& job) {
+    Collectives beside{job, "beside"};
+    float value = 1;
+    if (job.rank() == 1) {
+      asked.wait();
+    }
+    auto sum = beside.start(sum_of(&value, 1), "value");
+    if (job.rank() == 0) {
+      early = sum.wait_for(std::chrono::milliseconds{2});
+      error_before = sum.error().value_or("");
+      asked.count_down();
+      late = sum.wait_for(std::chrono::minutes{1});
+      late = late && value == 2 && sum.wait_for(std::chrono::milliseconds{0});
+    }
+  });
+  CHECK(messages_of(outcome) == "");
+  CHECK_FALSE(early);
+  CHECK(error_before == "");
+  CHECK(late);
+}
+
+TEST_CASE("a wait with a limit ends at once when another rank fails, and the failure can be read") {
+  auto const begin = std::chrono::steady_clock::now();
+  std::string error;
+  std::latch started{1};
+  auto const outcome = run_job(2, [&](Job& job) {
+    Collectives beside{job, "beside"};
+    if (job.rank() == 1) {
+      started.wait();
+      throw std::runtime_error{"the disk is full"};
+    }
+    float value = 1;
+    auto sum = beside.start(sum_of(&value, 1), "value");
+    started.count_down();
+    try {
+      static_cast<void>(sum.wait_for(std::chrono::minutes{5}));
+    } catch (PeerError const&) {
+      error = sum.error().value_or("");
+      throw;
+    }
+  });
+  CHECK_THAT(message_of(outcome[0]), Contains("rank 1"));
+  CHECK_THAT(error, Contains("rank 1"));
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::minutes{1});
 }
 
 TEST_CASE("the reductions that a transport supports are known in advance") {

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/job_exchange.hpp"
 #include "engine/random_nest.hpp"
 #include "parts.hpp"
 #include "pipeline_calls.hpp"
@@ -52,6 +53,13 @@ Trained const& train_on_threads(int world, int rank, std::string const& text) {
     REQUIRE(messages_of(outcome) == "");
   }
   return results[static_cast<std::size_t>(rank)];
+}
+
+TEST_CASE("processes exchange bytes of any length, and are told who shares their machine") {
+  std::string problem = "?";
+  int const status = launch({.transport = process_transport()}, [&](Job& job) { problem = problem_of_exchange(job); });
+  REQUIRE(status == 0);
+  CHECK(problem == "");
 }
 
 TEST_CASE("processes train like threads with every codec") {

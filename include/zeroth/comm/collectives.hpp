@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// A program's own collectives, concurrent with its compute.
 #pragma once
+#include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -41,16 +43,12 @@ class ZEROTH_EXPORT Collectives {
   Collectives& operator=(Collectives const&) = delete;
   ~Collectives();
 
-  /// Starts `collectives` as one transaction. `what` names them in messages and is the same on all ranks. `what` and
-  /// all buffers must stay valid until the wait is over. Throws ContractError if comm::Communicator::submit() rejects
-  /// them.
+  /// Starts `collectives` as one transaction: several, or the list of one whose blocks differ in length, from
+  /// zeroth/comm/uneven.hpp. `what` names them in messages and is the same on all ranks. `what` and all buffers must
+  /// stay valid until the wait is over. Throws ContractError if comm::Communicator::submit() rejects them.
   [[nodiscard]] Work start(std::span<comm::Collective const> collectives, std::string_view what);
   /// Starts one collective as a transaction of its own.
   [[nodiscard]] Work start(comm::Collective const& collective, std::string_view what);
-  /// Starts a comm::Communicator::all_to_all_v().
-  [[nodiscard]] Work start_all_to_all_v(void const* input, std::span<std::int64_t const> send_counts, void* output,
-                                        std::span<std::int64_t const> receive_counts, Dtype dtype,
-                                        std::string_view what);
 
   /// The communicator, for its name, rank, world and options. Transactions submitted to it directly are ordered among
   /// the started ones.
@@ -59,9 +57,6 @@ class ZEROTH_EXPORT Collectives {
   [[nodiscard]] device::StreamRef compute_stream() noexcept { return device_->compute().native(); }
 
  private:
-  template <class Submit>
-  [[nodiscard]] Work begin(Submit const& submit);
-
   std::unique_ptr<device::Device> device_;
   std::unique_ptr<comm::Communicator> communicator_;
   std::unique_ptr<device::Stream> stream_;              // ends before what its work uses
@@ -79,8 +74,13 @@ class ZEROTH_EXPORT Collectives::Work {
   /// Orders later work of compute after the collectives: blocks on the CPU, enqueues a wait on a GPU. A second call
   /// does nothing. Throws PeerError if they failed: see comm::Communicator.
   void wait();
+  /// Blocks the host until they have finished, then does what wait() does and returns true; returns false if that takes
+  /// longer than `most`. The program may go on and ask again. Throws PeerError if they failed. Looks every 0.1 ms.
+  [[nodiscard]] bool wait_for(std::chrono::milliseconds most);
   /// Whether they have finished. Never blocks. True after wait() on the CPU.
   [[nodiscard]] bool done() const;
+  /// Why the job failed; nullopt while it has not. Never blocks and never throws it.
+  [[nodiscard]] std::optional<std::string> error() const;
 
  private:
   friend class Collectives;

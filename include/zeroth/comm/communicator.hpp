@@ -140,30 +140,37 @@ class ZEROTH_EXPORT Communicator {
   /// and zero counts are allowed, if they are the same on all ranks.
   void submit(device::Stream& stream, Label const& label, std::span<Collective const> collectives);
 
-  // Each of these submits one collective as a transaction of its own; see Collective for shapes, and submit().
+  // Each of these submits one collective as a transaction of its own; see Collective for shapes and `reduce`, and
+  // submit(). For blocks that differ in length see zeroth/comm/uneven.hpp.
 
-  /// The sum over ranks, on all ranks: [count] to [count].
+  /// The reduction over ranks, on all ranks: [count] to [count].
   void all_reduce(device::Stream& stream, Label const& label, void const* input, void* output, std::int64_t count,
-                  Dtype dtype);
+                  Dtype dtype, Reduce reduce = Reduce::sum);
   /// All ranks' inputs in rank order, on all ranks: [count] to [world * count].
   void all_gather(device::Stream& stream, Label const& label, void const* input, void* output, std::int64_t count,
                   Dtype dtype);
-  /// The sum over ranks; rank r gets block r: [world * count] to [count].
+  /// The reduction over ranks; rank r gets block r: [world * count] to [count].
   void reduce_scatter(device::Stream& stream, Label const& label, void const* input, void* output, std::int64_t count,
-                      Dtype dtype);
+                      Dtype dtype, Reduce reduce = Reduce::sum);
   /// Copies `root`'s `input` to every rank's `output`: [count] to [count].
   void broadcast(device::Stream& stream, Label const& label, void const* input, void* output, std::int64_t count,
                  Dtype dtype, int root);
+  /// The reduction over ranks, on `root`: [count] to [count]. `output` is ignored elsewhere.
+  void reduce(device::Stream& stream, Label const& label, void const* input, void* output, std::int64_t count,
+              Dtype dtype, int root, Reduce reduce = Reduce::sum);
   /// All ranks' inputs in rank order, on `root`: [count] to [world * count].
   void gather(device::Stream& stream, Label const& label, void const* input, void* output, std::int64_t count,
               Dtype dtype, int root);
-  /// An all_to_all of blocks with different sizes. `send_counts[r]` elements go to rank r, and `receive_counts[r]` come
-  /// from it; both lists are [world], and blocks are contiguous in rank order in `input` and `output`. Rank r's send
-  /// count for this rank must equal this rank's receive count for r. It is one transaction of sends and receives, which
-  /// every rank submits. Copies the lists. Its adjoint is itself with the lists exchanged.
-  void all_to_all_v(device::Stream& stream, Label const& label, void const* input,
-                    std::span<std::int64_t const> send_counts, void* output,
-                    std::span<std::int64_t const> receive_counts, Dtype dtype);
+  /// Block r of `root`'s `input`, on rank r: [world * count] to [count].
+  void scatter(device::Stream& stream, Label const& label, void const* input, void* output, std::int64_t count,
+               Dtype dtype, int root);
+  /// Block r of each rank's input, on rank r, in rank order: [world * count] to [world * count].
+  void all_to_all(device::Stream& stream, Label const& label, void const* input, void* output, std::int64_t count,
+                  Dtype dtype);
+  /// Sends [count] to rank `to`, which receives as many. The stream continues once `input` may change.
+  void send(device::Stream& stream, Label const& label, void const* input, std::int64_t count, Dtype dtype, int to);
+  /// Receives [count] from rank `from`, which sends as many.
+  void receive(device::Stream& stream, Label const& label, void* output, std::int64_t count, Dtype dtype, int from);
   /// Blocks the host until all ranks have reached it.
   void barrier(device::Stream& stream, Label const& label);
 

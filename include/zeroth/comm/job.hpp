@@ -9,6 +9,8 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "zeroth/comm/communicator.hpp"
 #include "zeroth/comm/exit_code.hpp"
@@ -27,6 +29,14 @@ struct JobState;
 /// noted.
 class ZEROTH_EXPORT Job {
  public:
+  /// Where a rank's machine is among those of its job. A machine is a running kernel: containers on it count as one.
+  struct Machine {
+    int index = 0;  ///< Machines are in the order of their first ranks.
+    int count = 1;  ///< Machines of the job.
+    int rank = 0;   ///< This rank's index among the job's ranks on its machine, in rank order.
+    int ranks = 1;  ///< The job's ranks on this machine; torchrun's LOCAL_WORLD_SIZE.
+  };
+
   Job(Job&& other) noexcept;  ///< A moved-from Job may only be destroyed.
   Job& operator=(Job&&) = delete;
   ~Job();
@@ -50,6 +60,21 @@ class ZEROTH_EXPORT Job {
   /// ranks of launch(). It inherits compute_on(). It sees stops requested on this job, but not the reverse. Throws
   /// ContractError for a negative color or an invalid name.
   [[nodiscard]] Job split(int color, int key, std::string const& name);
+
+  /// Where this rank's machine is among those of this job. Collective; waits. Cost: an all-gather.
+  [[nodiscard]] Machine machine();
+  /// Splits the job into one part for each machine, with ranks in this job's order: split() by machine().index.
+  [[nodiscard]] Job split_by_machine(std::string const& name);
+
+  /// Returns the `bytes` of rank `root` on every rank; those of the others are ignored. Any length and any bytes.
+  /// Collective; waits. Throws ContractError if there is no such rank. Cost: two broadcasts and a few allocations.
+  [[nodiscard]] std::string broadcast(std::string_view bytes, int root = 0);
+  /// Returns the `bytes` of each rank, in rank order, on rank `root`, and nothing on the others. Each rank may have
+  /// another length. Collective; waits. Throws as broadcast(). Cost: an all-gather of lengths, a message of each rank
+  /// and a few allocations.
+  [[nodiscard]] std::vector<std::string> gather(std::string_view bytes, int root = 0);
+  /// Returns what gather() returns, on every rank. Cost: a message for each pair of ranks.
+  [[nodiscard]] std::vector<std::string> all_gather(std::string_view bytes);
 
   /// Sums `values` over the ranks, element by element, in rank order; for metrics and counts. Collective: every rank
   /// passes the same number of values; waits. The result is bitwise equal on every transport, NCCL included. Cost: an

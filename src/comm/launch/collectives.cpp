@@ -3,7 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <exception>
+#include <thread>
 #include <utility>
 
 #include "comm/launch/job_state.hpp"
@@ -34,8 +36,7 @@ Collectives::Collectives(Job& job, std::string const& name, comm::CommOptions co
 
 Collectives::~Collectives() = default;
 
-template <class Submit>
-Collectives::Work Collectives::begin(Submit const& submit) {
+Collectives::Work Collectives::start(std::span<comm::Collective const> collectives, std::string_view what) {
   std::unique_ptr<device::Event> event;
   if (events_.empty()) {
     event = device_->make_event();
@@ -46,25 +47,13 @@ Collectives::Work Collectives::begin(Submit const& submit) {
   }
   device_->compute().record(*event);
   stream_->wait(*event);
-  submit();
+  communicator_->submit(*stream_, {purpose, what}, collectives);
   stream_->record(*event);
   return Work{*this, std::move(event)};
 }
 
-Collectives::Work Collectives::start(std::span<comm::Collective const> collectives, std::string_view what) {
-  return begin([&] { communicator_->submit(*stream_, {purpose, what}, collectives); });
-}
-
 Collectives::Work Collectives::start(comm::Collective const& collective, std::string_view what) {
   return start(std::span{&collective, 1}, what);
-}
-
-Collectives::Work Collectives::start_all_to_all_v(void const* input, std::span<std::int64_t const> send_counts,
-                                                  void* output, std::span<std::int64_t const> receive_counts,
-                                                  Dtype dtype, std::string_view what) {
-  return begin([&] {
-    communicator_->all_to_all_v(*stream_, {purpose, what}, input, send_counts, output, receive_counts, dtype);
-  });
 }
 
 Collectives::Work::Work(Collectives& owner, std::unique_ptr<device::Event> event) noexcept
@@ -97,6 +86,20 @@ void Collectives::Work::wait() {
   owner_->device_->compute().wait(*event);
   owner_->events_.push_back(std::move(event));
 }
+
+bool Collectives::Work::wait_for(std::chrono::milliseconds most) {
+  auto const deadline = std::chrono::steady_clock::now() + most;
+  while (!done() && !error()) {
+    if (std::chrono::steady_clock::now() >= deadline) {
+      return false;
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds{100});
+  }
+  wait();
+  return true;
+}
+
+std::optional<std::string> Collectives::Work::error() const { return owner_->communicator_->failure(); }
 
 bool Collectives::Work::done() const { return event_ == nullptr || event_->done(); }
 

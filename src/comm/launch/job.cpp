@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <utility>
@@ -47,23 +46,6 @@ std::unique_ptr<detail::JobState> detail::JobState::part(std::unique_ptr<comm::C
 }
 
 Job detail::JobState::alone() const { return Job{part(std::move(comm::make_local(1).front()))}; }
-
-void Job::sum(std::span<double> values) {
-  auto const device = make_device();
-  auto const count = values.size();
-  auto const memory =
-      device->allocate_host(static_cast<std::int64_t>(static_cast<std::size_t>(world()) * count * sizeof(double)));
-  std::span const all{reinterpret_cast<double*>(memory->data()), static_cast<std::size_t>(world()) * count};
-  auto const mine = all.subspan(static_cast<std::size_t>(rank()) * count, count);
-  std::copy(values.begin(), values.end(), mine.begin());
-  auto& stream = device->compute();
-  communicator().all_gather(stream, {"sum", "metrics"}, mine.data(), all.data(), std::ssize(values), Dtype::fp64);
-  stream.synchronize();
-  std::copy_n(all.begin(), count, values.begin());
-  for (std::size_t i = count; i < all.size(); ++i) {
-    values[i % count] += all[i];
-  }
-}
 
 void Job::request_stop() noexcept { state_->request_stop(); }
 void Job::note_progress(std::int64_t step) { state_->note_progress(step); }

@@ -2,6 +2,7 @@
 /// What crosses the border between a program and the library, which may be a shared one: types known at run time, the
 /// program's own optimizer, errors that are caught by type, values that are inspected. Says what went wrong.
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <span>
@@ -36,6 +37,25 @@ bool throws(F const& f) {
 zeroth::Config stage_3() {
   return zeroth::Config::from_json(
       R"({"train_micro_batch_size_per_gpu": 1, "gradient_clipping": 0, "zero_optimization": {"stage": 3}})");
+}
+
+/// Rank r has r + 1 numbers; every rank gets those of all.
+void exchange(zeroth::Job& job) {
+  zeroth::Collectives beside{job, "uneven"};
+  std::vector<std::int64_t> counts;
+  std::size_t total = 0;
+  for (int rank = 0; rank < job.world(); ++rank) {
+    counts.push_back(rank + 1);
+    total += static_cast<std::size_t>(rank + 1);
+  }
+  std::vector<float> const mine(static_cast<std::size_t>(job.rank() + 1), static_cast<float>(job.rank()));
+  std::vector<float> all(total);
+  auto const list =
+      zeroth::comm::all_gather_v(beside.communicator(), mine.data(), all.data(), counts, zeroth::Dtype::fp32);
+  beside.start(list, "numbers").wait();
+  expect(all.front() == 0 && all.back() == static_cast<float>(job.world() - 1), "all_gather_v");
+  auto const texts = job.all_gather(std::string(mine.size(), 'x'));
+  expect(texts.back().size() == static_cast<std::size_t>(job.world()), "all_gather of bytes");
 }
 
 /// Three steps of plain descent along a gradient of ones, at a rate of a quarter: from 1 to 1/4.
@@ -103,7 +123,10 @@ int main() {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;
   }
-  int const status = zeroth::launch({.thread_ranks = 2}, train);
+  int const status = zeroth::launch({.thread_ranks = 2}, [](zeroth::Job& job) {
+    exchange(job);
+    train(job);
+  });
   bool lost = false;  // rank 0's own, and read when all ranks have ended
   int const failed = zeroth::launch({.thread_ranks = 2}, [&lost](zeroth::Job& job) {
     if (job.rank() == 1) {
