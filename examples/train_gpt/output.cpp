@@ -3,7 +3,10 @@
 
 #include <fmt/format.h>
 
-#include "gather.hpp"
+#include <cstring>
+#include <string_view>
+#include <type_traits>
+
 #include "run_record.hpp"
 
 namespace gpt {
@@ -66,10 +69,13 @@ void Output::finish(zeroth::Job& job, RankMemory const& mine, RunEnd end, std::i
     progress_->say(fmt::format("stopped after step {} of {}, which is saved: --resume auto resumes from there\n", step,
                                options_.steps));
   }
-  auto const all = gather(job, mine);
+  static_assert(std::is_trivially_copyable_v<RankMemory>);
+  auto const all = job.gather(std::string_view{reinterpret_cast<char const*>(&mine), sizeof mine});
   if (report_) {
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
-      report_->write(memory_record(static_cast<int>(rank), all[rank]));
+      RankMemory memory;
+      std::memcpy(&memory, all[rank].data(), sizeof memory);
+      report_->write(memory_record(static_cast<int>(rank), memory));
     }
     report_->publish();
   }

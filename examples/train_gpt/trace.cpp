@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trace.hpp"
 
-#include "gather.hpp"
-
 namespace gpt {
 
 Trace::Trace(zeroth::Job const& job, Options const& options) : wanted_{!options.trace.empty()} {
@@ -15,7 +13,7 @@ void Trace::finish(zeroth::Job& job) {
   if (!wanted_) {
     return;
   }
-  auto const events = gather(job, {"trace", "events"}, timeline_.to_trace_events(job.rank()));
+  auto const events = job.gather(timeline_.to_trace_events(job.rank()));
   if (file_) {
     file_->write(zeroth::to_trace(events));
     file_->publish();

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <zeroth/zeroth.hpp>
 
 #include "checkpoints.hpp"
@@ -96,26 +97,34 @@ class Passes {
   return std::make_shared<KeyBlocks const>(layout, part.index * heads, heads);
 }
 
-/// One rank's training. `Where::MicroSteps<T, G>` computes the passes.
+/// How one rank's training ended.
+struct Ended {
+  RunEnd end = RunEnd::done;
+  std::int64_t step = 0;  ///< The last one.
+  RankMemory memory;
+};
+
+/// Trains until the last step, or until all ranks have agreed to stop. A parameter server returns when workers have
+/// ended, without `end` and `step`. `Where::MicroSteps<T, G>` computes the passes.
 template <class Where, zeroth::Element T, zeroth::GradientOf<T> G>
-RunEnd train(zeroth::Job& job, Task const& task, zeroth::Precision<T, G>) {
+Ended train_steps(zeroth::Mesh& mesh, Task const& task, zeroth::Settings const& settings, Output& output,
+                  Trace& trace) {
   auto const& [options, config, shape, batches] = task;
+  auto& job = mesh.whole();
   SavedModel initial_model{job, options.save_initial};
   SavedModel final_model{job, options.save_final};
-  zeroth::Mesh mesh{job, config};
   zeroth::Model model{options.seed, mesh.tensor_part()};
   GptParams params{model, shape, config.sequence_parallel() ? Rows::divided : Rows::whole};
   params.key_blocks = key_blocks_of(config, shape, mesh.tensor_part(), options.seed);
   auto const kept = kept_blocks_of(config, {config, model}, params, Where::kind);
-  auto const settings = config.settings(mesh.data().world(), 1);  // the parts used here do not depend on the largest
-                                                                  // unit
-  auto const& batch_sizes = settings.batch;
   auto const math = Where::choose(job, options.math, zeroth::dtype_of<T>);
   auto const facts = run_record(options, config, shape, batches, math, job.world());
-  Output output{job, options, shape, batch_sizes.train * shape.context};
-  Trace trace{job, options};
   Checkpoints checkpoints{job, options, batches.order(), facts};
   zeroth::Engine<T, G> engine{mesh, model, Where::with_products(config, math, zeroth::dtype_of<T>)};
+  if (engine.serves()) {
+    engine.serve();
+    return {.memory = {engine.planned(), engine.peak()}};
+  }
   auto const restored = checkpoints.resume(engine);
   if (!restored) {
     if (!options.init.empty()) {
@@ -125,7 +134,7 @@ RunEnd train(zeroth::Job& job, Task const& task, zeroth::Precision<T, G>) {
   }
   output.begin(facts, restored);
 
-  Passes<Where, T, G> passes{engine, mesh, params, kept, task, math, batch_sizes.accumulation};
+  Passes<Where, T, G> passes{engine, mesh, params, kept, task, math, settings.batch.accumulation};
   output.products(math, passes.products());
   auto const show = [&](std::optional<zeroth::StepReport> const& report) {
     if (report) {
@@ -144,13 +153,32 @@ RunEnd train(zeroth::Job& job, Task const& task, zeroth::Precision<T, G>) {
   }
   checkpoints.finish(engine, step);
   show(engine.finish());
-  trace.finish(job);
   auto const end = step < options.steps && !options.checkpoint.empty() ? RunEnd::stopped : RunEnd::done;
   if (end == RunEnd::done) {
     final_model.save(engine, shape, settings.saved_weights);
   }
-  output.finish(job, {engine.planned(), engine.peak()}, end, step);
-  return end;
+  return {end, step, {engine.planned(), engine.peak()}};
+}
+
+/// One rank's training, and what all ranks report of it.
+template <class Where, zeroth::Element T, zeroth::GradientOf<T> G>
+RunEnd train(zeroth::Job& job, Task const& task, zeroth::Precision<T, G>) {
+  auto const& [options, config, shape, batches] = task;
+  zeroth::Mesh mesh{job, config};
+  auto const servers = config.parameter_server().servers;
+  auto const settings = config.settings(mesh.data().world() - servers, 1);  // the parts used here do not depend on the
+                                                                            // largest unit
+  Output output{job, options, shape, settings.batch.train * shape.context};
+  Trace trace{job, options};
+  auto ended = train_steps<Where, T, G>(mesh, task, settings, output, trace);
+  if (servers > 0) {  // which do not know how training ended
+    std::string_view const stopped = "stopped";
+    auto const is_stopped = job.broadcast(ended.end == RunEnd::stopped ? stopped : "done") == stopped;
+    ended.end = is_stopped ? RunEnd::stopped : RunEnd::done;
+  }
+  trace.finish(job);
+  output.finish(job, ended.memory, ended.end, ended.step);
+  return ended.end;
 }
 
 template <class Where>

@@ -37,7 +37,7 @@ float prescale_for(shard::PlanRequest const& request, int world) noexcept {
 
 EngineState::EngineState(Job& of, Model const& given, Config const& config) : EngineState{of, nullptr, given, config} {}
 EngineState::EngineState(Mesh& mesh, Model const& given, Config const& config)
-    : EngineState{mesh.data(), &mesh, given, config} {}
+    : EngineState{mesh.data(), config.parameter_server().servers > 0 ? nullptr : &mesh, given, config} {}
 
 EngineState::EngineState(Job& of, Mesh* mesh, Model const& given, Config const& config)
     : runtime{(engine::expect_tensor_part(given, config, mesh), of), given, config, mesh},

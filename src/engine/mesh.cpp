@@ -9,7 +9,8 @@ namespace zeroth {
 
 Mesh::Mesh(Job& job, Config const& config)
     : whole_{&job}, pipeline_{0, config.pipeline().stages}, tensor_part_{0, config.tensor_ranks()} {
-  auto const data = engine::data_ranks(config, job.world());
+  auto const workers = engine::data_ranks(config, job.world());
+  auto const data = config.parameter_server().servers > 0 ? job.world() : workers;
   auto const parts = tensor_part_.of;
   place_ = {job.rank() / parts / data, job.rank() / parts % data, job.rank() % parts};
   pipeline_.index = place_.stage;

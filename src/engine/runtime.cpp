@@ -30,7 +30,7 @@ std::string cause_of(std::exception_ptr const& error) {
 }  // namespace
 
 Runtime::Runtime(Job& of, Model const& model, Config const& config, Mesh* mesh)
-    : servers{ServerRanks::of(of, config, mesh)},
+    : servers{ServerRanks::of(of, config)},
       job{&detail::JobState::of(servers ? servers->part() : of)},
       share{model.description(), mesh == nullptr ? PipelineSettings{} : config.pipeline(),
             mesh == nullptr ? 0 : mesh->pipeline().index},

@@ -1,24 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/server_ranks.hpp"
 
-#include <fmt/format.h>
-
 #include "comm/launch/job_state.hpp"
 #include "engine/server_plan.hpp"
-#include "zeroth/core/error.hpp"
 
 namespace zeroth::engine {
 
-std::unique_ptr<ServerRanks> ServerRanks::of(Job& job, Config const& config, Mesh const* mesh) {
-  auto const servers = config.parameter_server().servers;
-  if (servers == 0) {
+std::unique_ptr<ServerRanks> ServerRanks::of(Job& job, Config const& config) {
+  if (config.parameter_server().servers == 0) {
     return nullptr;
-  }
-  if (mesh != nullptr) {
-    throw ConfigError{
-        fmt::format("{}: zeroth.parameter_server.servers is {}, and the engine is on a zeroth::Mesh: build it on the "
-                    "job, or set zeroth.parameter_server.servers to 0",
-                    config.source(), servers)};
   }
   static_cast<void>(worker_ranks(config, job.world()));
   return std::make_unique<ServerRanks>(job, config.parameter_server());

@@ -8,15 +8,13 @@
 #include "shard/server_links.hpp"
 #include "zeroth/comm/job.hpp"
 #include "zeroth/config/config.hpp"
-#include "zeroth/engine/mesh.hpp"
 
 namespace zeroth::engine {
 
 class ServerRanks {
  public:
-  /// Null if the file asks for no servers. Collective on `job`. Throws ConfigError if the job has no rank for a worker,
-  /// or if there is a mesh.
-  [[nodiscard]] static std::unique_ptr<ServerRanks> of(Job& job, Config const& config, Mesh const* mesh);
+  /// Null if the file asks for no servers. Collective on `job`. Throws ConfigError if the job has no rank for a worker.
+  [[nodiscard]] static std::unique_ptr<ServerRanks> of(Job& job, Config const& config);
   ServerRanks(Job& job, ParameterServerSettings const& settings);
   /// Makes the links. Collective.
   void connect(device::Device& device, std::size_t flats, comm::CommOptions const& options);

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -79,15 +80,34 @@ TEST_CASE("a job needs a worker beside its servers") {
   }
 }
 
-TEST_CASE("an engine with servers is not on a mesh") {
-  auto const outcome = run_job(2, [&](Job& job) {
-    SmallModel const small;
-    auto const config = served(1);
-    Mesh mesh{job, config};
-    Engine<float> const engine{mesh, small.model, config};
-  });
-  CHECK_THAT(messages_of(outcome),
-             Contains("zeroth.parameter_server.servers is 1, and the engine is on a zeroth::Mesh"));
+TEST_CASE("an engine with servers is the same on a mesh") {
+  std::vector<float> on_job(3), on_mesh(3);
+  for (auto* const losses : {&on_job, &on_mesh}) {
+    auto const outcome = run_job(3, [&](Job& job) {
+      SmallModel const small;
+      auto const config = served(1);
+      Mesh mesh{job, config};
+      auto const place = mesh.place();
+      if (place.stage != 0 || place.data != job.rank() || mesh.data().world() != 3) {
+        throw std::logic_error{"wrong place"};
+      }
+      auto const engine = losses == &on_job ? std::make_unique<Engine<float>>(job, small.model, config)
+                                            : std::make_unique<Engine<float>>(mesh, small.model, config);
+      if (engine->serves()) {
+        return engine->serve();
+      }
+      for (int step = 0; step < 3; ++step) {
+        train_a_step(*engine, small);
+      }
+      std::vector<float> values(static_cast<std::size_t>(small.weights[0].shape()[0]));
+      engine->read(small.weights[0], values);
+      (*losses)[static_cast<std::size_t>(job.rank())] = values.back();
+      static_cast<void>(engine->finish());
+    });
+    CHECK(messages_of(outcome) == "");
+  }
+  CHECK(on_job[0] != 0);
+  CHECK(on_job == on_mesh);
 }
 
 TEST_CASE("serve() is for servers") {

@@ -9,7 +9,6 @@
 #include <zeroth/core/error.hpp>
 
 #include "cpu/onednn.hpp"
-#include "gather.hpp"
 
 namespace gpt::cpu {
 
@@ -86,7 +85,7 @@ MathChoice choose(MathLibrary asked, Dtype compute) {
 }
 
 void expect_same_on_all_ranks(zeroth::Job& job, MathChoice const& choice) {
-  auto const names = gather(job, {"math", "library"}, choice.name);
+  auto const names = job.gather(choice.name);
   for (std::size_t rank = 1; rank < names.size(); ++rank) {
     if (names[rank] != names[0]) {
       throw zeroth::ConfigError{

@@ -43,7 +43,7 @@ class ZEROTH_EXPORT Mesh {
 
   [[nodiscard]] Job& whole() noexcept { return *whole_; }  ///< All ranks.
   /// The ranks of this stage with the same part of parameters; states and batches are sharded over them. Equals whole()
-  /// if there is one stage and one tensor rank.
+  /// if there is one stage and one tensor rank, as with parameter servers, whose ranks it includes.
   [[nodiscard]] Job& data() noexcept { return data_ ? *data_ : *whole_; }
   /// The ranks that divide parameters among themselves and see the same samples: the argument of TensorParallel.
   [[nodiscard]] Job& tensor() noexcept { return *tensor_; }
