@@ -9,10 +9,10 @@
 #include <functional>
 #include <iterator>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <utility>
 
+#include "checkpoint/json_text.hpp"
 #include "core/block_file.hpp"
 
 namespace zeroth::checkpoint {
@@ -51,32 +51,31 @@ std::string part_text(SavedParam const& param) {
 class HeaderWriter {
  public:
   HeaderWriter(Contents const& contents, int place, std::string_view save_id) {
-    append("__metadata__", {{"format", "zeroth checkpoint 1"},
-                            {"save_id", save_id},
-                            {"place", std::to_string(place)},
-                            {"places", std::to_string(contents.places)}});
+    text_ += R"({"__metadata__":{"format":"zeroth checkpoint 1","save_id":)";
+    append_quoted(text_, save_id);
+    fmt::format_to(std::back_inserter(text_), R"(,"place":"{}","places":"{}"}})", place, contents.places);
     each_slice(contents, place, [&](Space const& space, std::int64_t begin) {
       for (auto const& state : space.states) {
         add_slice(space, state, begin);
       }
     });
     if (auto const bytes = contents.data_bytes(place) - contents.state_bytes(place); bytes > 0) {
-      add(std::string{rank_state_name}, "U8", bytes, 1);
+      add(rank_state_name, "U8", bytes, 1);
     }
     add("xxh3_64_of_each_mib", "U64", hash_count(contents, place), sizeof(std::uint64_t));
+    text_ += '}';
   }
 
-  [[nodiscard]] std::string text() const { return header_.dump(); }
+  [[nodiscard]] std::string take() noexcept { return std::move(text_); }
 
  private:
-  void add(std::string const& name, std::string_view dtype, std::int64_t count, std::int64_t element_bytes) {
+  void add(std::string_view name, std::string_view dtype, std::int64_t count, std::int64_t element_bytes) {
     auto const begin = end_;
     end_ += count * element_bytes;
-    append(name, {{"dtype", dtype}, {"shape", {count}}, {"data_offsets", {begin, end_}}});
-  }
-  /// Appends without a search for duplicates, since all names differ.
-  void append(std::string const& name, nlohmann::ordered_json value) {
-    header_.get_ref<nlohmann::ordered_json::object_t&>().emplace_back(name, std::move(value));
+    text_ += ',';
+    append_quoted(text_, name);
+    fmt::format_to(std::back_inserter(text_), R"(:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})", dtype, count,
+                   begin, end_);
   }
 
   /// Adds this file's range of every parameter, and the padding between them.
@@ -96,15 +95,18 @@ class HeaderWriter {
       auto const last = std::min(param.at + param.count, end);
       if (first < last) {
         pad_to(first);
-        add(fmt::format("{}/{}{}[{}:{}]", state.name, param.name, part_text(param), first - param.at, last - param.at),
-            dtype, last - first, bytes);
+        name_.clear();
+        fmt::format_to(std::back_inserter(name_), "{}/{}{}[{}:{}]", state.name, param.name, part_text(param),
+                       first - param.at, last - param.at);
+        add(name_, dtype, last - first, bytes);
         at = last;
       }
     }
     pad_to(end);
   }
 
-  nlohmann::ordered_json header_ = nlohmann::ordered_json::object();
+  std::string text_;
+  std::string name_;  // of the tensor being added
   std::int64_t end_ = 0;
   int paddings_ = 0;
 };
@@ -224,7 +226,7 @@ std::int64_t hash_count(Contents const& contents, int place) noexcept {
 std::string file_name(int place) { return fmt::format("place_{:05}.safetensors", place); }
 
 std::string file_header(Contents const& contents, int place, std::string_view save_id) {
-  auto const text = HeaderWriter{contents, place, save_id}.text();
+  auto const text = HeaderWriter{contents, place, save_id}.take();
   constexpr std::size_t length_bytes = sizeof(std::uint64_t);
   auto const bytes = whole_blocks(static_cast<std::int64_t>(length_bytes + text.size()));
   std::string header(static_cast<std::size_t>(bytes), ' ');

@@ -4,10 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <span>
 
 #include "checkpoint/hashes.hpp"
+#include "checkpoint/json_text.hpp"
 #include "checkpoint/record_format.hpp"
 #include "zeroth/core/error.hpp"
 
@@ -35,52 +37,55 @@ Json json_of(optim::LossScaleState const& state) {
           {"exhausted", state.exhausted}};
 }
 
-Json json_of(SavedCut const& saved) {
-  return {{"dim", saved.cut.dim},
-          {"sections", saved.cut.sections},
-          {"multiple", saved.cut.multiple},
-          {"index", saved.part.index},
-          {"of", saved.part.of}};
+void append_number(std::string& text, std::int64_t number) { fmt::format_to(std::back_inserter(text), "{}", number); }
+
+void append_param(std::string& text, SavedParam const& param) {
+  text += R"({"name":)";
+  append_quoted(text, param.name);
+  text += R"(,"shape":)";
+  append_array(text, param.shape, append_number);
+  fmt::format_to(std::back_inserter(text), R"(,"at":{})", param.at);
+  if (!param.ties.empty()) {
+    text += R"(,"ties":)";
+    append_array(text, param.ties, append_quoted);
+  }
+  if (param.cut) {
+    auto const& [cut, part] = *param.cut;
+    fmt::format_to(std::back_inserter(text), R"(,"cut":{{"dim":{},"sections":)", cut.dim);
+    append_array(text, cut.sections, append_number);
+    fmt::format_to(std::back_inserter(text), R"(,"multiple":{},"index":{},"of":{}}})", cut.multiple, part.index,
+                   part.of);
+  }
+  text += '}';
 }
 
-Json json_of(Space const& space) {
-  Json json{{"unit", space.unit},
-            {"trainable", space.trainable},
-            {"first_place", space.first_place},
-            {"places", space.places},
-            {"slice_count", space.slice_count}};
-  if (space.of_each_rank) {
-    json["of_each_rank"] = true;
-  }
-  json["states"] = Json::array();
-  for (auto const& state : space.states) {
-    json["states"].push_back({{"name", state.name}, {"dtype", name_of(state.dtype)}, {"base", state.base}});
-  }
-  json["params"] = Json::array();
-  for (auto const& param : space.params) {
-    json["params"].push_back({{"name", param.name}, {"shape", param.shape}, {"at", param.at}});
-    if (!param.ties.empty()) {
-      json["params"].back()["ties"] = param.ties;
-    }
-    if (param.cut) {
-      json["params"].back()["cut"] = json_of(*param.cut);
-    }
-  }
-  return json;
+void append_state(std::string& text, SavedState const& state) {
+  text += R"({"name":)";
+  append_quoted(text, state.name);
+  fmt::format_to(std::back_inserter(text), R"(,"dtype":"{}","base":{}}})", name_of(state.dtype), state.base);
 }
 
-Json json_of(std::vector<Space> const& spaces) {
-  auto json = Json::array();
-  for (auto const& space : spaces) {
-    json.push_back(json_of(space));
-  }
-  return json;
+void append_space(std::string& text, Space const& space) {
+  text += R"({"unit":)";
+  append_quoted(text, space.unit);
+  fmt::format_to(std::back_inserter(text), R"(,"trainable":{},"first_place":{},"places":{},"slice_count":{}{})",
+                 space.trainable, space.first_place, space.places, space.slice_count,
+                 space.of_each_rank ? R"(,"of_each_rank":true)" : "");
+  text += R"(,"states":)";
+  append_array(text, space.states, append_state);
+  text += R"(,"params":)";
+  append_array(text, space.params, append_param);
+  text += '}';
 }
 
 }  // namespace
 
 std::string text_of_spaces(Contents const& contents) {
-  return Json{{"spaces", json_of(contents.spaces)}, {"errors", json_of(contents.errors)}}.dump();
+  std::string text = R"({"spaces":)";
+  append_array(text, contents.spaces, append_space);
+  text += R"(,"errors":)";
+  append_array(text, contents.errors, append_space);
+  return text + '}';
 }
 
 std::string to_text(Record const& record, std::int64_t largest) {
@@ -127,12 +132,14 @@ std::string to_text(Record const& record, std::int64_t largest) {
   if (has_rank_states) {
     json["rank_states"] = record.contents.rank_states;
   }
-  if (has_errors || has_rank_states) {
-    json["errors"] = json_of(record.contents.errors);
-  }
-  json["spaces"] = json_of(record.contents.spaces);
   auto text = json.dump();
   text.pop_back();  // the brace: hash_line() ends the object
+  if (has_errors || has_rank_states) {
+    text += R"(,"errors":)";
+    append_array(text, record.contents.errors, append_space);
+  }
+  text += R"(,"spaces":)";
+  append_array(text, record.contents.spaces, append_space);
   text += hash_line(text);
   if (std::ssize(text) > largest) {
     throw SystemError{

@@ -63,12 +63,13 @@ class Fields {
   }
   [[nodiscard]] std::string path(char const* name) const { return path_ + name; }
   [[nodiscard]] std::int64_t whole(char const* name, std::int64_t least, std::int64_t largest = most) const {
-    auto const allowed = fmt::format("a whole number from {} to {}", least, largest);
-    auto const& number = expect<config::Number>(at(name), path(name), allowed);
-    if (!number.integer || *number.integer < least || *number.integer > largest) {
-      throw Wrong{fmt::format("{} is {}; allowed: {}", path(name), show(at(name)), allowed)};
+    auto const& node = at(name);
+    auto const* const number = std::get_if<config::Number>(&node.value);
+    if (number == nullptr || !number->integer || *number->integer < least || *number->integer > largest) {
+      throw Wrong{
+          fmt::format("{} is {}; allowed: a whole number from {} to {}", path(name), show(node), least, largest)};
     }
-    return *number.integer;
+    return *number->integer;
   }
   [[nodiscard]] double real(char const* name) const {
     return expect<config::Number>(at(name), path(name), "a number").real;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <set>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "checkpoint/arrangement.hpp"
@@ -51,16 +52,16 @@ struct Apart {
 
 Apart apart(Record const& record, Share const& whole, Places const& found, RestoreOptions const& options) {
   Apart result;
-  std::set<std::string> taken;
+  std::unordered_set<std::string> taken;
   for (auto const& param : whole.params()) {
-    auto const saved = saved_name(param.name, options);
+    auto saved = saved_name(param.name, options);
     if (!saved) {
       continue;
     }
     if (!found.contains(*saved)) {
       result.of_model.push_back(with_saved_name(param.name, *saved));
     }
-    taken.insert(*saved);
+    taken.insert(std::move(*saved));
   }
   for (auto const& space : record.contents.spaces) {
     for (auto const& param : space.params) {

@@ -5,6 +5,7 @@
 
 #include <fstream>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <string>
 #include <vector>
@@ -407,6 +408,52 @@ TEST_CASE("another optimizer or data set is rejected even if sizes and state nam
   auto const with_l2 = small_config(2).with(R"({"optimizer": {"type": "Adam", "params": {"adam_w_mode": false}}})");
   CHECK_THAT(error(5, with_l2),
              Contains("ContractError") && Contains("its optimizer is AdamW, but the stage file's is Adam"));
+}
+
+TEST_CASE("the texts of a checkpoint are those of a JSON library, whatever the names are") {
+  for (std::string const name : {"plain", "quote\" back\\slash", "tab\t and \x01 and \x7f", "Wörter ∑ 😀", "/", ""}) {
+    CAPTURE(name);
+    checkpoint::Record record;
+    record.save_id = "id " + name;
+    auto& contents = record.contents;
+    contents.places = 2;
+    contents.tensor_ranks = 2;
+    contents.rank_states = {3, 0};
+    checkpoint::SavedParam whole, part;
+    whole.name = name + "w";
+    whole.shape = {4, 3};
+    whole.count = 12;
+    whole.at = 1;
+    whole.ties = {name, "b"};
+    part.name = name + "p";
+    part.shape = {4, 2};
+    part.count = 4;
+    part.at = 14;
+    part.cut.emplace();
+    part.cut->cut.sections = {2, 2};
+    part.cut->part = {1, 2};
+    auto& space = contents.spaces.emplace_back();
+    space.unit = "unit " + name;
+    space.places = 2;
+    space.slice_count = 10;
+    space.states = {{"master", Dtype::fp32, 0}, {"exp_avg", Dtype::bf16, 40}};
+    space.params = {whole, part};
+    auto errors = space;
+    errors.of_each_rank = true;
+    errors.params.clear();
+    contents.errors.push_back(errors);
+    contents.groups = {{.first_place = 0, .places = 2, .state_bytes = 120}};
+    auto const text = checkpoint::to_text(record);
+    auto json = nlohmann::ordered_json::parse(text);
+    auto const end = text.rfind(",\n \"xxh3\"");
+    json.erase("xxh3");
+    CHECK(json.dump() == text.substr(0, end) + "}");
+    for (int place = 0; place < 2; ++place) {
+      auto const header = checkpoint::file_header(contents, place, record.save_id).substr(8);
+      auto const trimmed = header.substr(0, header.find_last_not_of(' ') + 1);
+      CHECK(nlohmann::ordered_json::parse(header).dump() == trimmed);
+    }
+  }
 }
 
 TEST_CASE("a record too large to be read is not written, and one above the limit for other texts is read") {
