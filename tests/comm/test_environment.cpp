@@ -197,6 +197,17 @@ TEST_CASE("processes on GPUs communicate by NCCL") {
              Contains("ask for nccl"));
 }
 
+TEST_CASE("ranks are told not to spin by one value of ZEROTH_SPIN") {
+  check_spin_variable(from({}));
+  check_spin_variable(from({{"ZEROTH_SPIN", "never"}}));
+  for (auto const* const value : {"", "no", "NEVER", "1"}) {
+    CHECK_THAT(testing::thrown<ConfigError>([&] {
+                 check_spin_variable(from({{"ZEROTH_SPIN", value}}));
+               }),
+               Contains(std::string{"ZEROTH_SPIN='"} + value + "' in the environment: allowed is never"));
+  }
+}
+
 TEST_CASE("zeroth run sets how many threads are ranks") {
   auto const with = [](Environment const& environment, LaunchOptions const& options,
                        std::optional<LaunchedRank> const& launched) {

@@ -7,6 +7,7 @@
 #include <limits>
 #include <utility>
 
+#include "comm/spinning.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::comm {
@@ -240,6 +241,13 @@ LaunchOptions with_thread_ranks(LaunchOptions options, std::optional<LaunchedRan
   options.thread_ranks = ranks;
   options.transport = options.transport.value_or(Transport::local);
   return options;
+}
+
+void check_spin_variable(Variables const& variable) {
+  char const* const value = variable(spin_variable);
+  if (value != nullptr && value != std::string_view{spin_never}) {
+    throw ConfigError{fmt::format("{}='{}' in the environment: allowed is {}", spin_variable, value, spin_never)};
+  }
 }
 
 namespace {

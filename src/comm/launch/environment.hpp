@@ -52,6 +52,9 @@ using Variables = std::function<char const*(char const*)>;
 [[nodiscard]] LaunchOptions with_thread_ranks(LaunchOptions options, std::optional<LaunchedRank> const& launched,
                                               Variables const& variable);
 
+/// Throws ConfigError if ZEROTH_SPIN has a value that is not allowed.
+void check_spin_variable(Variables const& variable);
+
 /// How to run a job.
 struct LaunchPlan {
   Transport transport = Transport::local;

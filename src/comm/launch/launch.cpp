@@ -71,6 +71,7 @@ int launch(LaunchOptions const& given, std::function<void(Job&)> const& rank_mai
   try {
     auto const variable =
         comm::without_lone_world([](char const* name) -> char const* { return std::getenv(name); }, given);
+    comm::check_spin_variable(variable);
     auto const launched = comm::find_launched_rank(variable);
     auto const options = comm::with_thread_ranks(given, launched, variable);
     return run(comm::plan_launch(options, launched, has_mpi), options, launched, rank_main);

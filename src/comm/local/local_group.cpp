@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <iterator>
 #include <set>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "comm/describe.hpp"
+#include "comm/spinning.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::comm {
@@ -20,10 +20,9 @@ namespace {
 // at nearly the same time, so spinning pays more often at the exit than at the entrance, where arrival times differ.
 constexpr std::chrono::microseconds patience_at_entrance{5}, patience_at_exit{100};
 
-/// None where a job has more ranks than the machine has cores: there a rank that spins delays those that it waits for,
-/// however small its own group is.
+/// The whole job's ranks count, however small a rank's own group is.
 Clock::duration patience_in(LocalJob const& job, Clock::duration patience) noexcept {
-  return static_cast<unsigned>(job.world) <= std::thread::hardware_concurrency() ? patience : Clock::duration{0};
+  return may_spin(job.world) ? patience : Clock::duration{0};
 }
 
 }  // namespace

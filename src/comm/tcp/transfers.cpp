@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
-#include <thread>
 #include <utility>
 
 #include "comm/operations.hpp"
+#include "comm/spinning.hpp"
 #include "core/hash.hpp"
 #include "device/rank_fold.hpp"
 #include "zeroth/core/error.hpp"
@@ -51,9 +51,8 @@ Transfers::Transfers(TcpSession& session, Group const& group, std::shared_ptr<Sh
       remote_.push_back(rank);
     }
   }
-  // The session's thread receives network data, and spinning would take a core from it, or from other ranks of the job
-  // where there are more than cores.
-  spins_ = remote_.empty() && session.ranks_on_machine() <= std::thread::hardware_concurrency();
+  // The session's thread receives network data, and spinning would take a core from it.
+  spins_ = remote_.empty() && may_spin(static_cast<int>(session.ranks_on_machine()));
 }
 
 // ---- blocks ---------------------------------------------------------------------------------------------------------
