@@ -93,9 +93,6 @@ struct PlannedStage {
   MemoryBytes padding;               ///< The part of `bytes` that is padding: see Plan::padding.
 };
 
-/// A plan; the same on every rank. A flat unit is what is gathered and reduced together: a unit's own parameters, or
-/// one that several units use. In a pipeline, values per rank are those of the stage whose ranks allocate most; values
-/// of the model, checkpoints and notes cover all stages.
 /// What parameter servers hold.
 struct PlannedServers {
   int count = 0;        ///< Servers; 0: none.
@@ -106,6 +103,10 @@ struct PlannedServers {
   std::int64_t received_bytes = 0;  ///< A server receives these from all workers together.
   std::int64_t sent_bytes = 0;      ///< A server sends these to all workers together.
 };
+
+/// A plan; the same on every rank. A flat unit is what is gathered and reduced together: a unit's own parameters, or
+/// one that several units use. In a pipeline, values per rank are those of the stage whose ranks allocate most; values
+/// of the model, checkpoints and notes cover all stages.
 struct Plan {
   Settings settings;  ///< The file, resolved for this world and model.
   int world = 1;      ///< Ranks.
