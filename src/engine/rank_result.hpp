@@ -29,10 +29,10 @@ struct RankResult {
 [[nodiscard]] std::vector<RankResult> gather_results(RankResult const& mine, std::string_view purpose,
                                                      Exchange const& exchange);
 
-/// Runs `action(result)`, which may fail on some ranks only, and returns the results of all ranks. Collective; waits.
-/// Do not use it after PeerError, which says that ranks have diverged.
+/// Runs `action(result)`, and returns its result, or a description of what it threw. Throws PeerError, which says that
+/// ranks have diverged.
 template <class F>
-std::vector<RankResult> run_on_all_ranks(std::string_view purpose, Exchange const& exchange, F const& action) {
+[[nodiscard]] RankResult result_of(F const& action) {
   RankResult mine;
   try {
     action(mine);
@@ -41,7 +41,14 @@ std::vector<RankResult> run_on_all_ranks(std::string_view purpose, Exchange cons
   } catch (...) {
     mine = describe_failure();
   }
-  return gather_results(mine, purpose, exchange);
+  return mine;
+}
+
+/// Runs `action(result)`, which may fail on some ranks only, and returns the results of all ranks. Collective; waits.
+/// Do not use it after PeerError.
+template <class F>
+std::vector<RankResult> run_on_all_ranks(std::string_view purpose, Exchange const& exchange, F const& action) {
+  return gather_results(result_of(action), purpose, exchange);
 }
 
 [[nodiscard]] inline bool failed(std::vector<RankResult> const& all) {

@@ -49,14 +49,7 @@ std::vector<RankResult> results(EngineState& engine, RankResult const& mine) {
 /// Runs a server's half of a call, and tells all ranks how it went.
 template <class F>
 RankResult run_on_server(EngineState& engine, F const& action) {
-  RankResult mine;
-  try {
-    action(mine);
-  } catch (PeerError const&) {
-    throw;
-  } catch (...) {
-    mine = describe_failure();
-  }
+  auto mine = result_of(action);
   static_cast<void>(results(engine, mine));
   return mine;
 }

@@ -6,30 +6,23 @@
 namespace zeroth::shard {
 namespace {
 
-using comm::Operation;
-
 constexpr int rank_of_worker = 0, rank_of_server = 1;  // of a channel
 // A program may do anything between its calls.
 constexpr std::chrono::milliseconds any_time = std::chrono::hours{24 * 365};
 
+/// The other rank of a channel.
+int other(comm::Communicator const& channel) noexcept {
+  return channel.rank() == rank_of_worker ? rank_of_server : rank_of_worker;
+}
+
 void send(comm::Communicator& channel, device::Stream& stream, comm::Label const& label, void const* data,
           std::int64_t count, Dtype dtype) {
-  comm::Collective const message{.operation = Operation::send,
-                                 .input = data,
-                                 .count = count,
-                                 .dtype = dtype,
-                                 .peer = channel.rank() == rank_of_worker ? rank_of_server : rank_of_worker};
-  channel.submit(stream, label, {&message, 1});
+  channel.send(stream, label, data, count, dtype, other(channel));
 }
 
 void receive(comm::Communicator& channel, device::Stream& stream, comm::Label const& label, void* data,
              std::int64_t count, Dtype dtype) {
-  comm::Collective const message{.operation = Operation::receive,
-                                 .output = data,
-                                 .count = count,
-                                 .dtype = dtype,
-                                 .peer = channel.rank() == rank_of_worker ? rank_of_server : rank_of_worker};
-  channel.submit(stream, label, {&message, 1});
+  channel.receive(stream, label, data, count, dtype, other(channel));
 }
 
 }  // namespace

@@ -473,12 +473,13 @@ TEST_CASE("a step is one line of JSON with nine significant digits") {
   step.activation_ms = 0.5;
   step.save_ms = 1.5;
   step.save_failed = true;
+  step.staleness = 2;
   step.elapsed_s = 0.75;
   auto const line = step_record(step, 1024);
   CHECK(line ==
         R"({"record":"step","step":3,"loss":5.54517746,"grad_norm":0.333333343,"lr":0.000300000014,"loss_scale":65536,)"
         R"("nonfinite":false,"skipped":false,"step_ms":250,"tokens_per_s":4096,"exposed_comm_ms":0.125,)"
-        R"("exposed_io_ms":2.5,"activation_ms":0.5,"save_ms":1.5,"save_failed":true,"elapsed_s":0.75})"
+        R"("exposed_io_ms":2.5,"activation_ms":0.5,"save_ms":1.5,"save_failed":true,"elapsed_s":0.75,"staleness":2})"
         "\n");
   auto const record = json::parse(line);
   CHECK(record["loss"].get<float>() == step.loss);

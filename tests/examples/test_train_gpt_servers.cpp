@@ -61,5 +61,9 @@ TEST_CASE("train_gpt's stale workers train, each by its own loss") {
                             "--set zeroth.reduce_gradients=last_micro_step");
   auto const steps = steps_of(losses);
   REQUIRE(steps.size() == 20);
+  for (auto const& step : steps) {
+    CHECK(step["staleness"].get<int>() >= 0);
+    CHECK(step["staleness"].get<int>() <= 2);
+  }
   CHECK(steps.back()["loss"].get<double>() < 0.8 * steps.front()["loss"].get<double>());
 }

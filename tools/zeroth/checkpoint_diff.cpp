@@ -112,7 +112,7 @@ class Comparison {
     }
   }
 
-  /// Of ranks with the same number. The program knows what they mean, and has chosen which to take.
+  /// Compares file by file: the program alone knows which ranks' states belong together at another number of ranks.
   void compare_rank_states() {
     auto const& ours = ours_.record().contents.rank_states;
     auto const& theirs = theirs_.record().contents.rank_states;
