@@ -45,13 +45,29 @@ ZEROTH_HOST_DEVICE inline double range_test(Schedule const& schedule, std::int64
   return static_cast<double>(schedule.range_min) * (1 + static_cast<double>(schedule.range_rate) * intervals);
 }
 
-[[nodiscard]] ZEROTH_HOST_DEVICE inline float learning_rate(Schedule const& schedule, std::int64_t applied) noexcept {
-  switch (schedule.kind) {
-    case ScheduleKind::constant: return schedule.base;
-    case ScheduleKind::one_cycle: return static_cast<float>(one_cycle(schedule, applied));
-    case ScheduleKind::range_test: return static_cast<float>(range_test(schedule, applied));
-    default: break;
+ZEROTH_HOST_DEVICE inline double cosine_annealing(Schedule const& schedule, std::int64_t applied) noexcept {
+  std::int64_t const total = schedule.total_steps, position = applied % (2 * total);
+  std::int64_t const from_top = position < total ? position : 2 * total - position;
+  double const wave = raised_cosine(static_cast<double>(from_top) / static_cast<double>(total));
+  return schedule.eta_min + (static_cast<double>(schedule.base) - schedule.eta_min) * wave;
+}
+
+ZEROTH_HOST_DEVICE inline double linear_factor(Schedule const& schedule, std::int64_t applied) noexcept {
+  std::int64_t const reached = applied < schedule.total_steps ? applied : schedule.total_steps;
+  double const fraction = static_cast<double>(reached) / static_cast<double>(schedule.total_steps);
+  return schedule.start_factor + (schedule.end_factor - schedule.start_factor) * fraction;
+}
+
+ZEROTH_HOST_DEVICE inline std::int64_t milestones_passed(Schedule const& schedule, std::int64_t applied) noexcept {
+  std::int64_t passed = 0;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(schedule.milestone_count); ++i) {
+    passed += schedule.milestones[i] <= applied ? 1 : 0;
   }
+  return passed;
+}
+
+/// The rate of DeepSpeed's warm-ups.
+[[nodiscard]] ZEROTH_HOST_DEVICE inline float warmed_up(Schedule const& schedule, std::int64_t applied) noexcept {
   // A DeepSpeed scheduler steps after an update, and reports its start value before its first step. So update 1 uses
   // the start value, update 2 uses scheduler step 0 (which for the warmups is that value again), and so on.
   double const low = schedule.kind == ScheduleKind::warmup_cosine ? 0.0 : static_cast<double>(schedule.warmup_min);
@@ -82,6 +98,27 @@ ZEROTH_HOST_DEVICE inline double range_test(Schedule const& schedule, std::int64
     fraction = total > step ? (total - step) / decay_steps : 0;
   }
   return static_cast<float>(low + (static_cast<double>(schedule.warmup_max) - low) * fraction);
+}
+
+[[nodiscard]] ZEROTH_HOST_DEVICE inline float learning_rate(Schedule const& schedule, std::int64_t applied) noexcept {
+  // torch's schedulers put their start value into the optimizer when they are made, and step after an update: update 1
+  // uses the value of step 0.
+  double factor = 1;
+  switch (schedule.kind) {
+    case ScheduleKind::constant: return schedule.base;
+    case ScheduleKind::warmup:
+    case ScheduleKind::warmup_decay:
+    case ScheduleKind::warmup_cosine: return warmed_up(schedule, applied);
+    case ScheduleKind::one_cycle: return static_cast<float>(one_cycle(schedule, applied));
+    case ScheduleKind::range_test: return static_cast<float>(range_test(schedule, applied));
+    case ScheduleKind::cosine_annealing: return static_cast<float>(cosine_annealing(schedule, applied));
+    case ScheduleKind::constant_factor: factor = applied < schedule.total_steps ? schedule.start_factor : 1; break;
+    case ScheduleKind::linear_factor: factor = linear_factor(schedule, applied); break;
+    case ScheduleKind::step: factor = power(schedule.gamma, applied / schedule.step_size); break;
+    case ScheduleKind::multi_step: factor = power(schedule.gamma, milestones_passed(schedule, applied)); break;
+    case ScheduleKind::exponential: factor = power(schedule.gamma, applied); break;
+  }
+  return static_cast<float>(static_cast<double>(schedule.base) * factor);
 }
 
 }  // namespace zeroth::optim::arithmetic

@@ -121,15 +121,25 @@ def schedule_files(random_):
                           "lr_range_test_step_size": random_.choice([1, 3, 10, 100]),
                           "lr_range_test_step_rate": random_.choice([0.5, 1.0, 5.0]),
                           "lr_range_test_staircase": random_.random() < 0.5}}
+    for _ in range(10):  # torch's, which DeepSpeed takes by name
+        yield {"type": "ConstantLR", "params": {"factor": random_.choice([0.1, 0.5]), "total_iters": random_.choice([1, 9])}}
+        yield {"type": "LinearLR", "params": {"start_factor": random_.choice([0.01, 0.5, 1.0]),
+                                              "end_factor": random_.choice([0.0, 0.3, 1.0])}}
+        yield {"type": "CosineAnnealingLR", "params": {"T_max": random_.randint(1, 70), "eta_min": 1e-5}}
+        yield {"type": "StepLR", "params": {"step_size": random_.randint(1, 30), "gamma": random_.choice([0.1, 0.9])}}
+        yield {"type": "MultiStepLR", "params": {"milestones": [random_.randint(0, 70) for _ in range(4)]}}
+        yield {"type": "ExponentialLR", "params": {"gamma": random_.choice([0.5, 0.99, 1.01])}}
 
 
 def deepspeed_rates(scheduler, lr, steps, optimizer=torch.optim.SGD):
     tensor = torch.nn.Parameter(torch.zeros(1))
     torch_optimizer = optimizer([tensor], lr=lr)
-    schedule = getattr(lr_schedules, scheduler["type"])(torch_optimizer, **scheduler["params"])
+    found = getattr(lr_schedules, scheduler["type"], None) or getattr(torch.optim.lr_scheduler, scheduler["type"])
+    schedule = found(torch_optimizer, **scheduler["params"])  # as its engine looks for it
     rates = []
     for _ in range(steps):
         rates.append(torch_optimizer.param_groups[0]["lr"])
+        torch_optimizer.step()  # of no gradient
         schedule.step()
     return rates
 

@@ -141,7 +141,13 @@ constexpr NamedSchedule named_schedules[] = {{"WarmupLR", optim::ScheduleKind::w
                                              {"WarmupDecayLR", optim::ScheduleKind::warmup_decay},
                                              {"WarmupCosineLR", optim::ScheduleKind::warmup_cosine},
                                              {"OneCycle", optim::ScheduleKind::one_cycle},
-                                             {"LRRangeTest", optim::ScheduleKind::range_test}};
+                                             {"LRRangeTest", optim::ScheduleKind::range_test},
+                                             {"ConstantLR", optim::ScheduleKind::constant_factor},
+                                             {"LinearLR", optim::ScheduleKind::linear_factor},
+                                             {"CosineAnnealingLR", optim::ScheduleKind::cosine_annealing},
+                                             {"StepLR", optim::ScheduleKind::step},
+                                             {"MultiStepLR", optim::ScheduleKind::multi_step},
+                                             {"ExponentialLR", optim::ScheduleKind::exponential}};
 static_assert(std::size(named_schedules) == std::size(scheduler_names));
 
 void add_cycle(Values const& values, optim::Schedule& schedule) {
@@ -155,6 +161,40 @@ void add_cycle(Values const& values, optim::Schedule& schedule) {
   schedule.decay_rate = real<"scheduler.params.decay_lr_rate">(values);
 }
 
+/// torch's schedules. What a kind does not use keeps its default.
+void add_torch(Values const& values, optim::Schedule& schedule) {
+  using enum optim::ScheduleKind;
+  switch (schedule.kind) {
+    case constant_factor:
+      schedule.start_factor = values.get<"scheduler.params.factor">();
+      schedule.total_steps = values.get<"scheduler.params.total_iters">();
+      break;
+    case linear_factor:
+      schedule.start_factor = values.get<"scheduler.params.start_factor">();
+      schedule.end_factor = values.get<"scheduler.params.end_factor">();
+      schedule.total_steps = values.get<"scheduler.params.total_iters">();
+      break;
+    case cosine_annealing:
+      schedule.eta_min = values.get<"scheduler.params.eta_min">();
+      schedule.total_steps = values.get<"scheduler.params.T_max">();
+      break;
+    case step:
+      schedule.gamma = values.get<"scheduler.params.gamma">();
+      schedule.step_size = values.get<"scheduler.params.step_size">();
+      break;
+    case multi_step: {
+      schedule.gamma = values.get<"scheduler.params.gamma">();
+      auto const milestones = values.get<"scheduler.params.milestones">().copy();
+      schedule.milestone_count = static_cast<std::int32_t>(milestones.size());
+      std::ranges::transform(milestones, schedule.milestones.begin(),
+                             [](std::int64_t milestone) { return static_cast<std::int32_t>(milestone); });
+      break;
+    }
+    case exponential: schedule.gamma = values.get<"scheduler.params.gamma">(); break;
+    default: break;
+  }
+}
+
 optim::Schedule schedule(Values const& values) {
   optim::Schedule result;
   result.base = static_cast<float>(values.get<"optimizer.params.lr">());
@@ -165,6 +205,7 @@ optim::Schedule schedule(Values const& values) {
   if (result.kind == optim::ScheduleKind::one_cycle) {
     add_cycle(values, result);
   }
+  add_torch(values, result);
   result.range_min = real<"scheduler.params.lr_range_test_min_lr">(values);
   result.range_rate = real<"scheduler.params.lr_range_test_step_rate">(values);
   result.range_interval = values.get<"scheduler.params.lr_range_test_step_size">();

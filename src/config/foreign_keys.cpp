@@ -149,6 +149,7 @@ constexpr ForeignKey table[] = {
     {"optimizer.params.eps_inside_sqrt", Form::boolean, refused, "false", "eps is added to the root"},
     // ---- scheduler
     {"scheduler.params.last_batch_iteration", Form::integer, refused, "-1", "restore() continues where the checkpoint was saved"},
+    {"scheduler.params.last_epoch", Form::integer, refused, "-1", "restore() continues where the checkpoint was saved"},
 };
 // clang-format on
 

@@ -94,6 +94,7 @@ Value adam_rate(Values const& values);
 Value warmup_max(Values const& values);
 Value cycle_second(Values const& values);
 Value cycle_second_stairs(Values const& values);
+Value decay_factor(Values const& values);
 Value gradient_dtype(Values const& values);
 Value skip_nonfinite(Values const& values);
 Value left_open(Values const& values);
@@ -128,7 +129,13 @@ inline constexpr Name scheduler_names[] = {{"WarmupLR", "WarmupLR"},
                                            {"WarmupDecayLR", "WarmupDecayLR"},
                                            {"WarmupCosineLR", "WarmupCosineLR"},
                                            {"OneCycle", "OneCycle"},
-                                           {"LRRangeTest", "LRRangeTest"}};
+                                           {"LRRangeTest", "LRRangeTest"},
+                                           {"ConstantLR", "ConstantLR"},
+                                           {"LinearLR", "LinearLR"},
+                                           {"CosineAnnealingLR", "CosineAnnealingLR"},
+                                           {"StepLR", "StepLR"},
+                                           {"MultiStepLR", "MultiStepLR"},
+                                           {"ExponentialLR", "ExponentialLR"}};
 inline constexpr Name newton_schulz_names[] = {{"standard", "standard"}, {"gram", "gram"}};
 inline constexpr Name adjust_rate_names[] = {{"original", "original"}, {"match_rms_adamw", "match_rms_adamw"}};
 inline constexpr Name warmup_names[] = {{"log", "log"}, {"linear", "linear"}};
@@ -379,8 +386,9 @@ inline constexpr Key keys[] = {
    .meaning = "Factor of a matrix's step. `original`: the root of rows / columns, at least 1. `match_rms_adamw`: 0.2 times the root of the larger extent."},
 
   {.path = "scheduler.type", .kind = Kind::name, .names = scheduler_names,
+   .foreign_names = "LambdaLR MultiplicativeLR SequentialLR PolynomialLR CosineAnnealingWarmRestarts ChainedScheduler CyclicLR OneCycleLR ReduceLROnPlateau SWALR",
    .when_auto = derive::left_open,
-   .meaning = "Learning-rate schedule; without one the rate is constant. Skipped updates do not count."},
+   .meaning = "Learning-rate schedule; without one the rate is constant. Skipped updates do not count. Those from ConstantLR on are torch.optim.lr_scheduler's."},
   {.path = "scheduler.params.warmup_min_lr", .kind = Kind::real, .value = 0.0,
    .types = "WarmupLR WarmupDecayLR",
    .meaning = "Rate at the start of the warm-up, and at the end of WarmupDecayLR."},
@@ -441,6 +449,25 @@ inline constexpr Key keys[] = {
    .meaning = "The rate is multiplied by 1 + this times the number of intervals so far."},
   {.path = "scheduler.params.lr_range_test_staircase", .kind = Kind::boolean, .value = false, .types = "LRRangeTest",
    .meaning = "Count whole intervals only."},
+  {.path = "scheduler.params.factor", .kind = Kind::real, .range = {.most = 1, .above_least = true}, .value = 1.0 / 3, .types = "ConstantLR",
+   .meaning = "Rate of the first `total_iters` updates, as a fraction of optimizer.params.lr. Later updates use the whole rate."},
+  {.path = "scheduler.params.start_factor", .kind = Kind::real, .range = {.most = 1, .above_least = true}, .value = 1.0 / 3, .types = "LinearLR",
+   .meaning = "Rate of the first update, as a fraction of optimizer.params.lr."},
+  {.path = "scheduler.params.end_factor", .kind = Kind::real, .range = {0, 1}, .value = 1.0, .types = "LinearLR",
+   .meaning = "Rate after `total_iters` updates, as a fraction of optimizer.params.lr."},
+  {.path = "scheduler.params.total_iters", .kind = Kind::integer, .range = {1, int_limit}, .value = 5, .types = "ConstantLR LinearLR",
+   .meaning = "Updates until the rate has its final value."},
+  {.path = "scheduler.params.T_max", .kind = Kind::integer, .range = {1, int_limit}, .types = "CosineAnnealingLR",
+   .meaning = "Updates until the rate is `eta_min`. The next `T_max` updates raise it to optimizer.params.lr again, and so on. Required."},
+  {.path = "scheduler.params.eta_min", .kind = Kind::real, .value = 0.0, .types = "CosineAnnealingLR",
+   .meaning = "Lowest rate."},
+  {.path = "scheduler.params.step_size", .kind = Kind::integer, .range = {1, int_limit}, .types = "StepLR",
+   .meaning = "The rate is multiplied by `gamma` after each this many updates. Required."},
+  {.path = "scheduler.params.milestones", .kind = Kind::integers, .range = {0, int_limit}, .types = "MultiStepLR",
+   .meaning = "The rate is multiplied by `gamma` after each of these numbers of updates: at most 16, in any order. Required."},
+  {.path = "scheduler.params.gamma", .kind = Kind::real,
+   .derive = derive::decay_factor, .why = "0.1 for StepLR and MultiStepLR", .types = "StepLR MultiStepLR ExponentialLR",
+   .meaning = "Factor of the rate; ExponentialLR multiplies by it after each update. Required for ExponentialLR."},
 
   {.path = "zeroth.gradient_dtype", .kind = Kind::name, .names = dtype_names,
    .derive = derive::gradient_dtype, .why = "the compute dtype",

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "config/named_rules.hpp"
+#include "zeroth/optim/schedule.hpp"
 
 namespace zeroth::config {
 namespace {
@@ -169,14 +170,30 @@ std::string scheduler_has_end(Values const& values) {
   return holds ? "" : fmt::format("missing; {} needs it: {}", type, allowed(key));
 }
 
-std::string cycle_has_rates(Values const& values) {
-  for (auto const key : {index_of<"scheduler.params.cycle_min_lr">, index_of<"scheduler.params.cycle_max_lr">}) {
-    if (values.get<"scheduler.type">() == "OneCycle" && !values.says(key)) {
-      auto const name = keys[key].path.substr(keys[key].path.rfind('.') + 1);
-      return fmt::format("\"OneCycle\" without scheduler.params.{}; allowed there: {}", name, allowed(keys[key]));
+std::string scheduler_has_what_it_needs(Values const& values) {
+  struct Need {
+    std::string_view type;
+    std::size_t key;
+  };
+  constexpr Need needs[] = {{"OneCycle", index_of<"scheduler.params.cycle_min_lr">},
+                            {"OneCycle", index_of<"scheduler.params.cycle_max_lr">},
+                            {"CosineAnnealingLR", index_of<"scheduler.params.T_max">},
+                            {"StepLR", index_of<"scheduler.params.step_size">},
+                            {"MultiStepLR", index_of<"scheduler.params.milestones">},
+                            {"ExponentialLR", index_of<"scheduler.params.gamma">}};
+  auto const type = values.get<"scheduler.type">();
+  for (auto const& need : needs) {
+    if (type == need.type && !values.says(need.key)) {
+      return fmt::format("\"{}\" without {}; allowed there: {}", type, keys[need.key].path, allowed(keys[need.key]));
     }
   }
   return {};
+}
+
+std::string milestones_are_few(Values const& values) {
+  auto const count = values.get<"scheduler.params.milestones">().copy().size();
+  return count > optim::most_milestones ? fmt::format("{} milestones; allowed: up to {}", count, optim::most_milestones)
+                                        : "";
 }
 
 std::string momentum_is_constant(Values const& values) {
@@ -320,7 +337,8 @@ constexpr Rule rules[] = {
     {index_of<"fp16.loss_scale">, one_bit_adam_has_one_scale},
     {index_of<"zeroth.checkpoint.buffer_bytes">, buffer_holds_pieces},
     {index_of<"scheduler.type">, scheduler_has_type},
-    {index_of<"scheduler.type">, cycle_has_rates},
+    {index_of<"scheduler.type">, scheduler_has_what_it_needs},
+    {index_of<"scheduler.params.milestones">, milestones_are_few},
     {index_of<"scheduler.params.cycle_momentum">, momentum_is_constant},
     {index_of<"scheduler.params.total_num_steps">, scheduler_has_end},
 };

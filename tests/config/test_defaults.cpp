@@ -12,7 +12,7 @@ namespace zeroth {
 namespace {
 
 /// DeepSpeed's defaults, from its sources: runtime/config.py, constants.py, zero/config.py, precision_config.py,
-/// lr_schedules.py, ops/adam; and PyTorch's, for the optimizers that it takes from there. Null if DeepSpeed computes
+/// lr_schedules.py, ops/adam; and PyTorch's, for the optimizers and schedulers that it takes from there. Null if DeepSpeed computes
 /// the value, if it depends on the optimizer or on another key, or if there is none.
 char const* const deepspeed = R"({
   "train_batch_size": null, "train_micro_batch_size_per_gpu": null, "gradient_accumulation_steps": null,
@@ -61,6 +61,10 @@ char const* const deepspeed = R"({
   "scheduler.params.decay_mom_rate": 0.0, "scheduler.params.lr_range_test_min_lr": 0.001,
   "scheduler.params.lr_range_test_step_size": 2000, "scheduler.params.lr_range_test_step_rate": 1.0,
   "scheduler.params.lr_range_test_staircase": false,
+  "scheduler.params.factor": 0.3333333333333333, "scheduler.params.start_factor": 0.3333333333333333,
+  "scheduler.params.end_factor": 1.0, "scheduler.params.total_iters": 5, "scheduler.params.T_max": null,
+  "scheduler.params.eta_min": 0.0, "scheduler.params.step_size": null, "scheduler.params.milestones": null,
+  "scheduler.params.gamma": null,
   "wandb.enabled": false, "wandb.team": null, "wandb.project": "deepspeed",
   "comms_logger.enabled": false, "comms_logger.verbose": false,
   "flops_profiler.enabled": false, "flops_profiler.profile_step": 1, "flops_profiler.recompute_fwd_factor": 0.0,

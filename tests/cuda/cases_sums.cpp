@@ -235,9 +235,11 @@ auto fields_of(optim::StepScalars const& s) {
 
 TEST_CASE("advance gives the CPU's bits: schedules, clipping, overflows, steps without weight") {
   testing::every_way();
-  auto const kind =
-      GENERATE(optim::ScheduleKind::constant, optim::ScheduleKind::warmup, optim::ScheduleKind::warmup_decay,
-               optim::ScheduleKind::warmup_cosine, optim::ScheduleKind::one_cycle, optim::ScheduleKind::range_test);
+  auto const kind = GENERATE(
+      optim::ScheduleKind::constant, optim::ScheduleKind::warmup, optim::ScheduleKind::warmup_decay,
+      optim::ScheduleKind::warmup_cosine, optim::ScheduleKind::one_cycle, optim::ScheduleKind::range_test,
+      optim::ScheduleKind::constant_factor, optim::ScheduleKind::linear_factor, optim::ScheduleKind::cosine_annealing,
+      optim::ScheduleKind::step, optim::ScheduleKind::multi_step, optim::ScheduleKind::exponential);
   auto const warmup = GENERATE(optim::WarmupKind::logarithmic, optim::WarmupKind::linear);
   optim::StepRules rules;
   rules.schedule.kind = kind;
@@ -255,6 +257,13 @@ TEST_CASE("advance gives the CPU's bits: schedules, clipping, overflows, steps w
   rules.schedule.decay_rate = 0.3F;
   rules.schedule.range_interval = 11;
   rules.schedule.range_staircase = stairs;
+  rules.schedule.start_factor = 0.1;
+  rules.schedule.end_factor = 0.7;
+  rules.schedule.eta_min = 1e-5;
+  rules.schedule.gamma = stairs ? 0.9 : 1.1;
+  rules.schedule.step_size = 13;
+  rules.schedule.milestones = {40, 20, 40, 90};
+  rules.schedule.milestone_count = 4;
   rules.clip = 1;
   rules.gradient_prescale = 0.25F;
   rules.loss_scale.dynamic = true;

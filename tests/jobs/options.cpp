@@ -110,7 +110,13 @@ Option scheduler() {
               "cycle_momentum": false)")},
        {"LRRangeTest, evenly", of("LRRangeTest", R"("lr_range_test_step_size": 2, "lr_range_test_min_lr": 0.002,
               "lr_range_test_step_rate": 0.5)")},
-       {"LRRangeTest", of("LRRangeTest", R"("lr_range_test_step_size": 2, "lr_range_test_staircase": true)")}}};
+       {"LRRangeTest", of("LRRangeTest", R"("lr_range_test_step_size": 2, "lr_range_test_staircase": true)")},
+       {"ConstantLR", of("ConstantLR", R"("factor": 0.25, "total_iters": 2)")},
+       {"LinearLR", of("LinearLR", R"("start_factor": 0.1, "end_factor": 0.5, "total_iters": 4)")},
+       {"CosineAnnealingLR", of("CosineAnnealingLR", R"("T_max": 3, "eta_min": 0.001)")},
+       {"StepLR", of("StepLR", R"("step_size": 2, "gamma": 0.5)")},
+       {"MultiStepLR", of("MultiStepLR", R"("milestones": [1, 3])")},
+       {"ExponentialLR", of("ExponentialLR", R"("gamma": 0.75)")}}};
 }
 
 Option pipeline_schedule() {

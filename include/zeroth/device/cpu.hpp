@@ -12,7 +12,7 @@
 namespace zeroth::device {
 
 /// Capacity of a Task.
-inline constexpr std::size_t task_capacity_bytes = 232;
+inline constexpr std::size_t task_capacity_bytes = 328;
 /// A small, trivially copyable function object.
 template <class F>
 concept TaskFunction = std::is_trivially_copyable_v<F> && std::is_trivially_destructible_v<F> &&
