@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The sum over ranks, or the maximum, in rank order, to all outputs.
+/// The sum over ranks, of elements or of elements times a factor, or the maximum, in rank order, to all outputs.
 #pragma once
 #include <array>
 #include <type_traits>
@@ -49,7 +49,7 @@ struct FoldRanks : EachOfRanks<FoldRanks<T, which>, T> {
     Wide folded[count];
     auto const begin = load<count>(static_cast<T const*>(given.inputs[0]) + first);
     for (int k = 0; k < count; ++k) {
-      folded[k] = device::widen_for_sum(begin.at[k]);
+      folded[k] = wide(begin.at[k]);
     }
     for (int rank = 1; rank < given.input_count; ++rank) {
       auto const input = load<count>(static_cast<T const*>(given.inputs[rank]) + first);
@@ -67,12 +67,20 @@ struct FoldRanks : EachOfRanks<FoldRanks<T, which>, T> {
   }
 
  private:
-  [[nodiscard]] ZEROTH_DEVICE static Wide with(Wide so_far, T value) {
-    if constexpr (which == Reduce::sum) {
-      return device::add_rank(so_far, value);
+  [[nodiscard]] ZEROTH_DEVICE Wide wide(T value) const {
+    if constexpr (which == Reduce::premul_sum) {
+      return device::widen_for_sum(value) * static_cast<Wide>(this->args.factor);
     } else {
-      auto const wide = device::widen_for_sum(value);
-      return device::is_beyond<true>(so_far, wide) ? wide : so_far;
+      return device::widen_for_sum(value);
+    }
+  }
+
+  [[nodiscard]] ZEROTH_DEVICE Wide with(Wide so_far, T value) const {
+    if constexpr (which == Reduce::maximum) {
+      auto const other = wide(value);
+      return device::is_beyond<true>(so_far, other) ? other : so_far;
+    } else {
+      return static_cast<Wide>(so_far + wide(value));
     }
   }
 };
@@ -144,6 +152,8 @@ template <class Launch>
       fold(std::integral_constant<Reduce, Reduce::sum>{});
     } else if (args.reduce == Reduce::maximum) {
       fold(std::integral_constant<Reduce, Reduce::maximum>{});
+    } else if (args.reduce == Reduce::premul_sum) {
+      fold(std::integral_constant<Reduce, Reduce::premul_sum>{});
     } else {
       fold(std::integral_constant<Reduce, Reduce::sum>{});
     }

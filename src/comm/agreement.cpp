@@ -2,6 +2,7 @@
 #include "comm/agreement.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <iterator>
 
@@ -24,6 +25,7 @@ struct OutlineEntry {
   Operation operation{};
   Dtype dtype{};
   Reduce reduce{};
+  double factor = 1;
 };
 
 std::uint64_t hash_of(Transaction const& transaction) noexcept {
@@ -35,6 +37,7 @@ std::uint64_t hash_of(Transaction const& transaction) noexcept {
     hash.add(static_cast<std::uint64_t>(each.count));
     hash.add(static_cast<std::uint64_t>(each.dtype));
     hash.add(static_cast<std::uint64_t>(each.reduce));
+    hash.add(std::bit_cast<std::uint64_t>(each.factor));
     hash.add(has_root(each.operation) ? static_cast<std::uint64_t>(each.peer) : std::uint64_t{0});
   }
   return hash.value();
@@ -54,7 +57,7 @@ void write_outline(Transaction const& transaction, std::span<Collective const> c
   std::memcpy(outline.data(), &head, sizeof head);
   std::byte* place = outline.data() + sizeof head;
   for (auto const& each : collectives) {
-    OutlineEntry const entry{each.count, each.peer, each.operation, each.dtype, each.reduce};
+    OutlineEntry const entry{each.count, each.peer, each.operation, each.dtype, each.reduce, each.factor};
     std::memcpy(place, &entry, sizeof entry);
     place += sizeof entry;
   }
@@ -75,8 +78,12 @@ Transaction read_outline(std::span<std::byte const> outline, Group const& group)
     OutlineEntry entry;
     std::memcpy(&entry, place, sizeof entry);
     place += sizeof entry;
-    transaction.collectives.push_back(
-        {entry.operation, nullptr, nullptr, entry.count, entry.dtype, entry.peer, entry.reduce});
+    transaction.collectives.push_back({.operation = entry.operation,
+                                       .count = entry.count,
+                                       .dtype = entry.dtype,
+                                       .peer = entry.peer,
+                                       .reduce = entry.reduce,
+                                       .factor = entry.factor});
   }
   return transaction;
 }

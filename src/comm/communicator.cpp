@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -104,6 +105,20 @@ class Contract {
         !is_reduction(collective_.operation) || supports(transport, reduce, collective_.dtype),
         say(fmt::format("'{}' does not reduce {} by {}; allowed are {}", name_of(transport), name_of(collective_.dtype),
                         name_of(reduce), operators_of(transport, collective_.dtype))));
+    check_factor();
+  }
+
+  void check_factor() const {
+    auto const factor = collective_.factor;
+    if (collective_.reduce != Reduce::premul_sum) {
+      return ZEROTH_EXPECTS(factor == 1,
+                            say(fmt::format("factor is {}, but reduce is {}, which has none: leave it at 1", factor,
+                                            name_of(collective_.reduce))));
+    }
+    auto const most = collective_.dtype == Dtype::fp64 ? std::numeric_limits<double>::max()
+                                                       : static_cast<double>(std::numeric_limits<float>::max());
+    ZEROTH_EXPECTS(std::abs(factor) <= most,
+                   say(fmt::format("factor is {}; allowed are {} to {}", factor, -most, most)));
   }
 
   void check_sums(Access const& access) const {
@@ -225,6 +240,17 @@ std::int64_t staging_bytes(Transport transport, int world, Dtype dtype, std::int
   return traits_of(transport).stages ? host_staging_bytes(world, dtype, largest_count) : 0;
 }
 
+void check_name(Communicator const& communicator, char const* call, std::string const& name) {
+  constexpr std::size_t longest_name = sizeof(Record::communicator) - 1;
+  ZEROTH_EXPECTS(!name.empty() && name.size() <= longest_name,
+                 fmt::format("{} of communicator '{}': the new name '{}' has {} characters; allowed are 1 to {}", call,
+                             communicator.name(), escaped(name), name.size(), longest_name));
+  ZEROTH_EXPECTS(escaped(name) == name,
+                 fmt::format("{} of communicator '{}': the new name '{}' appears in messages; allowed: UTF-8 without "
+                             "control characters and backslashes",
+                             call, communicator.name(), escaped(name)));
+}
+
 void Communicator::submit(device::Stream& stream, Label const& label, std::span<Collective const> collectives) {
   for (auto const& each : collectives) {
     Contract{*this, label, each}.check();
@@ -234,9 +260,10 @@ void Communicator::submit(device::Stream& stream, Label const& label, std::span<
 }
 
 void Communicator::all_reduce(device::Stream& stream, Label const& label, void const* input, void* output,
-                              std::int64_t count, Dtype dtype, Reduce reduce) {
+                              std::int64_t count, Dtype dtype, Reduce reduce, double factor) {
   Collective one{Operation::all_reduce, input, output, count, dtype, 0};
   one.reduce = reduce;
+  one.factor = factor;
   submit(stream, label, {&one, 1});
 }
 
@@ -247,9 +274,10 @@ void Communicator::all_gather(device::Stream& stream, Label const& label, void c
 }
 
 void Communicator::reduce_scatter(device::Stream& stream, Label const& label, void const* input, void* output,
-                                  std::int64_t count, Dtype dtype, Reduce reduce) {
+                                  std::int64_t count, Dtype dtype, Reduce reduce, double factor) {
   Collective one{Operation::reduce_scatter, input, output, count, dtype, 0};
   one.reduce = reduce;
+  one.factor = factor;
   submit(stream, label, {&one, 1});
 }
 
@@ -260,9 +288,10 @@ void Communicator::broadcast(device::Stream& stream, Label const& label, void co
 }
 
 void Communicator::reduce(device::Stream& stream, Label const& label, void const* input, void* output,
-                          std::int64_t count, Dtype dtype, int root, Reduce reduce) {
+                          std::int64_t count, Dtype dtype, int root, Reduce reduce, double factor) {
   Collective one{Operation::reduce, input, output, count, dtype, root};
   one.reduce = reduce;
+  one.factor = factor;
   submit(stream, label, {&one, 1});
 }
 
@@ -307,14 +336,7 @@ std::unique_ptr<Registration> Communicator::register_memory(device::Memory const
 }
 
 std::unique_ptr<Communicator> Communicator::split(int color, int key, std::string const& name) {
-  constexpr std::size_t longest_name = sizeof(Record::communicator) - 1;
-  ZEROTH_EXPECTS(!name.empty() && name.size() <= longest_name,
-                 fmt::format("split of communicator '{}': the new name '{}' has {} characters; allowed are 1 to {}",
-                             this->name(), escaped(name), name.size(), longest_name));
-  ZEROTH_EXPECTS(escaped(name) == name,
-                 fmt::format("split of communicator '{}': the new name '{}' appears in messages; allowed: UTF-8 "
-                             "without control characters and backslashes",
-                             this->name(), escaped(name)));
+  check_name(*this, "split", name);
   return do_split(color, key, name);
 }
 

@@ -42,6 +42,7 @@ std::string describe(Label const& label, Collective const& collective, std::span
   }
   if (is_reduction(collective.operation) && collective.reduce != Reduce::sum) {
     words += fmt::format(", by {}", name_of(collective.reduce));
+    words += collective.reduce == Reduce::premul_sum ? fmt::format(" with factor {}", collective.factor) : "";
   }
   bool const is_rank = collective.peer >= 0 && collective.peer < static_cast<int>(job_ranks.size());
   if (std::string_view const peer = peer_word(collective.operation); !peer.empty() && is_rank) {

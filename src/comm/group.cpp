@@ -49,4 +49,20 @@ Group part_of(Group const& group, std::uint64_t split, std::span<SplitRequest co
   return part;
 }
 
+Group group_of(Group const& whole, std::uint64_t id, std::span<int const> ranks, std::string const& name) {
+  Group group{id, name, {}, 0, whole.job_world};
+  group.rank = static_cast<int>(std::ranges::find(ranks, whole.rank) - ranks.begin());
+  std::ranges::transform(ranks, std::back_inserter(group.job_ranks),
+                         [&whole](int rank) { return whole.job_rank(rank); });
+  return group;
+}
+
+std::vector<SplitRequest> requests_for(Group const& whole, std::span<int const> ranks) {
+  std::vector<SplitRequest> requests(static_cast<std::size_t>(whole.world()), {-1, 0});
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    requests[static_cast<std::size_t>(ranks[i])] = {0, static_cast<std::int32_t>(i)};
+  }
+  return requests;
+}
+
 }  // namespace zeroth::comm

@@ -38,5 +38,9 @@ struct SplitRequest {
 /// [world]. Without ranks if its color is negative.
 [[nodiscard]] Group part_of(Group const& group, std::uint64_t split, std::span<SplitRequest const> requests,
                             std::string const& name);
+/// The group `id` of the `ranks` of `whole`, this rank's among them, in their order.
+[[nodiscard]] Group group_of(Group const& whole, std::uint64_t id, std::span<int const> ranks, std::string const& name);
+/// The requests of a split that makes such a group, [whole.world()], for Memberships.
+[[nodiscard]] std::vector<SplitRequest> requests_for(Group const& whole, std::span<int const> ranks);
 
 }  // namespace zeroth::comm

@@ -29,7 +29,7 @@ std::int64_t HostCollectives::staging_for(Collective const& collective, int worl
 }
 
 void HostCollectives::run(Collective const& collective, std::span<std::byte> staging) {
-  auto const& [operation, input, output, count, dtype, root, reduce, sums, accumulate] = collective;
+  auto const& [operation, input, output, count, dtype, root, reduce, sums, accumulate, factor] = collective;
   if (operation != Operation::barrier && count == 0) {
     return;
   }
@@ -37,10 +37,12 @@ void HostCollectives::run(Collective const& collective, std::span<std::byte> sta
   switch (operation) {
     case Operation::all_reduce: return all_reduce(collective, staging);
     case Operation::reduce_scatter:
-      return fold_blocks({bytes_at(input, 0), bytes_at(output, 0), bytes, count, reduce, dtype, -1, sums, accumulate},
-                         staging);
+      return fold_blocks(
+          {bytes_at(input, 0), bytes_at(output, 0), bytes, count, reduce, dtype, -1, sums, accumulate, factor},
+          staging);
     case Operation::reduce:
-      return fold_blocks({bytes_at(input, 0), bytes_at(output, 0), 0, count, reduce, dtype, root}, staging);
+      return fold_blocks(
+          {bytes_at(input, 0), bytes_at(output, 0), 0, count, reduce, dtype, root, nullptr, false, factor}, staging);
     case Operation::all_gather: return all_gather(input, bytes_at(output, 0), bytes);
     case Operation::send:
     case Operation::receive: return;
@@ -56,26 +58,27 @@ void HostCollectives::all_reduce(Collective const& collective, std::span<std::by
   std::int64_t const slice = small ? 0 : collective.count / world_;
   if (slice > 0) {
     std::byte* const mine = bytes_at(collective.output, rank_ * slice * element);
-    fold_blocks({bytes_at(collective.input, 0), mine, slice * element, slice, collective.reduce, collective.dtype, -1},
+    fold_blocks({bytes_at(collective.input, 0), mine, slice * element, slice, collective.reduce, collective.dtype, -1,
+                 nullptr, false, collective.factor},
                 staging);
     all_gather(mine, bytes_at(collective.output, 0), slice * element);
   }
   std::int64_t const step = small_bytes / element;
   for (std::int64_t first = slice * world_; first < collective.count; first += step) {
-    all_reduce_small(bytes_at(collective.input, first * element), bytes_at(collective.output, first * element),
-                     std::min(step, collective.count - first), collective.reduce, collective.dtype);
+    all_reduce_small(collective, first, std::min(step, collective.count - first));
   }
 }
 
-void HostCollectives::all_reduce_small(std::byte const* input, std::byte* output, std::int64_t count, Reduce reduce,
-                                       Dtype dtype) {
-  std::int64_t const bytes = count * bytes_of(dtype);
-  all_gather(input, small_.data(), bytes);
+void HostCollectives::all_reduce_small(Collective const& collective, std::int64_t first, std::int64_t count) {
+  auto const element = bytes_of(collective.dtype);
+  std::int64_t const bytes = count * element;
+  all_gather(bytes_at(collective.input, first * element), small_.data(), bytes);
   for (int rank = 0; rank < world_; ++rank) {
     inputs_[static_cast<std::size_t>(rank)] = small_.data() + rank * bytes;
   }
-  void* const outputs = output;
-  device::rank_fold(reduce, &outputs, 1, inputs_.data(), world_, dtype, 0, count);
+  void* const output = bytes_at(collective.output, first * element);
+  device::rank_fold(collective.reduce, &output, 1, inputs_.data(), world_, collective.dtype, 0, count,
+                    collective.factor);
 }
 
 // ---- chunk by chunk, as the staging allows --------------------------------------------------------------------------
@@ -144,7 +147,8 @@ void HostCollectives::fold(Blocks const& blocks, Chunk const& chunk) {
                                   blocks.dtype, chunk.bytes / element);
   }
   void* const output = blocks.output + chunk.offset;
-  device::rank_fold(blocks.reduce, &output, 1, inputs_.data(), world_, blocks.dtype, 0, chunk.bytes / element);
+  device::rank_fold(blocks.reduce, &output, 1, inputs_.data(), world_, blocks.dtype, 0, chunk.bytes / element,
+                    blocks.factor);
 }
 
 }  // namespace zeroth::comm

@@ -49,6 +49,7 @@ class HostCollectives {
     int root;                 ///< -1: every rank receives its block.
     float* sums = nullptr;    ///< Instead of `output`: see Collective.
     bool accumulate = false;  ///< For `sums`: see Collective.
+    double factor = 1;        ///< For Reduce::premul_sum.
 
     [[nodiscard]] std::int64_t bytes() const noexcept { return count * bytes_of(dtype); }
     [[nodiscard]] bool receives(int rank) const noexcept { return root < 0 || root == rank; }
@@ -88,7 +89,8 @@ class HostCollectives {
 
   class Chunks;
   void all_reduce(Collective const& collective, std::span<std::byte> staging);
-  void all_reduce_small(std::byte const* input, std::byte* output, std::int64_t count, Reduce reduce, Dtype dtype);
+  /// Elements [first, first + count) of an all-reduce.
+  void all_reduce_small(Collective const& collective, std::int64_t first, std::int64_t count);
   void fold_blocks(Blocks const& blocks, std::span<std::byte> staging);
   void fold(Blocks const& blocks, Chunk const& chunk);
 

@@ -85,6 +85,13 @@ std::unique_ptr<Communicator> HostCommunicator::do_split(int color, int key, std
   return part;
 }
 
+std::unique_ptr<Communicator> HostCommunicator::do_create_group(std::uint64_t id, std::span<int const> ranks,
+                                                                std::string const& name) {
+  auto part = group_of(group_, id, ranks, name);
+  job_.memberships().add(group_, requests_for(group_, ranks), part);
+  return make_group(ranks, std::move(part));
+}
+
 std::unique_ptr<Registration> HostCommunicator::do_register(device::Memory const& memory) {
   if (!wants_memory()) {
     return nullptr;

@@ -82,6 +82,9 @@ class HostCommunicator : public Communicator {
   /// Makes the communicator of `part`, to which a split assigns this rank; null if it has no ranks. Collective on this
   /// one.
   [[nodiscard]] virtual std::unique_ptr<Communicator> make_part(SplitRequest const& request, Group part) = 0;
+  /// Makes the communicator of `part`, whose ranks are `ranks` of this one. Collective on `part`; all its ranks are
+  /// here. Not inside a transaction.
+  [[nodiscard]] virtual std::unique_ptr<Communicator> make_group(std::span<int const> ranks, Group part) = 0;
   /// Whether this transport gains from registered memory; the same on all ranks.
   [[nodiscard]] virtual bool wants_memory() const noexcept { return false; }
   /// Registers `memory`. Collective.
@@ -92,6 +95,9 @@ class HostCommunicator : public Communicator {
   void do_submit(device::Stream& stream, Label const& label, std::span<Collective const> collectives) final;
   [[nodiscard]] std::unique_ptr<Communicator> do_split(int color, int key, std::string const& name) final;
   [[nodiscard]] std::unique_ptr<Registration> do_register(device::Memory const& memory) final;
+  [[nodiscard]] Meetings do_meetings() final { return {job_.key_values(), group_.id, options_.timeout}; }
+  [[nodiscard]] std::unique_ptr<Communicator> do_create_group(std::uint64_t id, std::span<int const> ranks,
+                                                              std::string const& name) final;
   [[nodiscard]] std::span<std::byte> find_staging(Label const& label, std::span<Collective const> collectives);
 
   // on the stream's thread

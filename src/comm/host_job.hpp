@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "comm/job_failure.hpp"
+#include "comm/key_values.hpp"
 #include "comm/leavers.hpp"
 #include "comm/memberships.hpp"
 #include "comm/peer_status.hpp"
@@ -57,6 +58,9 @@ class HostJob {
   /// Asks `ranks` for their status. Waits briefly for all answers.
   [[nodiscard]] virtual std::vector<PeerStatus> ask_where(std::uint64_t communicator,
                                                           std::vector<int> const& ranks) = 0;
+
+  /// The keys and values of the job; null if it has none.
+  [[nodiscard]] virtual KeyValues* key_values() noexcept { return nullptr; }
 
   /// The groups that ranks are in. Communicators report their splits and ends.
   [[nodiscard]] Memberships& memberships() noexcept { return memberships_; }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Kinds of operations, and checks of options.
+/// Kinds of operations, and checks of options and names.
 #pragma once
+#include <string>
+
 #include "zeroth/comm/communicator.hpp"
 
 namespace zeroth::comm {
@@ -21,5 +23,7 @@ namespace zeroth::comm {
 
 /// Throws ContractError for invalid options.
 void check(CommOptions const& options);
+/// Throws ContractError if a new communicator cannot have this name. `call` made it, for the message.
+void check_name(Communicator const& communicator, char const* call, std::string const& name);
 
 }  // namespace zeroth::comm

@@ -21,7 +21,7 @@ void reserve(Transaction& transaction, std::size_t count) {
 
 bool same_collective(Collective const& a, Collective const& b) noexcept {
   return a.operation == b.operation && a.count == b.count && a.dtype == b.dtype && a.reduce == b.reduce &&
-         (!has_root(a.operation) || a.peer == b.peer);
+         a.factor == b.factor && (!has_root(a.operation) || a.peer == b.peer);
 }
 
 bool same(Label const& a, Label const& b) noexcept { return a.purpose == b.purpose && a.unit == b.unit; }

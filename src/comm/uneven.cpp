@@ -67,6 +67,22 @@ void expect_root(Communicator const& of, char const* call, int root) {
                                                              call, of.name(), root, of.world() - 1));
 }
 
+/// The messages between `root` and every rank: `with(rank)` is the root's side, and `own()` that of each rank. A root
+/// whose block is `in_place` has no message with itself.
+template <class With, class Own>
+std::vector<Collective> rooted(Communicator const& of, int root, bool in_place, With const& with, Own const& own) {
+  std::vector<Collective> messages;
+  if (!in_place) {
+    messages.push_back(own());
+  }
+  for (int rank = 0; of.rank() == root && rank < of.world(); ++rank) {
+    if (rank != root || !in_place) {
+      messages.push_back(with(rank));
+    }
+  }
+  return messages;
+}
+
 }  // namespace
 
 std::vector<Collective> all_to_all_v(Communicator const& of, void const* input,
@@ -101,40 +117,27 @@ std::vector<Collective> gather_v(Communicator const& of, void const* input, void
                                  std::span<std::int64_t const> counts, Dtype dtype, int root) {
   Blocks const blocks{of, "gather_v", "counts", counts, dtype};
   expect_root(of, "gather_v", root);
-  int const me = of.rank();
-  bool const in_place = me == root && input == blocks.at(static_cast<std::byte*>(output), me);
-  std::vector<Collective> messages;
-  if (!in_place) {
-    messages.push_back(blocks.send_whole(input, me, root));
-  }
-  for (int rank = 0; me == root && rank < of.world(); ++rank) {
-    if (rank != me || !in_place) {
-      messages.push_back(blocks.receive(output, rank));
-    }
-  }
-  return messages;
+  bool const is_root = of.rank() == root;
+  bool const in_place = is_root && input == blocks.at(static_cast<std::byte*>(output), root);
+  return rooted(
+      of, root, in_place, [&](int rank) { return blocks.receive(output, rank); },
+      [&] { return blocks.send_whole(input, of.rank(), root); });
 }
 
 std::vector<Collective> scatter_v(Communicator const& of, void const* input, void* output,
                                   std::span<std::int64_t const> counts, Dtype dtype, int root) {
   Blocks const blocks{of, "scatter_v", "counts", counts, dtype};
   expect_root(of, "scatter_v", root);
-  int const me = of.rank();
-  bool const in_place = me == root && output == blocks.at(static_cast<std::byte const*>(input), me);
-  std::vector<Collective> messages;
-  for (int rank = 0; me == root && rank < of.world(); ++rank) {
-    if (rank != me || !in_place) {
-      messages.push_back(blocks.send(input, rank));
-    }
-  }
-  if (!in_place) {
-    messages.push_back(blocks.receive_whole(output, me, root));
-  }
-  return messages;
+  bool const is_root = of.rank() == root;
+  bool const in_place = is_root && output == blocks.at(static_cast<std::byte const*>(input), root);
+  return rooted(
+      of, root, in_place, [&](int rank) { return blocks.send(input, rank); },
+      [&] { return blocks.receive_whole(output, of.rank(), root); });
 }
 
 std::vector<Collective> reduce_scatter_v(Communicator const& of, void const* input, void* output,
-                                         std::span<std::int64_t const> counts, Dtype dtype, Reduce reduce) {
+                                         std::span<std::int64_t const> counts, Dtype dtype, Reduce reduce,
+                                         double factor) {
   Blocks const blocks{of, "reduce_scatter_v", "counts", counts, dtype};
   std::vector<Collective> reductions;
   for (int rank = 0; rank < of.world(); ++rank) {
@@ -145,6 +148,7 @@ std::vector<Collective> reduce_scatter_v(Communicator const& of, void const* inp
                    dtype,
                    rank};
     one.reduce = reduce;
+    one.factor = factor;
     reductions.push_back(one);
   }
   return reductions;

@@ -68,11 +68,12 @@ struct RankFold {
   int output_count;
   void const* inputs[most_ranks];
   int input_count;
-  Reduce reduce;  ///< sum; or maximum, of a floating type.
+  Reduce reduce;  ///< sum; or maximum or premul_sum, of a floating type.
   Dtype dtype;
   std::int64_t first, count;
   float* sums;      ///< If not null, computes device::rank_fold_into() instead, without outputs.
   bool accumulate;  ///< Adds to the existing sums.
+  double factor;    ///< For premul_sum.
 };
 
 cudaError_t rank_fold(cudaStream_t stream, RankFold const& args);

@@ -125,11 +125,12 @@ void CudaStream::follow(Event const& event) {
 }
 
 void CudaStream::fold(Reduce reduce, void* const* outputs, int output_count, void const* const* inputs, int input_count,
-                      Dtype dtype, std::int64_t first, std::int64_t count) {
+                      Dtype dtype, std::int64_t first, std::int64_t count, double factor) {
   if (failed() || count == 0) {
     return;
   }
-  if (input_count == 1) {  // It is the result. In place there is nothing to do, and it may be all gradients of a model.
+  if (input_count == 1 &&
+      factor == 1) {  // It is the result. In place there is nothing to do, and it may be all gradients of a model.
     auto const begin = first * bytes_of(dtype);
     std::for_each_n(outputs, output_count, [&](void* output) {
       copy(static_cast<std::byte*>(output) + begin, static_cast<std::byte const*>(inputs[0]) + begin,
@@ -139,6 +140,7 @@ void CudaStream::fold(Reduce reduce, void* const* outputs, int output_count, voi
   }
   auto args = fold_of(inputs, input_count, dtype, count);
   args.reduce = reduce;
+  args.factor = factor;
   std::copy_n(outputs, output_count, args.outputs);
   args.output_count = output_count;
   args.first = first;

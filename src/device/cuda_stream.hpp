@@ -36,7 +36,7 @@ class CudaStream final : public PeerStream {
   [[nodiscard]] std::unique_ptr<Event> make_event() override;
   void follow(Event const& event) override;
   void fold(Reduce reduce, void* const* outputs, int output_count, void const* const* inputs, int input_count,
-            Dtype dtype, std::int64_t first, std::int64_t count) override;
+            Dtype dtype, std::int64_t first, std::int64_t count, double factor) override;
   void sum_into(float* sums, bool accumulate, void const* const* inputs, int input_count, Dtype dtype,
                 std::int64_t count) override;
   void copy(void* destination, void const* source, std::int64_t bytes) override;

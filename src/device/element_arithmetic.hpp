@@ -42,11 +42,6 @@ template <class T>
   }
 }
 
-template <class T>
-[[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline RankSumOf<T> add_rank(RankSumOf<T> sum, T value) noexcept {
-  return static_cast<RankSumOf<T>>(sum + widen_for_sum(value));
-}
-
 /// Whether `b` replaces `a` in a maximum, or else in a minimum. A NaN wins and stays.
 template <bool largest, class T>
 [[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline bool is_beyond(T a, T b) noexcept {
@@ -78,7 +73,8 @@ void with_summand(Dtype dtype, F&& function) {
     case Dtype::fp64: return function(std::type_identity<double>{});
     case Dtype::int32: return function(std::type_identity<std::uint32_t>{});
     case Dtype::int64: return function(std::type_identity<std::uint64_t>{});
-    case Dtype::byte: return function(std::type_identity<std::uint8_t>{});
+    case Dtype::byte:
+    case Dtype::int8: return function(std::type_identity<std::uint8_t>{});
     default: return;  // locations have no sum
   }
 }

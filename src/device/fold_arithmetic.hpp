@@ -70,6 +70,23 @@ struct Fold {
       which == Reduce::logical_and || which == Reduce::logical_or || which == Reduce::logical_xor;
 };
 
+/// Reduce::premul_sum: the sum of elements times `factor`.
+template <class T>
+struct ScaledSum {
+  static constexpr Reduce reduce = Reduce::premul_sum;
+  using Type = T;
+  using Wide = RankSumOf<T>;
+  Wide factor;
+
+  [[nodiscard, gnu::always_inline]] inline Wide begin(T value) const noexcept { return widen_for_sum(value) * factor; }
+  [[nodiscard, gnu::always_inline]] inline Wide add(Wide so_far, T value) const noexcept {
+    return so_far + begin(value);
+  }
+  [[nodiscard, gnu::always_inline]] inline T end(Wide result, int /*ranks*/) const noexcept {
+    return round_sum<T>(result);
+  }
+};
+
 template <auto value>
 using Constant = std::integral_constant<decltype(value), value>;
 
@@ -84,13 +101,14 @@ void with_dtype(Dtype dtype, F&& function) {
     case Dtype::int32: return function(Constant<Dtype::int32>{}, std::type_identity<std::int32_t>{});
     case Dtype::int64: return function(Constant<Dtype::int64>{}, std::type_identity<std::int64_t>{});
     case Dtype::byte: return function(Constant<Dtype::byte>{}, std::type_identity<std::uint8_t>{});
+    case Dtype::int8: return function(Constant<Dtype::int8>{}, std::type_identity<std::int8_t>{});
     case Dtype::fp32_location: return function(Constant<Dtype::fp32_location>{}, std::type_identity<LocatedFp32>{});
     case Dtype::int32_location: return function(Constant<Dtype::int32_location>{}, std::type_identity<LocatedInt32>{});
     case Dtype::fp64_location: return function(Constant<Dtype::fp64_location>{}, std::type_identity<LocatedFp64>{});
   }
 }
 
-/// Calls `function(Constant<reduce>{})`.
+/// Calls `function(Constant<reduce>{})`, for an operator without a factor.
 template <class F>
 void with_reduce(Reduce reduce, F&& function) {
   switch (reduce) {
@@ -99,6 +117,7 @@ void with_reduce(Reduce reduce, F&& function) {
     case Reduce::maximum: return function(Constant<Reduce::maximum>{});
     case Reduce::minimum: return function(Constant<Reduce::minimum>{});
     case Reduce::average: return function(Constant<Reduce::average>{});
+    case Reduce::premul_sum: return;
     case Reduce::logical_and: return function(Constant<Reduce::logical_and>{});
     case Reduce::logical_or: return function(Constant<Reduce::logical_or>{});
     case Reduce::logical_xor: return function(Constant<Reduce::logical_xor>{});
@@ -110,9 +129,17 @@ void with_reduce(Reduce reduce, F&& function) {
   }
 }
 
-/// Calls `function(Fold<reduce, T>{})`. Callers have checked is_defined(reduce, dtype).
+/// Calls `function(Fold<reduce, T>{})`, or for premul_sum `function(ScaledSum<T>{factor})`. Callers have checked
+/// is_defined(reduce, dtype).
 template <class F>
-void with_fold(Reduce reduce, Dtype dtype, F&& function) {
+void with_fold(Reduce reduce, double factor, Dtype dtype, F&& function) {
+  if (reduce == Reduce::premul_sum) {
+    return with_dtype(dtype, [&]<Dtype of, class T>(Constant<of>, std::type_identity<T>) {
+      if constexpr (is_defined(Reduce::premul_sum, of)) {
+        function(ScaledSum<T>{static_cast<RankSumOf<T>>(factor)});
+      }
+    });
+  }
   with_reduce(reduce, [&]<Reduce which>(Constant<which>) {
     with_dtype(dtype, [&]<Dtype of, class T>(Constant<of>, std::type_identity<T>) {
       if constexpr (is_defined(which, of)) {

@@ -23,11 +23,11 @@ class PeerStream : public Stream {
   /// device::rank_fold on this stream. At most `most_ranks` inputs, and as many outputs. Callers have checked
   /// folds(reduce, dtype).
   virtual void fold(Reduce reduce, void* const* outputs, int output_count, void const* const* inputs, int input_count,
-                    Dtype dtype, std::int64_t first, std::int64_t count) = 0;
+                    Dtype dtype, std::int64_t first, std::int64_t count, double factor) = 0;
   /// Whether fold() has this operator.
   [[nodiscard]] static bool folds(Reduce reduce, Dtype dtype) noexcept {
     bool const floating = is_defined(Reduce::average, dtype);
-    return reduce == Reduce::sum || (reduce == Reduce::maximum && floating);
+    return reduce == Reduce::sum || ((reduce == Reduce::maximum || reduce == Reduce::premul_sum) && floating);
   }
   /// device::rank_fold_into() on this stream. At most `most_ranks` inputs.
   virtual void sum_into(float* sums, bool accumulate, void const* const* inputs, int input_count, Dtype dtype,

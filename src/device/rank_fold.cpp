@@ -19,6 +19,7 @@ template <class Operator>
 struct RankFold {
   using T = typename Operator::Type;
 
+  Operator by;
   void* const* outputs;
   int output_count;
   void const* const* inputs;
@@ -32,7 +33,8 @@ struct RankFold {
   }
 
   ZEROTH_INLINE void piece(std::int64_t begin, std::int64_t length) const {
-    if constexpr (Operator::reduce == Reduce::sum) {  // gradients wait for sums, so they have special code
+    if constexpr (Operator::reduce == Reduce::sum ||
+                  Operator::reduce == Reduce::premul_sum) {  // gradients wait for sums, so they have special code
       switch (input_count) {
         case 2: return fold_at_once<2>(begin, length);
         case 3: return fold_at_once<3>(begin, length);
@@ -46,6 +48,7 @@ struct RankFold {
   /// For few inputs: the result stays in registers.
   template <std::size_t inputs_at_once>
   ZEROTH_INLINE void fold_at_once(std::int64_t begin, std::int64_t length) const {
+    Operator const op = by;  // so that it cannot change with what is stored
     T const* source[inputs_at_once];
     for (std::size_t rank = 0; rank < inputs_at_once; ++rank) {
       source[rank] = static_cast<T const*>(inputs[rank]) + begin;
@@ -53,11 +56,11 @@ struct RankFold {
     auto* destination = static_cast<T*>(outputs[0]) + begin;
 #pragma GCC ivdep
     for (std::int64_t i = 0; i < length; ++i) {
-      auto result = Operator::begin(source[0][i]);
+      auto result = op.begin(source[0][i]);
       for (std::size_t rank = 1; rank < inputs_at_once; ++rank) {
-        result = Operator::add(result, source[rank][i]);
+        result = op.add(result, source[rank][i]);
       }
-      destination[i] = Operator::end(result, static_cast<int>(inputs_at_once));
+      destination[i] = op.end(result, static_cast<int>(inputs_at_once));
     }
     for (int k = 1; k < output_count; ++k) {
       std::memcpy(static_cast<T*>(outputs[k]) + begin, destination, static_cast<std::size_t>(length) * sizeof(T));
@@ -65,21 +68,22 @@ struct RankFold {
   }
 
   ZEROTH_INLINE void fold_one_by_one(std::int64_t begin, std::int64_t length) const {
+    Operator const op = by;
     typename Operator::Wide result[piece_count];
     auto const* source = static_cast<T const*>(inputs[0]) + begin;
     for (std::int64_t i = 0; i < length; ++i) {
-      result[i] = Operator::begin(source[i]);
+      result[i] = op.begin(source[i]);
     }
     for (int rank = 1; rank < input_count; ++rank) {
       source = static_cast<T const*>(inputs[rank]) + begin;
       for (std::int64_t i = 0; i < length; ++i) {
-        result[i] = Operator::add(result[i], source[i]);
+        result[i] = op.add(result[i], source[i]);
       }
     }
     for (int k = 0; k < output_count; ++k) {
       auto* destination = static_cast<T*>(outputs[k]) + begin;
       for (std::int64_t i = 0; i < length; ++i) {
-        destination[i] = Operator::end(result[i], input_count);
+        destination[i] = op.end(result[i], input_count);
       }
     }
   }
@@ -128,12 +132,12 @@ void rank_fold_into(float* sums, bool accumulate, void const* const* inputs, int
 }
 
 void rank_fold(Reduce reduce, void* const* outputs, int output_count, void const* const* inputs, int input_count,
-               Dtype dtype, std::int64_t first, std::int64_t count) noexcept {
+               Dtype dtype, std::int64_t first, std::int64_t count, double factor) noexcept {
   if (output_count == 0) {
     return;
   }
-  with_fold(reduce, dtype, [&]<class Operator>(Operator) {
-    with_best_isa(RankFold<Operator>{outputs, output_count, inputs, input_count, first, count});
+  with_fold(reduce, factor, dtype, [&]<class Operator>(Operator by) {
+    with_best_isa(RankFold<Operator>{by, outputs, output_count, inputs, input_count, first, count});
   });
 }
 

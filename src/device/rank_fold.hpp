@@ -13,9 +13,9 @@ namespace zeroth::device {
 /// operator, applied in that order; Reduce has the dtype of the intermediate results. Each input is read once, and the
 /// result is stored to all outputs: a fused all-reduce. An output may be one of the inputs (the same address for the
 /// same element); any other overlap is undefined. The same bits on every instruction set. At least one input; `outputs`
-/// may be empty. Callers have checked is_defined(reduce, dtype).
+/// may be empty. `factor` is premul_sum's. Callers have checked is_defined(reduce, dtype).
 void rank_fold(Reduce reduce, void* const* outputs, int output_count, void const* const* inputs, int input_count,
-               Dtype dtype, std::int64_t first, std::int64_t count) noexcept;
+               Dtype dtype, std::int64_t first, std::int64_t count, double factor = 1) noexcept;
 
 /// `sums[i] = ((sums[i] + inputs[0][i]) + inputs[1][i]) + ...` in fp32 for i in [0, count), or without `accumulate`
 /// `(inputs[0][i] + inputs[1][i]) + ...`. `dtype` is a floating type of at most 32 bits. At least one input. `sums`

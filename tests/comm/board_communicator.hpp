@@ -159,6 +159,9 @@ class BoardCommunicator final : public HostCommunicator {
   [[nodiscard]] std::unique_ptr<Communicator> make_part(SplitRequest const& /*request*/, Group part) override {
     return part.job_ranks.empty() ? nullptr : std::make_unique<BoardCommunicator>(job_, part, options());
   }
+  [[nodiscard]] std::unique_ptr<Communicator> make_group(std::span<int const> /*ranks*/, Group part) override {
+    return std::make_unique<BoardCommunicator>(job_, part, options());
+  }
 
   /// `read` sees the bytes of all ranks.
   template <class Read>
@@ -189,7 +192,7 @@ class BoardCommunicator final : public HostCommunicator {
       inputs.push_back(slot.data() + at);
     }
     device::rank_fold(collective.reduce, &collective.output, 1, inputs.data(), world(), collective.dtype, 0,
-                      collective.count);
+                      collective.count, collective.factor);
   }
   void post(int to, Tag tag, void const* data, std::int64_t bytes) {
     auto const* const begin = static_cast<std::byte const*>(data);

@@ -18,7 +18,7 @@ std::string problem_of(Case const& each, Rank& rank) noexcept {
 std::vector<Case> conformance_cases() {
   std::vector<Case> all;
   for (auto const& part : {operation_cases(), reduction_cases(), adjoint_cases(), message_cases(), uneven_cases(),
-                           transaction_cases(), split_cases(), contract_cases()}) {
+                           transaction_cases(), split_cases(), group_cases(), contract_cases()}) {
     all.insert(all.end(), part.begin(), part.end());
   }
   return all;

@@ -45,7 +45,7 @@ std::vector<Wrong> wrong_collectives(float* data, int rank, int world) {
       {{Operation::all_reduce, reinterpret_cast<std::byte*>(data) + 1, other, 8, fp32, 0}, "is not aligned"},
       {{Operation::all_reduce, data, other, 8, static_cast<Dtype>(99), 0}, "unknown dtype 99"},
       {{static_cast<Operation>(99), data, other, 8, fp32, 0}, "unknown operation 99"},
-      {{Operation::all_reduce, data, other, 8, fp32, 0, static_cast<Reduce>(13)}, "unknown reduce operator 13"},
+      {{Operation::all_reduce, data, other, 8, fp32, 0, static_cast<Reduce>(14)}, "unknown reduce operator 14"},
       {{Operation::all_reduce, data, other, 8, fp32, 0, Reduce::bit_xor},
        "does not reduce fp32 by bit_xor; allowed are sum"},
       {{Operation::reduce, data, other, 8, Dtype::int32, 0, Reduce::average}, "does not reduce int32 by average"},

@@ -16,6 +16,7 @@ namespace zeroth::comm::conformance {
 [[nodiscard]] std::vector<Case> uneven_cases();
 [[nodiscard]] std::vector<Case> transaction_cases();
 [[nodiscard]] std::vector<Case> split_cases();
+[[nodiscard]] std::vector<Case> group_cases();
 [[nodiscard]] std::vector<Case> contract_cases();
 
 /// A part of a communicator, with its own staging memory for `count` elements of fp64.

@@ -8,156 +8,28 @@
 #include <type_traits>
 
 #include "comm/conformance_parts.hpp"
-#include "comm/elements.hpp"
+#include "comm/plain_fold.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::comm::conformance {
 namespace {
 
-constexpr Reduce all_operators[] = {Reduce::sum,         Reduce::product,     Reduce::maximum,    Reduce::minimum,
-                                    Reduce::average,     Reduce::logical_and, Reduce::logical_or, Reduce::logical_xor,
-                                    Reduce::bit_and,     Reduce::bit_or,      Reduce::bit_xor,    Reduce::max_location,
-                                    Reduce::min_location};
+constexpr Reduce all_operators[] = {Reduce::sum,          Reduce::product,     Reduce::maximum,     Reduce::minimum,
+                                    Reduce::average,      Reduce::premul_sum,  Reduce::logical_and, Reduce::logical_or,
+                                    Reduce::logical_xor,  Reduce::bit_and,     Reduce::bit_or,      Reduce::bit_xor,
+                                    Reduce::max_location, Reduce::min_location};
 
 Label const label{"test", "reductions"};
 
-template <class T>
-constexpr bool is_located =
-    std::is_same_v<T, LocatedFp32> || std::is_same_v<T, LocatedInt32> || std::is_same_v<T, LocatedFp64>;
-
-// ---- what ranks bring -----------------------------------------------------------------------------------------------
-
-/// Few different numbers, so that ranks often contribute equal ones; among floats zeros of both signs, infinities and
-/// NaNs.
-template <class T>
-T number(std::uint64_t random) {
-  if constexpr (std::is_floating_point_v<T>) {
-    switch (random % 64) {
-      case 0: return std::numeric_limits<T>::quiet_NaN();
-      case 1: return -std::numeric_limits<T>::infinity();
-      case 2: return std::numeric_limits<T>::infinity();
-      case 3: return -T{0};
-      case 4: return T{0};
-      default: return static_cast<T>(static_cast<std::int64_t>(random % 29) - 14) / T{8};
-    }
-  } else {
-    return random % 3 == 0 ? T{0} : static_cast<T>(random >> (random % 5 == 0 ? 1U : 59U));
-  }
-}
-
-template <class T>
-T element(int rank, std::int64_t index) {
-  std::uint64_t const random = scramble(scramble(static_cast<std::uint64_t>(index)) + static_cast<std::uint64_t>(rank));
-  if constexpr (is_located<T>) {
-    T located{};
-    located.value = number<decltype(located.value)>(random);
-    located.location = static_cast<decltype(located.location)>(1'000'000 * rank + index);
-    return located;
-  } else if constexpr (Element<T>) {
-    return from_float<T>(number<float>(random));
-  } else {
-    return number<T>(random);
-  }
-}
-
-// ---- what comes of it -----------------------------------------------------------------------------------------------
-
-/// The mathematical definition, without regard for speed.
-template <class W>
-W fold(Reduce reduce, std::vector<W> const& values) {
-  if constexpr (std::is_floating_point_v<W>) {
-    bool const bounds = reduce == Reduce::maximum || reduce == Reduce::minimum;
-    for (W const value : values) {
-      if (bounds && std::isnan(value)) {
-        return value;
-      }
-    }
-  }
-  W result = values[0];
-  bool truth = values[0] != W{0};
-  for (std::size_t rank = 1; rank < values.size(); ++rank) {
-    W const value = values[rank];
-    bool const other = value != W{0};
-    if constexpr (std::is_integral_v<W>) {
-      using U = std::make_unsigned_t<W>;
-      auto const a = static_cast<std::uint64_t>(static_cast<U>(result)),
-                 b = static_cast<std::uint64_t>(static_cast<U>(value));
-      switch (reduce) {
-        case Reduce::sum: result = static_cast<W>(a + b); continue;
-        case Reduce::product: result = static_cast<W>(a * b); continue;
-        case Reduce::bit_and: result = static_cast<W>(a & b); continue;
-        case Reduce::bit_or: result = static_cast<W>(a | b); continue;
-        case Reduce::bit_xor: result = static_cast<W>(a ^ b); continue;
-        case Reduce::logical_and: truth = truth && other; continue;
-        case Reduce::logical_or: truth = truth || other; continue;
-        case Reduce::logical_xor: truth = truth != other; continue;
-        default: break;
-      }
-    }
-    switch (reduce) {
-      case Reduce::sum:
-      case Reduce::average: result = static_cast<W>(result + value); break;
-      case Reduce::product: result = static_cast<W>(result * value); break;
-      case Reduce::maximum: result = value > result ? value : result; break;
-      case Reduce::minimum: result = value < result ? value : result; break;
-      default: break;
-    }
-  }
-  switch (reduce) {
-    case Reduce::average: return static_cast<W>(result * (W{1} / static_cast<W>(values.size())));
-    case Reduce::logical_and:
-    case Reduce::logical_or:
-    case Reduce::logical_xor: return truth ? W{1} : W{0};
-    default: return result;
-  }
-}
-
-template <class T>
-T expected(Reduce reduce, int world, std::int64_t index) {
-  if constexpr (is_located<T>) {
-    T best = element<T>(0, index);
-    for (int rank = 1; rank < world && !std::isnan(static_cast<double>(best.value)); ++rank) {
-      T const each = element<T>(rank, index);
-      bool const beyond = reduce == Reduce::max_location ? each.value > best.value : each.value < best.value;
-      best = beyond || std::isnan(static_cast<double>(each.value)) ? each : best;
-    }
-    return best;
-  } else if constexpr (Element<T>) {
-    std::vector<float> values;
-    for (int rank = 0; rank < world; ++rank) {
-      values.push_back(to_float(element<T>(rank, index)));
-    }
-    return from_float<T>(fold(reduce, values));
-  } else {
-    std::vector<T> values;
-    for (int rank = 0; rank < world; ++rank) {
-      values.push_back(element<T>(rank, index));
-    }
-    return fold(reduce, values);
-  }
-}
-
-/// The same bits, or both NaN (a NaN's payload depends on the device); for locations the same value and location.
-template <class T>
-bool same(T a, T b) {
-  if constexpr (is_located<T>) {
-    return same(a.value, b.value) && a.location == b.location;
-  } else if constexpr (Element<T>) {
-    return std::memcmp(&a, &b, sizeof a) == 0 || (std::isnan(to_float(a)) && std::isnan(to_float(b)));
-  } else {
-    return std::memcmp(&a, &b, sizeof a) == 0 || (a != a && b != b);
-  }
-}
-
 // ---- the cases ------------------------------------------------------------------------------------------------------
 
-/// Threads on GPUs support only sums, and maxima of floating-point numbers.
+/// Threads on GPUs support only sums, and maximum and premul_sum of floating-point numbers.
 bool reduces(Rank& rank, Reduce reduce, Dtype dtype) {
   auto const transport = rank.communicator.transport();
   bool const few = transport == Transport::local && rank.device.name() != "cpu";
   bool const floating = is_defined(Reduce::average, dtype);
   return supports(transport, reduce, dtype) &&
-         (!few || reduce == Reduce::sum || (reduce == Reduce::maximum && floating));
+         (!few || reduce == Reduce::sum || ((reduce == Reduce::maximum || reduce == Reduce::premul_sum) && floating));
 }
 
 template <class T>
@@ -174,7 +46,14 @@ std::string check(Rank& rank, Reduce reduce, Dtype dtype, Operation operation, s
   auto const stream = rank.device.make_stream("test", device::Overlap::on);
   auto const input = rank.buffer(values);
   auto const output = rank.buffer(std::vector<T>(static_cast<std::size_t>(count)));
-  Collective const collective{operation, input.data(), output.data(), count, dtype, root, reduce};
+  Collective const collective{.operation = operation,
+                              .input = input.data(),
+                              .output = output.data(),
+                              .count = count,
+                              .dtype = dtype,
+                              .peer = root,
+                              .reduce = reduce,
+                              .factor = factor_of(reduce)};
   communicator.submit(*stream, label, {&collective, 1});
   stream->synchronize();
   if (operation == Operation::reduce && me != root) {
@@ -227,6 +106,7 @@ std::string check_operator(Rank& rank, Reduce reduce) {
   problem = first_of(problem, check_or_refused<std::int32_t>(rank, reduce, Dtype::int32));
   problem = first_of(problem, check_or_refused<std::int64_t>(rank, reduce, Dtype::int64));
   problem = first_of(problem, check_or_refused<std::uint8_t>(rank, reduce, Dtype::byte));
+  problem = first_of(problem, check_or_refused<std::int8_t>(rank, reduce, Dtype::int8));
   problem = first_of(problem, check_or_refused<LocatedFp32>(rank, reduce, Dtype::fp32_location));
   problem = first_of(problem, check_or_refused<LocatedInt32>(rank, reduce, Dtype::int32_location));
   return first_of(problem, check_or_refused<LocatedFp64>(rank, reduce, Dtype::fp64_location));
@@ -245,6 +125,49 @@ std::string check_ties(Rank& rank) {
   stream->synchronize();
   auto const location = data.read()[0].location;
   return location == 100 ? "" : fmt::format("of equals the one at {} was taken", location);
+}
+
+/// What is not a factor, and a factor where there is none.
+std::string check_factors(Rank& rank) {
+  auto const stream = rank.device.make_stream("test", device::Overlap::on);
+  auto const data = rank.buffer(std::vector<float>(1));
+  auto const refused = [&](Reduce reduce, double wrong, std::string const& words) -> std::string {
+    Collective const collective{.operation = Operation::all_reduce,
+                                .input = data.data(),
+                                .output = data.data(),
+                                .count = 1,
+                                .reduce = reduce,
+                                .factor = wrong};
+    try {
+      rank.communicator.submit(*stream, label, {&collective, 1});
+    } catch (ContractError const& error) {
+      return std::string{error.what()}.find(words) != std::string::npos ? "" : error.what();
+    }
+    return "not refused: " + words;
+  };
+  return first_of(first_of(refused(Reduce::sum, 0.5, "factor is 0.5, but reduce is sum, which has none: leave it at 1"),
+                           refused(Reduce::premul_sum, std::numeric_limits<double>::quiet_NaN(),
+                                   "factor is nan; allowed are -3.4")),
+                  refused(Reduce::premul_sum, 1e39, "factor is 1e+39; allowed are -3.4"));
+}
+
+/// A bool is a byte: "any" and "all" of the ranks, on every backend.
+std::string check_bools(Rank& rank) {
+  static_assert(sizeof(bool) == 1);
+  auto& communicator = rank.communicator;
+  if (!reduces(rank, Reduce::maximum, Dtype::byte)) {
+    return {};
+  }
+  int const me = communicator.rank();
+  std::vector<std::uint8_t> const mine{1, 0, static_cast<std::uint8_t>(me == 0)};
+  auto const stream = rank.device.make_stream("test", device::Overlap::on);
+  auto const any = rank.buffer(mine), all = rank.buffer(mine);
+  communicator.all_reduce(*stream, label, any.data(), any.data(), 3, Dtype::byte, Reduce::maximum);
+  communicator.all_reduce(*stream, label, all.data(), all.data(), 3, Dtype::byte, Reduce::minimum);
+  stream->synchronize();
+  bool const good = any.read() == std::vector<std::uint8_t>{1, 0, 1} &&
+                    all.read() == std::vector<std::uint8_t>{1, 0, static_cast<std::uint8_t>(communicator.world() == 1)};
+  return good ? "" : "any or all of bools is wrong";
 }
 
 /// A reduce_scatter into fp32 sums, twice: the second one adds to the first.
@@ -304,6 +227,8 @@ std::vector<Case> reduction_cases() {
                      [=](Rank& rank) { return check_operator(rank, reduce); }, false, true});
   }
   cases.push_back({"a reduce_scatter adds ranks to fp32 sums", check_all_sums});
+  cases.push_back({"factors that are none are refused", check_factors});
+  cases.push_back({"bools reduce as bytes", check_bools});
   cases.push_back({"of equals the lowest rank's location is taken", check_ties});
   return cases;
 }

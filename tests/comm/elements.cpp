@@ -20,7 +20,8 @@ Bits encode(Dtype dtype, double value) noexcept {
     case Dtype::fp64: return std::bit_cast<Bits>(value);
     case Dtype::int32:
     case Dtype::int64:
-    case Dtype::byte: return static_cast<Bits>(static_cast<std::int64_t>(value)) & mask(dtype);
+    case Dtype::byte:
+    case Dtype::int8: return static_cast<Bits>(static_cast<std::int64_t>(value)) & mask(dtype);
     default: break;
   }
   return 0;

@@ -9,7 +9,7 @@ namespace zeroth::comm::conformance {
 
 /// The dtypes of numbers.
 inline constexpr Dtype all_dtypes[] = {Dtype::fp32,  Dtype::bf16,  Dtype::fp16, Dtype::fp64,
-                                       Dtype::int32, Dtype::int64, Dtype::byte};
+                                       Dtype::int32, Dtype::int64, Dtype::byte, Dtype::int8};
 
 /// Only the low bytes_of(dtype) bytes are used.
 using Bits = std::uint64_t;

@@ -2,12 +2,14 @@
 /// A program's own collectives, concurrent with its compute.
 #include "zeroth/comm/collectives.hpp"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <latch>
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -247,6 +249,46 @@ TEST_CASE("a wait with a limit ends at once when another rank fails, and the fai
   CHECK_THAT(message_of(outcome[0]), Contains("rank 1"));
   CHECK_THAT(error, Contains("rank 1"));
   CHECK(std::chrono::steady_clock::now() - begin < std::chrono::minutes{1});
+}
+
+TEST_CASE("a job makes jobs of some ranks, asks who is missing, and shares keys and values") {
+  std::array<double, 4> sums{};
+  std::vector<std::vector<int>> missing(4);
+  std::string port;
+  auto const outcome = run_job(4, [&](Job& job) {
+    auto const me = static_cast<std::size_t>(job.rank());
+    auto store = job.key_value_store();
+    if (job.rank() % 2 == 1) {  // ranks 0 and 2 know nothing of this
+      Job odd = job.create_group(std::array{3, 1}, "odd");
+      std::array<double, 1> sum{job.rank() + 10.0 * odd.rank()};
+      odd.sum(sum);
+      sums[me] = sum[0];
+      if (odd.rank() == 0) {
+        odd.key_value_store().set("port", "8080");  // the same store
+      }
+    }
+    if (job.rank() == 0) {
+      port = store.get("port", std::chrono::minutes{1});
+    }
+    if (job.rank() != 2) {
+      missing[me] = job.monitored_barrier(std::chrono::milliseconds{50});
+      store.add("told", 1);
+    } else {
+      while (store.add("told", 0) < 3) {
+        std::this_thread::yield();
+      }
+      missing[me] = job.monitored_barrier(std::chrono::minutes{1});
+    }
+  });
+  CHECK(messages_of(outcome) == "");
+  CHECK(sums == std::array<double, 4>{0, 14, 0, 14});
+  CHECK(port == "8080");
+  CHECK(missing[2].empty());
+  for (int const rank : {0, 1, 3}) {  // others may be late as well, on a busy machine
+    auto const& named = missing[static_cast<std::size_t>(rank)];
+    CHECK(std::ranges::find(named, 2) != named.end());
+    CHECK(std::ranges::find(named, rank) == named.end());
+  }
 }
 
 TEST_CASE("the reductions that a transport supports are known in advance") {

@@ -220,7 +220,7 @@ TEST_CASE("a rank's protocol error fails the job and names the rank") {
          auto const head = encode(Head{1 << 30, static_cast<std::uint8_t>(Kind::set), 1});
          rank.say(std::string_view{head.data(), head.size()});
        },
-       "sent a message that announces 1073741824 bytes, where 8192 are allowed"},
+       "sent a message that announces 1073741824 bytes, where 9216 are allowed"},
       {"a value too long",
        [](ForeignConnection& rank) { rank.say(Kind::set, Body{}.text("key").text(std::string(4097, 'v')).take()); },
        "sent a message that announces a text of 4097 bytes, where 4096 are allowed"},

@@ -12,8 +12,8 @@ namespace zeroth {
 namespace {
 
 /// DeepSpeed's defaults, from its sources: runtime/config.py, constants.py, zero/config.py, precision_config.py,
-/// lr_schedules.py, ops/adam; and PyTorch's, for the optimizers and schedulers that it takes from there. Null if DeepSpeed computes
-/// the value, if it depends on the optimizer or on another key, or if there is none.
+/// lr_schedules.py, ops/adam; and PyTorch's, for the optimizers and schedulers that it takes from there. Null if
+/// DeepSpeed computes the value, if it depends on the optimizer or on another key, or if there is none.
 char const* const deepspeed = R"({
   "train_batch_size": null, "train_micro_batch_size_per_gpu": null, "gradient_accumulation_steps": null,
   "steps_per_print": null, "wall_clock_breakdown": false, "memory_breakdown": false, "dump_state": false,

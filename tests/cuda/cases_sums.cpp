@@ -69,11 +69,13 @@ void check_rank_fold(Dtype dtype, int ranks, Outputs outputs, std::int64_t shift
     from.push_back(outputs == Outputs::in_place ? results[rank].data() : inputs[rank].data());
   }
   args.reduce = reduce;
+  args.factor = 0.3;
   args.dtype = dtype;
   args.first = far + first;
   args.count = count;
   CHECK(rank_fold(machine().stream(), args) == cudaSuccess);
-  device::rank_fold(reduce, to.data(), static_cast<int>(to.size()), from.data(), ranks, dtype, first, count);
+  device::rank_fold(reduce, to.data(), static_cast<int>(to.size()), from.data(), ranks, dtype, first, count,
+                    args.factor);
   for (std::size_t k = 0; k < results.size(); ++k) {
     CHECK(equal(written[k]->values(), results[k]));
   }
@@ -111,6 +113,20 @@ TEMPLATE_TEST_CASE("a maximum over ranks has the CPU's bits for every floating d
       INFO(ranks << " ranks");
       check_rank_fold<T>(TestType::dtype, ranks, outputs, 0, 17, 5000, Numbers::ordinary, 0, Reduce::maximum);
       check_rank_fold<T>(TestType::dtype, ranks, outputs, 1, 17, 5000, Numbers::any, 0, Reduce::maximum);  // NaNs, too
+    }
+  }
+}
+
+TEMPLATE_TEST_CASE("a sum over ranks of elements times a factor has the CPU's bits for every floating dtype", "",
+                   (Type<float, Dtype::fp32>), (Type<bf16, Dtype::bf16>), (Type<fp16, Dtype::fp16>),
+                   (Type<double, Dtype::fp64>)) {
+  using T = typename TestType::type;
+  testing::every_way();
+  for (int const ranks : {1, 2, 3, RankFold::most_ranks}) {
+    for (Outputs const outputs : {Outputs::two, Outputs::in_place}) {
+      INFO(ranks << " ranks");
+      check_rank_fold<T>(TestType::dtype, ranks, outputs, 0, 17, 5000, Numbers::ordinary, 0, Reduce::premul_sum);
+      check_rank_fold<T>(TestType::dtype, ranks, outputs, 1, 17, 5000, Numbers::any, 0, Reduce::premul_sum);
     }
   }
 }

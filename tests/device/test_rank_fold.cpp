@@ -131,6 +131,50 @@ TEMPLATE_TEST_CASE("nothing is read or written after the last element", "", floa
   }
 }
 
+TEMPLATE_TEST_CASE("premul_sum adds products in rank order, with the same bits on every instruction set", "", float,
+                   bf16, double) {
+  using T = TestType;
+  constexpr std::size_t length = 3001;
+  constexpr double factor = 0.3;
+  for (int const ranks : {1, 2, 3, 4, 7}) {
+    std::vector<std::vector<T>> inputs;
+    std::vector<void const*> from;
+    for (int rank = 0; rank < ranks; ++rank) {
+      inputs.push_back(random_values<T>(length, static_cast<std::uint32_t>(rank), Numbers::ordinary));
+    }
+    for (auto const& input : inputs) {
+      from.push_back(input.data());
+    }
+    for (Isa const isa : testing::all_isas()) {
+      testing::WithIsa const with{isa};
+      std::vector<T> result(length);
+      void* const output = result.data();
+      rank_fold(Reduce::premul_sum, &output, 1, from.data(), ranks, Type<T>::dtype, 0, length, factor);
+      int wrong = 0;
+      for (std::size_t i = 0; i < length; ++i) {
+        using Wide = std::conditional_t<Element<T>, float, T>;
+        Wide sum{};
+        for (std::size_t rank = 0; rank < inputs.size(); ++rank) {
+          Wide wide{};
+          if constexpr (Element<T>) {
+            wide = to_float(inputs[rank][i]);
+          } else {
+            wide = inputs[rank][i];
+          }
+          Wide const product = wide * static_cast<Wide>(factor);
+          sum = rank == 0 ? product : sum + product;
+        }
+        if constexpr (Element<T>) {
+          wrong += same(result[i], from_float<T>(sum)) ? 0 : 1;
+        } else {
+          wrong += same(result[i], sum) ? 0 : 1;
+        }
+      }
+      CHECK(wrong == 0);
+    }
+  }
+}
+
 TEMPLATE_TEST_CASE("sums are in rank order, with the same bits on every instruction set, for all outputs", "", float,
                    bf16, fp16, double, std::int32_t, std::int64_t, std::uint8_t) {
   using T = TestType;

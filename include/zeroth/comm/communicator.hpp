@@ -4,12 +4,15 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "zeroth/comm/key_value_store.hpp"
 #include "zeroth/comm/transport.hpp"
 #include "zeroth/core/dtype.hpp"
 #include "zeroth/core/export.hpp"
@@ -90,6 +93,9 @@ struct Collective {
   float* sums = nullptr;
   /// The sum starts from the contents of `sums`: ((sums + element of rank 0) + element of rank 1) + ...
   bool accumulate = false;
+  /// Reduce::premul_sum multiplies every element by it: the same finite number on all ranks, rounded to fp32 for
+  /// elements of at most 32 bits; NCCL rounds it to the dtype. Leave it at 1 for other operators.
+  double factor = 1;
 };
 
 /// What a transaction is for, in messages. The same on all ranks. The views must outlive the transaction's execution.
@@ -143,21 +149,21 @@ class ZEROTH_EXPORT Communicator {
   // Each of these submits one collective as a transaction of its own; see Collective for shapes and `reduce`, and
   // submit(). For blocks that differ in length see zeroth/comm/uneven.hpp.
 
-  /// The reduction over ranks, on all ranks: [count] to [count].
+  /// The reduction over ranks, on all ranks: [count] to [count]. `factor` is premul_sum's: see Collective.
   void all_reduce(device::Stream& stream, Label const& label, void const* input, void* output, std::int64_t count,
-                  Dtype dtype, Reduce reduce = Reduce::sum);
+                  Dtype dtype, Reduce reduce = Reduce::sum, double factor = 1);
   /// All ranks' inputs in rank order, on all ranks: [count] to [world * count].
   void all_gather(device::Stream& stream, Label const& label, void const* input, void* output, std::int64_t count,
                   Dtype dtype);
   /// The reduction over ranks; rank r gets block r: [world * count] to [count].
   void reduce_scatter(device::Stream& stream, Label const& label, void const* input, void* output, std::int64_t count,
-                      Dtype dtype, Reduce reduce = Reduce::sum);
+                      Dtype dtype, Reduce reduce = Reduce::sum, double factor = 1);
   /// Copies `root`'s `input` to every rank's `output`: [count] to [count].
   void broadcast(device::Stream& stream, Label const& label, void const* input, void* output, std::int64_t count,
                  Dtype dtype, int root);
   /// The reduction over ranks, on `root`: [count] to [count]. `output` is ignored elsewhere.
   void reduce(device::Stream& stream, Label const& label, void const* input, void* output, std::int64_t count,
-              Dtype dtype, int root, Reduce reduce = Reduce::sum);
+              Dtype dtype, int root, Reduce reduce = Reduce::sum, double factor = 1);
   /// All ranks' inputs in rank order, on `root`: [count] to [world * count].
   void gather(device::Stream& stream, Label const& label, void const* input, void* output, std::int64_t count,
               Dtype dtype, int root);
@@ -179,6 +185,25 @@ class ZEROTH_EXPORT Communicator {
   /// messages.
   [[nodiscard]] std::unique_ptr<Communicator> split(int color, int key, std::string const& name);
 
+  /// Returns a communicator of the ranks `ranks` of this one, in that order, as MPI_Comm_create_group and torch's
+  /// new_group(use_local_synchronization=True) do. Collective on these ranks alone, which pass the same list and name;
+  /// waits for them. Groups without a rank in common may be made at the same time. Inherits options. `name` as in
+  /// split().
+  ///
+  /// Throws ContractError if `ranks` is empty, names a rank twice or one that there is not, or lacks this rank;
+  /// PeerError that names the missing ranks if not all have come within CommOptions::timeout. Then no rank has this
+  /// group, the ones that come later throw too, and the job continues. Cost: a few messages of each rank to rank 0 of
+  /// the job.
+  [[nodiscard]] std::unique_ptr<Communicator> create_group(std::span<int const> ranks, std::string const& name);
+  /// Waits until all ranks have called it, or `timeout` has passed, and returns the ranks that have not come, in order:
+  /// an empty list if all have. The job continues: the program decides. A rank that comes late still finds the others'
+  /// calls, and gets an empty list. Only hosts meet, not streams. Cost: a few messages of each rank to rank 0 of the
+  /// job.
+  [[nodiscard]] std::vector<int> monitored_barrier(std::chrono::milliseconds timeout);
+  /// The store of the job, which all of its communicators share. Use it no longer than this communicator. Throws
+  /// ContractError if this communicator belongs to no launched job.
+  [[nodiscard]] KeyValueStore key_value_store();
+
   /// Registers memory, which speeds up transactions on it. Collective: all ranks pass memory of the same size. Waits.
   /// Destroy the Registration before the memory and the communicator. Null if it would not help: `memory` is not
   /// registrable(), or the backend does not need registration.
@@ -194,10 +219,29 @@ class ZEROTH_EXPORT Communicator {
   /// Why the job failed, by abort() or otherwise; nullopt while it has not. Any thread.
   [[nodiscard]] virtual std::optional<std::string> failure() const = 0;
 
+ protected:
+  /// What ranks need to meet without a collective.
+  struct Meetings {
+    KeyValues* values = nullptr;           ///< The job's; null if it has none.
+    std::uint64_t group = 0;               ///< The same on all ranks of this communicator, and unique to it.
+    std::chrono::milliseconds timeout{0};  ///< That of CommOptions.
+  };
+
  private:
   virtual void do_submit(device::Stream& stream, Label const& label, std::span<Collective const> collectives) = 0;
   [[nodiscard]] virtual std::unique_ptr<Communicator> do_split(int color, int key, std::string const& name) = 0;
   [[nodiscard]] virtual std::unique_ptr<Registration> do_register(device::Memory const& /*memory*/) { return nullptr; }
+  [[nodiscard]] virtual Meetings do_meetings() { return {}; }
+  /// Makes the group, once all its ranks have come. `id` is the same on all of them, and unique.
+  [[nodiscard]] virtual std::unique_ptr<Communicator> do_create_group(std::uint64_t /*id*/,
+                                                                      std::span<int const> /*ranks*/,
+                                                                      std::string const& /*name*/) {
+    return nullptr;
+  }
+  [[nodiscard]] Meetings meetings(char const* call);
+
+  std::map<std::uint64_t, std::uint64_t> groups_made_;  // how many, by the hash of ranks and name
+  std::uint64_t barriers_ = 0;
 };
 
 }  // namespace zeroth::comm

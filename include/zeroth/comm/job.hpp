@@ -61,6 +61,15 @@ class ZEROTH_EXPORT Job {
   /// ContractError for a negative color or an invalid name.
   [[nodiscard]] Job split(int color, int key, std::string const& name);
 
+  /// Makes a job of the ranks `ranks` of this one, in that order. Only these ranks call it, with the same list and
+  /// name; waits for them. Otherwise as split(), and errors as comm::Communicator::create_group().
+  [[nodiscard]] Job create_group(std::span<int const> ranks, std::string const& name);
+  /// Waits for all ranks of this job, and returns those that have not come within `timeout`, without ending the job:
+  /// see comm::Communicator::monitored_barrier().
+  [[nodiscard]] std::vector<int> monitored_barrier(std::chrono::milliseconds timeout);
+  /// The store of keys and values that all ranks of launch() share. Use it no longer than this job.
+  [[nodiscard]] KeyValueStore key_value_store();
+
   /// Where this rank's machine is among those of this job. Collective; waits. Cost: an all-gather.
   [[nodiscard]] Machine machine();
   /// Splits the job into one part for each machine, with ranks in this job's order: split() by machine().index.

@@ -62,7 +62,7 @@ inline constexpr std::array transport_table{
                     .on_gpus = true,
                     .stages = false,
                     .reduces_in_order = false,
-                    .last_operator = Reduce::average,
+                    .last_operator = Reduce::premul_sum,
                     .start = "start one process for each GPU with torchrun, mpirun or srun, or ask for local"},
     TransportTraits{.transport = Transport::tcp,
                     .name = "tcp",
@@ -90,8 +90,8 @@ inline constexpr std::array transport_table{
 
 /// Whether communicators of `transport` reduce elements of `dtype` by `reduce`. If not, submit() throws ContractError.
 /// local, mpi and tcp support every operator on every dtype for which Reduce defines it, with bitwise equal results;
-/// local on streams of GPUs supports sums only. NCCL supports sum, product, maximum, minimum and average, with its own
-/// order, rounding and treatment of NaNs.
+/// local on streams of GPUs supports sums, and maximum and premul_sum of floating-point numbers. NCCL supports sum,
+/// product, maximum, minimum, average and premul_sum, with its own order, rounding and treatment of NaNs.
 [[nodiscard]] constexpr bool supports(Transport transport, Reduce reduce, Dtype dtype) noexcept {
   return is_defined(reduce, dtype) && reduce <= traits_of(transport).last_operator;
 }

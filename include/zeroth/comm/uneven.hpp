@@ -50,6 +50,7 @@ namespace zeroth::comm {
 /// faster.
 [[nodiscard]] ZEROTH_EXPORT std::vector<Collective> reduce_scatter_v(Communicator const& of, void const* input,
                                                                      void* output, std::span<std::int64_t const> counts,
-                                                                     Dtype dtype, Reduce reduce = Reduce::sum);
+                                                                     Dtype dtype, Reduce reduce = Reduce::sum,
+                                                                     double factor = 1);
 
 }  // namespace zeroth::comm

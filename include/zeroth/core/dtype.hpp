@@ -36,7 +36,8 @@ using LocatedFp32 = Located<float, std::int32_t>;          ///< An element of Dt
 using LocatedInt32 = Located<std::int32_t, std::int32_t>;  ///< An element of Dtype::int32_location.
 using LocatedFp64 = Located<double, std::int64_t>;         ///< An element of Dtype::fp64_location.
 
-/// Dtype of parameters, gradients and messages. A model's math uses the first three; the last three are Located types.
+/// Dtype of parameters, gradients and messages. A model's math uses the first three; those named `location` are Located
+/// types. A byte is unsigned.
 enum class Dtype : std::uint8_t {
   fp32,
   bf16,
@@ -47,7 +48,8 @@ enum class Dtype : std::uint8_t {
   byte,
   fp32_location,
   int32_location,
-  fp64_location
+  fp64_location,
+  int8
 };
 
 /// Bytes of one element.
@@ -62,7 +64,8 @@ enum class Dtype : std::uint8_t {
     case Dtype::int32: return 4;
     case Dtype::bf16:
     case Dtype::fp16: return 2;
-    case Dtype::byte: return 1;
+    case Dtype::byte:
+    case Dtype::int8: return 1;
   }
   return 0;
 }
@@ -77,6 +80,7 @@ enum class Dtype : std::uint8_t {
     case Dtype::int32: return "int32";
     case Dtype::int64: return "int64";
     case Dtype::byte: return "byte";
+    case Dtype::int8: return "int8";
     case Dtype::fp32_location: return "fp32_location";
     case Dtype::int32_location: return "int32_location";
     case Dtype::fp64_location: return "fp64_location";

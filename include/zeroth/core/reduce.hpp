@@ -18,19 +18,23 @@ namespace zeroth {
 /// | maximum, minimum                        | numbers                         | a NaN if any is; of equals the first |
 /// | average                                 | fp32, bf16, fp16, fp64          | the sum times 1 / W, in fp32 or fp64,|
 /// |                                         |                                 | rounded once                         |
-/// | logical_and, logical_or, logical_xor    | int32, int64, byte              | 0 or 1; every element but 0 is true  |
-/// | bit_and, bit_or, bit_xor                | int32, int64, byte              |                                      |
+/// | premul_sum                              | fp32, bf16, fp16, fp64          | the sum of elements times one factor,|
+/// |                                         |                                 | in fp32 or fp64, rounded once        |
+/// | logical_and, logical_or, logical_xor    | int32, int64, int8, byte        | 0 or 1; every element but 0 is true  |
+/// | bit_and, bit_or, bit_xor                | int32, int64, int8, byte        |                                      |
 /// | max_location, min_location              | Located, as the three dtypes    | the element with the largest, or     |
 /// |                                         | fp32_location, int32_location,  | smallest, value, whole; the first of |
 /// |                                         | fp64_location                   | equals; the first NaN, if there is   |
 ///
-/// "The first" is the lowest rank's element; MPI takes the lowest location instead. Bytes are unsigned.
+/// "The first" is the lowest rank's element; MPI takes the lowest location instead. Bytes are unsigned. A
+/// `bool` is a byte of 0 or 1: logical_or and maximum are its "any", logical_and and minimum its "all".
 enum class Reduce : std::uint8_t {
   sum,
   product,
   maximum,
   minimum,
   average,
+  premul_sum,
   logical_and,
   logical_or,
   logical_xor,
@@ -49,6 +53,7 @@ enum class Reduce : std::uint8_t {
     case Reduce::maximum: return "maximum";
     case Reduce::minimum: return "minimum";
     case Reduce::average: return "average";
+    case Reduce::premul_sum: return "premul_sum";
     case Reduce::logical_and: return "logical_and";
     case Reduce::logical_or: return "logical_or";
     case Reduce::logical_xor: return "logical_xor";
@@ -68,13 +73,14 @@ enum class Reduce : std::uint8_t {
 
 /// Whether the table defines `reduce` for `dtype`.
 [[nodiscard]] constexpr bool is_defined(Reduce reduce, Dtype dtype) noexcept {
-  bool const integer = dtype == Dtype::int32 || dtype == Dtype::int64 || dtype == Dtype::byte;
+  bool const integer = dtype == Dtype::int32 || dtype == Dtype::int64 || dtype == Dtype::int8 || dtype == Dtype::byte;
   switch (reduce) {
     case Reduce::sum:
     case Reduce::product:
     case Reduce::maximum:
     case Reduce::minimum: return bytes_of(dtype) > 0 && !is_location(dtype);
-    case Reduce::average: return bytes_of(dtype) > 0 && !is_location(dtype) && !integer;
+    case Reduce::average:
+    case Reduce::premul_sum: return bytes_of(dtype) > 0 && !is_location(dtype) && !integer;
     case Reduce::logical_and:
     case Reduce::logical_or:
     case Reduce::logical_xor:

@@ -31,6 +31,16 @@ Job Job::split(int color, int key, std::string const& name) {
   return Job{state_->part(state_->communicator->split(color, key, name))};
 }
 
+Job Job::create_group(std::span<int const> ranks, std::string const& name) {
+  return Job{state_->part(state_->communicator->create_group(ranks, name))};
+}
+
+std::vector<int> Job::monitored_barrier(std::chrono::milliseconds timeout) {
+  return state_->communicator->monitored_barrier(timeout);
+}
+
+KeyValueStore Job::key_value_store() { return state_->communicator->key_value_store(); }
+
 std::unique_ptr<detail::JobState> detail::JobState::part(std::unique_ptr<comm::Communicator> of_part) const {
   auto result = std::make_unique<JobState>();
   result->communicator = std::move(of_part);

@@ -65,7 +65,7 @@ void LocalCommunicator::do_submit(device::Stream& stream, Label const& label, st
     ZEROTH_EXPECTS(
         gpu == nullptr || device::PeerStream::folds(each.reduce, each.dtype),
         fmt::format("{} on communicator '{}': 'local' does not reduce {} by {} on GPU streams; allowed: sum, and "
-                    "maximum of floating-point numbers",
+                    "maximum and premul_sum of floating-point numbers",
                     describe(label, each, group_->job_ranks()), name(), name_of(each.dtype), name_of(each.reduce)));
   }
   Transaction& transaction = pool_.take(label, collectives, options_.timeout);
@@ -290,6 +290,12 @@ void LocalCommunicator::close_sends(Transaction const& transaction) noexcept {
 std::unique_ptr<Communicator> LocalCommunicator::do_split(int color, int key, std::string const& name) {
   auto const place = group_->split(rank_, color, key, name, options_.timeout);
   return place.group == nullptr ? nullptr : std::make_unique<LocalCommunicator>(place.group, place.rank, options_);
+}
+
+std::unique_ptr<Communicator> LocalCommunicator::do_create_group(std::uint64_t id, std::span<int const> ranks,
+                                                                 std::string const& name) {
+  auto const me = static_cast<int>(std::ranges::find(ranks, rank_) - ranks.begin());
+  return std::make_unique<LocalCommunicator>(group_->create(id, ranks, name), me, options_);
 }
 
 std::vector<std::unique_ptr<Communicator>> make_local(int world, CommOptions const& options,

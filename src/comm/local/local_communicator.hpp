@@ -33,6 +33,9 @@ class LocalCommunicator final : public Communicator {
  private:
   void do_submit(device::Stream& stream, Label const& label, std::span<Collective const> collectives) override;
   [[nodiscard]] std::unique_ptr<Communicator> do_split(int color, int key, std::string const& name) override;
+  [[nodiscard]] Meetings do_meetings() override { return {&group_->key_values(), group_->id(), options_.timeout}; }
+  [[nodiscard]] std::unique_ptr<Communicator> do_create_group(std::uint64_t id, std::span<int const> ranks,
+                                                              std::string const& name) override;
 
   /// For streams of GPUs: runs the transaction on the calling thread, which enqueues its work.
   void run_here(Transaction& transaction) noexcept;

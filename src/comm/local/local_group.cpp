@@ -30,6 +30,7 @@ Clock::duration patience_in(LocalJob const& job, Clock::duration patience) noexc
 LocalGroup::LocalGroup(std::string name, std::vector<Member> const& members, std::shared_ptr<LocalJob> job)
     : name_{std::move(name)},
       job_{std::move(job)},
+      id_{++job_->groups},
       members_(members.size()),
       channels_(members.size() * members.size()),
       entrance_{world(), patience_in(*job_, patience_at_entrance)},
@@ -132,15 +133,32 @@ void LocalGroup::make_parts() {
   }
   for (int const color : colors) {
     auto const ranks = ranks_of_part(requests_, color);
-    std::vector<Member> members;
-    std::transform(ranks.begin(), ranks.end(), std::back_inserter(members), [this](int rank) {
-      return Member{member(rank).job_rank, member(rank).recorder};
-    });
-    auto const part = std::make_shared<LocalGroup>(new_names_[static_cast<std::size_t>(ranks.front())], members, job_);
+    auto const part = make(ranks, new_names_[static_cast<std::size_t>(ranks.front())]);
     for (int rank = 0; rank < part->world(); ++rank) {
       places_[static_cast<std::size_t>(ranks[static_cast<std::size_t>(rank)])] = {part, rank};
     }
   }
+}
+
+std::shared_ptr<LocalGroup> LocalGroup::make(std::span<int const> ranks, std::string const& name) {
+  std::vector<Member> members;
+  std::ranges::transform(ranks, std::back_inserter(members), [this](int rank) {
+    return Member{member(rank).job_rank, member(rank).recorder};
+  });
+  return std::make_shared<LocalGroup>(name, members, job_);
+}
+
+std::shared_ptr<LocalGroup> LocalGroup::create(std::uint64_t id, std::span<int const> ranks, std::string const& name) {
+  std::scoped_lock const lock{job_->mutex};
+  auto& made = job_->made[id];
+  if (made.group == nullptr) {
+    made.group = make(ranks, name);
+  }
+  auto group = made.group;
+  if (++made.taken == ranks.size()) {
+    job_->made.erase(id);
+  }
+  return group;
 }
 
 std::string LocalGroup::why_aborted(int rank, What const& what) {

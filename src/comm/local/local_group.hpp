@@ -6,8 +6,10 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,6 +18,7 @@
 #include "comm/group.hpp"
 #include "comm/local/host_waits.hpp"
 #include "comm/local/local_channel.hpp"
+#include "comm/local/local_key_values.hpp"
 #include "comm/transaction.hpp"
 #include "zeroth/comm/flight_recorder.hpp"
 
@@ -36,12 +39,24 @@ struct alignas(64) LocalMember {
   std::atomic<bool> left{false};          ///< It will take part in nothing any more.
 };
 
+class LocalGroup;
+
 /// State that all communicators of a job share.
 struct LocalJob {
   explicit LocalJob(int of) : world{of}, waits{of} {}
   int world;
   AbortState abort;
   HostWaits waits;
+  LocalKeyValues key_values{abort};
+  std::atomic<std::uint64_t> groups{0};  ///< The number of groups so far.
+
+  /// Groups that not all of their ranks have taken yet: see LocalGroup::create().
+  struct Made {
+    std::shared_ptr<LocalGroup> group;
+    std::size_t taken = 0;
+  };
+  std::mutex mutex;
+  std::map<std::uint64_t, Made> made;
 };
 
 class LocalGroup {
@@ -60,6 +75,8 @@ class LocalGroup {
   [[nodiscard]] std::string const& name() const noexcept { return name_; }
   [[nodiscard]] std::vector<int> const& job_ranks() const noexcept { return job_ranks_; }  ///< [world]
   [[nodiscard]] AbortState& abort() noexcept { return job_->abort; }
+  [[nodiscard]] LocalKeyValues& key_values() noexcept { return job_->key_values; }
+  [[nodiscard]] std::uint64_t id() const noexcept { return id_; }  ///< Unique among the groups of the job.
   [[nodiscard]] LocalMember& member(int rank) noexcept { return members_[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] LocalChannel& channel(int from, int to) noexcept {
     return channels_[static_cast<std::size_t>(from) * members_.size() + static_cast<std::size_t>(to)];
@@ -84,6 +101,10 @@ class LocalGroup {
   };
   /// Collective.
   [[nodiscard]] Place split(int rank, int color, int key, std::string const& name, std::chrono::milliseconds timeout);
+  /// The group `id` of the ranks `ranks` of this one, in that order. Each of them calls it once; the first one makes
+  /// it.
+  [[nodiscard]] std::shared_ptr<LocalGroup> create(std::uint64_t id, std::span<int const> ranks,
+                                                   std::string const& name);
   /// Throws PeerError if the job was aborted; `what()` describes what this rank was about to do.
   void expect_running(int rank, auto const& what);
 
@@ -98,6 +119,7 @@ class LocalGroup {
 
  private:
   void make_parts();
+  [[nodiscard]] std::shared_ptr<LocalGroup> make(std::span<int const> ranks, std::string const& name);
   [[nodiscard]] std::string why_aborted(int rank, What const& what);
   /// Reports a deadlock: a rank that `misses` waits itself, at the entrance of another group, for this one. Empty if
   /// there is none.
@@ -108,6 +130,7 @@ class LocalGroup {
 
   std::string name_;
   std::shared_ptr<LocalJob> job_;
+  std::uint64_t id_;
   std::vector<LocalMember> members_;
   std::vector<int> job_ranks_;  // [world]
   std::vector<LocalChannel> channels_;

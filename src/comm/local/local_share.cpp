@@ -56,9 +56,10 @@ void LocalShare::run(std::span<Collective const* const> all, device::PeerStream*
 void LocalShare::fold(Collective const& mine, void* const* outputs, int output_count, std::int64_t first,
                       std::int64_t count) const {
   if (stream_ != nullptr) {
-    return stream_->fold(mine.reduce, outputs, output_count, inputs_.data(), world_, mine.dtype, first, count);
+    return stream_->fold(mine.reduce, outputs, output_count, inputs_.data(), world_, mine.dtype, first, count,
+                         mine.factor);
   }
-  device::rank_fold(mine.reduce, outputs, output_count, inputs_.data(), world_, mine.dtype, first, count);
+  device::rank_fold(mine.reduce, outputs, output_count, inputs_.data(), world_, mine.dtype, first, count, mine.factor);
 }
 
 void LocalShare::copy(void* destination, void const* source, std::int64_t bytes) const {

@@ -47,4 +47,18 @@ std::unique_ptr<Communicator> MpiCommunicator::make_part(SplitRequest const& req
                                  : std::make_unique<MpiCommunicator>(session_, handle, std::move(part), options());
 }
 
+std::unique_ptr<Communicator> MpiCommunicator::make_group(std::span<int const> ranks, Group part) {
+  MPI_Comm handle = MPI_COMM_NULL;
+  session_->thread().run([&] {
+    MPI_Group whole = MPI_GROUP_NULL, members = MPI_GROUP_NULL;
+    ZEROTH_MPI(MPI_Comm_group(handle_, &whole));
+    ZEROTH_MPI(MPI_Group_incl(whole, static_cast<int>(ranks.size()), ranks.data(), &members));
+    ZEROTH_MPI(MPI_Comm_create_group(handle_, members, 0, &handle));
+    ZEROTH_MPI(MPI_Group_free(&members));
+    ZEROTH_MPI(MPI_Group_free(&whole));
+    ZEROTH_MPI(MPI_Comm_set_errhandler(handle, MPI_ERRORS_RETURN));
+  });
+  return std::make_unique<MpiCommunicator>(session_, handle, std::move(part), options());
+}
+
 }  // namespace zeroth::comm

@@ -42,6 +42,7 @@ class MpiCommunicator final : public HostCommunicator {
   void start_messages(std::span<Collective const> messages) override { collectives_.start_messages(messages); }
   void await_messages() override { collectives_.await_messages(); }
   [[nodiscard]] std::unique_ptr<Communicator> make_part(SplitRequest const& request, Group part) override;
+  [[nodiscard]] std::unique_ptr<Communicator> make_group(std::span<int const> ranks, Group part) override;
 
   std::shared_ptr<MpiSession> session_;
   MPI_Comm handle_;

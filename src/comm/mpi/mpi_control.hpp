@@ -16,11 +16,13 @@ namespace zeroth::comm {
 /// One message. Small enough for an eager send, which needs no receiver: a frozen rank must not block others.
 struct ControlMessage {
   enum class Kind : std::int32_t {
-    failure,   ///< `peer` failed first, for the reason `text`: the job ends.
-    noted,     ///< Acknowledges `failure`.
-    question,  ///< Query `number`: which transaction of `communicator` have you begun last, and what is your status?
-    answer,    ///< Answer to query `number`: the last transaction begun is `sequence`; `text` is the status.
-    left,      ///< The sender has ended `communicator` after transaction `sequence`.
+    failure,    ///< `peer` failed first, for the reason `text`: the job ends.
+    noted,      ///< Acknowledges `failure`.
+    question,   ///< Query `number`: which transaction of `communicator` have you begun last, and what is your status?
+    answer,     ///< Answer to query `number`: the last transaction begun is `sequence`; `text` is the status.
+    left,       ///< The sender has ended `communicator` after transaction `sequence`.
+    key_value,  ///< A part of the sender's KeyValueCall `number`: `peer` bytes of `text`, of `sequence` in all.
+    key_value_answer,  ///< The same of its answer.
   };
   Kind kind = Kind::failure;
   std::int32_t sender = 0;  ///< In the world.

@@ -137,6 +137,9 @@ void MpiSession::initialise() {
   local_rank_ = rank_on_this_machine(communicator_);
   recorder_ = std::make_shared<FlightRecorder>(rank_, world_);
   control_.emplace(duplicate(MPI_COMM_WORLD));
+  key_values_.emplace(rank_,
+                      MpiKeyValues::Ways{*thread_, [this](int to, ControlMessage const& message) { send(to, message); },
+                                         [this] { return failure(); }});
   this_rank() = {rank_, world_, {}};
 }
 
@@ -221,6 +224,7 @@ bool MpiSession::service() {
     handle(*message);
     moved = true;
   }
+  moved = key_values_->expire() || moved;
   bool const all_sent = control_->all_sent();
   bool const all_noted = announced_ ? noted_count_ == world_ - 1 : told_;
   if ((all_noted && all_sent) || Clock::now() >= halt_at_) {
@@ -247,6 +251,8 @@ void MpiSession::handle(ControlMessage const& message) {
     case MessageKind::question: answer(message); return;
     case MessageKind::answer:
       return peer_statuses_.note_answer(message.number, {message.sender, true, message.sequence, message.text.data()});
+    case MessageKind::key_value:
+    case MessageKind::key_value_answer: return key_values_->take(message);
     case MessageKind::left: return peer_statuses_.note_leaver(message.communicator, {message.sender, message.sequence});
   }
 }

@@ -14,6 +14,7 @@
 
 #include "comm/host_job.hpp"
 #include "comm/mpi/mpi_control.hpp"
+#include "comm/mpi/mpi_key_values.hpp"
 #include "comm/mpi/mpi_thread.hpp"
 #include "comm/peer_status_tracker.hpp"
 #include "zeroth/comm/flight_recorder.hpp"
@@ -37,6 +38,7 @@ class MpiSession final : public HostJob {
   [[nodiscard]] MPI_Comm communicator() const noexcept { return communicator_; }  ///< All ranks; for the library only.
   [[nodiscard]] std::shared_ptr<FlightRecorder> const& recorder() const noexcept override { return recorder_; }
   [[nodiscard]] MpiThread& thread() noexcept { return *thread_; }
+  [[nodiscard]] KeyValues* key_values() noexcept override { return &*key_values_; }
 
   void fail(int origin, std::string const& reason) noexcept override;
   [[nodiscard]] std::optional<JobFailure> failure() const override;
@@ -82,6 +84,7 @@ class MpiSession final : public HostJob {
 
   // used by the MPI thread
   std::optional<MpiControl> control_;
+  std::optional<MpiKeyValues> key_values_;  ///< Any thread may call it.
   bool announced_ = false;
   bool told_ = false;
   int noted_count_ = 0;

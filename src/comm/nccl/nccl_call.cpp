@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
 #include <string_view>
 
 namespace zeroth::comm {
@@ -24,6 +25,7 @@ ncclDataType_t nccl_type(Dtype dtype) noexcept {
     case Dtype::int32: return ncclInt32;
     case Dtype::int64: return ncclInt64;
     case Dtype::byte: return ncclUint8;
+    case Dtype::int8: return ncclInt8;
     case Dtype::fp32_location:
     case Dtype::int32_location:
     case Dtype::fp64_location: return ncclInt64;
@@ -43,6 +45,18 @@ ncclRedOp_t nccl_operator(Reduce reduce) noexcept {
     case Reduce::average: return ncclAvg;
     default: return ncclSum;
   }
+}
+
+std::array<std::byte, sizeof(double)> nccl_scalar(double factor, Dtype dtype) noexcept {
+  std::array<std::byte, sizeof(double)> bytes{};
+  auto const store = [&bytes](auto const& element) { std::memcpy(bytes.data(), &element, sizeof element); };
+  switch (dtype) {
+    case Dtype::bf16: store(from_float<bf16>(static_cast<float>(factor))); break;
+    case Dtype::fp16: store(from_float<fp16>(static_cast<float>(factor))); break;
+    case Dtype::fp64: store(factor); break;
+    default: store(static_cast<float>(factor)); break;
+  }
+  return bytes;
 }
 
 }  // namespace zeroth::comm

@@ -3,6 +3,8 @@
 #pragma once
 #include <nccl.h>
 
+#include <array>
+#include <cstddef>
 #include <string>
 
 #include "device/nccl_library.hpp"
@@ -27,7 +29,9 @@ using device::nccl;
 /// bytes.
 [[nodiscard]] ncclDataType_t nccl_type(Dtype dtype) noexcept;
 [[nodiscard]] std::size_t nccl_count(std::int64_t count, Dtype dtype) noexcept;
-/// Callers have checked supports().
+/// For operators without a factor. Callers have checked supports().
 [[nodiscard]] ncclRedOp_t nccl_operator(Reduce reduce) noexcept;
+/// `factor` in memory as an element of the floating type `dtype`, rounded to it.
+[[nodiscard]] std::array<std::byte, sizeof(double)> nccl_scalar(double factor, Dtype dtype) noexcept;
 
 }  // namespace zeroth::comm

@@ -45,28 +45,36 @@ ncclUniqueId make_id() {
   return id;
 }
 
-}  // namespace
-
-std::unique_ptr<Communicator> make_nccl(std::shared_ptr<NcclSession> session, CommOptions const& options) {
-  check(options);
-  auto const link = make_link(*session, {whole_job(0, session->rank(), session->world()), session->gpu(), false});
+/// The link of a group whose ranks are all here. Its first rank makes the id, which travels by the store.
+std::shared_ptr<NcclLink> start_link(NcclSession& session, NcclLink::Identity identity, milliseconds timeout) {
+  auto const link = make_link(session, std::move(identity));
+  auto const& group = link->identity.group;
   try {
-    auto const bytes = session->rendezvous().share(
-        "nccl world", 0,
+    auto const bytes = session.rendezvous().share(
+        fmt::format("nccl {} {:016x}", group.name, group.id), group.job_ranks.front(),
         [] {
           auto const fresh = make_id();
           return std::string{fresh.internal, sizeof fresh.internal};
         },
-        options.timeout);
+        timeout);
     ncclUniqueId id;
     ZEROTH_EXPECTS(bytes.size() == sizeof id.internal, fmt::format("an NCCL id of {} bytes", bytes.size()));
     std::memcpy(id.internal, bytes.data(), sizeof id.internal);
-    link->start(id, Clock::now() + options.timeout);
+    link->start(id, Clock::now() + timeout);
   } catch (...) {
-    session->fail(
-        fmt::format("rank {} could not make its communicator: {}", session->rank(), describe_current_exception().bare));
+    session.fail(fmt::format("rank {} could not make communicator '{}': {}", session.rank(), group.name,
+                             describe_current_exception().bare));
     throw;
   }
+  return link;
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_nccl(std::shared_ptr<NcclSession> session, CommOptions const& options) {
+  check(options);
+  auto const link =
+      start_link(*session, {whole_job(0, session->rank(), session->world()), session->gpu(), false}, options.timeout);
   return std::make_unique<NcclCommunicator>(std::move(session), link, options);
 }
 
@@ -273,6 +281,15 @@ std::unique_ptr<Communicator> NcclCommunicator::do_split(int color, int key, std
                                describe_current_exception().bare));
     throw;
   }
+}
+
+std::unique_ptr<Communicator> NcclCommunicator::do_create_group(std::uint64_t id, std::span<int const> ranks,
+                                                                std::string const& name) {
+  auto const& whole = link_->identity.group;
+  auto part = group_of(whole, id, ranks, name);
+  session_->memberships().add(whole, requests_for(whole, ranks), part);
+  auto const link = start_link(*session_, {std::move(part), session_->gpu(), options_.copy_engine}, options_.timeout);
+  return std::make_unique<NcclCommunicator>(session_, link, options_);
 }
 
 }  // namespace zeroth::comm

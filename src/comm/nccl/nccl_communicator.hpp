@@ -45,6 +45,11 @@ class NcclCommunicator final : public Communicator {
   [[nodiscard]] std::unique_ptr<Communicator> do_split(int color, int key, std::string const& name) override;
 
   [[nodiscard]] std::unique_ptr<Registration> do_register(device::Memory const& memory) override;
+  [[nodiscard]] Meetings do_meetings() override {
+    return {&session_->rendezvous().key_values(), link_->identity.group.id, options_.timeout};
+  }
+  [[nodiscard]] std::unique_ptr<Communicator> do_create_group(std::uint64_t id, std::span<int const> ranks,
+                                                              std::string const& name) override;
 
   [[nodiscard]] std::exception_ptr ended_before(Label const& label, std::span<Collective const> collectives) const;
   void prepare(Transaction& transaction);

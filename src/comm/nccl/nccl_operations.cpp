@@ -25,7 +25,7 @@ class CallGroup {
   void add_native(Collective const& each) {
     auto const count = nccl_count(each.count, each.dtype);
     auto const type = nccl_type(each.dtype);
-    auto const by = nccl_operator(each.reduce);
+    auto const by = make_operator(each);
     switch (each.operation) {
       case Operation::all_reduce:
         note(nccl().all_reduce(each.input, each.output, count, type, by, at_.communicator, at_.stream));
@@ -48,6 +48,9 @@ class CallGroup {
             nccl().all_reduce(at_.barrier_word, at_.barrier_word, 1, ncclInt32, ncclSum, at_.communicator, at_.stream));
         break;
       default: break;
+    }
+    if (is_premul_sum(each)) {  // the calls above have read it
+      note(nccl().destroy_operator(by, at_.communicator));
     }
   }
 
@@ -84,6 +87,18 @@ class CallGroup {
   [[nodiscard]] ncclResult_t result() const noexcept { return result_; }
 
  private:
+  [[nodiscard]] static bool is_premul_sum(Collective const& each) noexcept {
+    return is_reduction(each.operation) && each.reduce == Reduce::premul_sum;
+  }
+  [[nodiscard]] ncclRedOp_t make_operator(Collective const& each) noexcept {
+    auto result = nccl_operator(each.reduce);
+    if (is_premul_sum(each)) {
+      auto scalar = nccl_scalar(each.factor, each.dtype);
+      note(nccl().make_premul_sum(&result, scalar.data(), nccl_type(each.dtype), ncclScalarHostImmediate,
+                                  at_.communicator));
+    }
+    return result;
+  }
   void note(ncclResult_t result) noexcept {
     if (!is_error(result_)) {
       result_ = result;

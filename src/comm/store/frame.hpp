@@ -33,8 +33,9 @@ enum class Kind : std::uint8_t {
   unheard,         ///< C: a reason: it hears nothing from S any more, and reads no further.
   timeout_query,   ///< Both: a rank's wait has timed out; every waiting rank now reports for which ranks it waits.
   timeout_report,  ///< C: a reason, and a Contact for each rank.
+  key_value,       ///< C: a KeyValueCall.
 };
-constexpr Kind last_kind = Kind::timeout_report;
+constexpr Kind last_kind = Kind::key_value;
 /// ConfigError or PeerError on the rejected rank. `job` is a ConfigError too, unless the job may have another port.
 enum class Refusal : std::uint8_t { config = 1, peer, job };
 /// ContractError, PeerError or LateError for the caller.
@@ -45,9 +46,10 @@ constexpr std::size_t most_token_bytes = 256;
 constexpr std::size_t most_name_bytes = 256;  ///< For keys, gathers and hosts.
 constexpr std::size_t most_value_bytes = 4096;
 constexpr std::size_t most_hello_bytes = 1024;
-/// The largest body from a rank: a value and its name, or a reason and a byte for each rank.
+/// The largest body from a rank: a value and its name, a call of the key-value store, or a reason and a byte for each
+/// rank.
 [[nodiscard]] constexpr std::size_t most_call_bytes(int world) noexcept {
-  return std::max<std::size_t>(8192, most_value_bytes + static_cast<std::size_t>(world) + 64);
+  return std::max<std::size_t>(9216, most_value_bytes + static_cast<std::size_t>(world) + 64);
 }
 constexpr std::uint64_t most_ranks = std::numeric_limits<std::int32_t>::max();
 constexpr std::uint64_t longest_wait_ms = std::uint64_t{1} << 40;  ///< Bounds every time in a message.
@@ -107,7 +109,7 @@ class BodyReader {
   std::string_view rest_;
 };
 
-constexpr std::uint64_t protocol_version = 5;
+constexpr std::uint64_t protocol_version = 6;
 
 /// How a rank introduces itself. With another version, no other member is set.
 struct Hello {

@@ -48,13 +48,27 @@ class Rendezvous {
   [[nodiscard]] Store& store() noexcept { return store_; }
   [[nodiscard]] Store const& store() const noexcept { return store_; }
 
+  /// The keys and values of the job, which the store has for programs.
+  [[nodiscard]] KeyValues& key_values() noexcept { return key_values_; }
+
   /// Returns what `make` returns on rank `root`, at most 4096 bytes, on every rank that calls this. Ranks that share a
   /// name must call it equally often: their n-th calls belong together. `root` does not wait.
   [[nodiscard]] std::string share(std::string const& name, int root, std::function<std::string()> const& make,
                                   std::chrono::milliseconds timeout);
 
  private:
+  /// By the store.
+  class StoredKeyValues final : public KeyValues {
+   public:
+    explicit StoredKeyValues(Store& store) : store_{store} {}
+    [[nodiscard]] KeyValueAnswer call(KeyValueCall const& call) override { return store_.key_value(call); }
+
+   private:
+    Store& store_;
+  };
+
   Store store_;
+  StoredKeyValues key_values_{store_};
   std::map<std::string, int> uses_;
 };
 

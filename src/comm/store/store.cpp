@@ -387,6 +387,10 @@ std::vector<std::string> Store::gather(std::string_view name, std::string_view v
   return state_->call(Kind::gather, Body{}.text(name).text(value).number(count_of(wait)).take(), wait);
 }
 
+KeyValueAnswer Store::key_value(KeyValueCall const& call) {
+  return decode_answer(state_->call(Kind::key_value, Body{}.text(encode(call)).take(), checked_wait(call.wait)).at(0));
+}
+
 void Store::abort(std::string const& reason) noexcept {
   state_->fail_by([&] { state_->post([this, reason] { state_->client->abort(reason); }); }, patience_at_abort);
 }

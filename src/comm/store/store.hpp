@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "comm/job_failure.hpp"
+#include "comm/key_values.hpp"
 #include "comm/store/socket.hpp"
 #include "comm/store/timeout_reports.hpp"
 #include "zeroth/core/clock.hpp"
@@ -91,6 +92,9 @@ class Store {
   /// Every rank's value, in rank order, [world]. All ranks call it with the same name; a name can be reused. With empty
   /// values it is a barrier. The first timeout of any rank ends it for all waiting ranks.
   std::vector<std::string> gather(std::string_view name, std::string_view value, std::chrono::milliseconds timeout);
+
+  /// A call of the job's KeyValueTable, which rank 0 has beside the keys above.
+  [[nodiscard]] KeyValueAnswer key_value(KeyValueCall const& call);
 
   /// Fails the job. Returns when rank 0 has told all ranks, or after two seconds. Only the job's first reason is kept;
   /// 4096 bytes of it are sent.

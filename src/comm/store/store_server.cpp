@@ -374,6 +374,7 @@ void StoreServer::take(Peer& peer, Frame const& frame, Clock::time_point now) {
       table_.gather(call, name, std::move(value), wait_of(body.number(0, longest_wait_ms), now));
       break;
     }
+    case Kind::key_value: table_.key_value(call, body.text(most_key_value_call_bytes), now); break;
     case Kind::beat:
       peer.heard_us = now - milliseconds{static_cast<std::int64_t>(body.number(0, longest_wait_ms))};
       peer.connection.send(Kind::beat, 0, std::string{});

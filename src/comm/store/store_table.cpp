@@ -5,6 +5,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <stdexcept>
+#include <utility>
 
 #include "comm/describe.hpp"
 
@@ -120,7 +122,33 @@ void StoreTable::gather(Call const& call, std::string const& name, std::string v
   }
 }
 
+void StoreTable::key_value(Call const& call, std::string_view bytes, Clock::time_point now) {
+  KeyValueCall decoded;
+  try {
+    decoded = decode_call(bytes);
+  } catch (std::runtime_error const& error) {
+    throw BadFrame{error.what()};
+  }
+  auto const ticket = ++last_ticket_;
+  waiting_.emplace(ticket, call);
+  if (auto answer = key_values_.call(decoded, ticket, now)) {
+    key_values_.answers.emplace_back(ticket, std::move(*answer));
+  }
+  answer_key_values();
+}
+
+void StoreTable::answer_key_values() {
+  for (auto const& [ticket, answer] : key_values_.answers) {
+    auto const call = waiting_.extract(ticket);
+    if (!call.empty()) {  // otherwise the rank has left
+      reply(call.mapped(), Kind::answer, encode_values({encode(answer)}));
+    }
+  }
+  key_values_.answers.clear();
+}
+
 void StoreTable::leave(int rank) {
+  std::erase_if(waiting_, [rank](auto const& each) { return each.second.rank == rank; });
   std::erase_if(gets_, [&](WaitingGet const& each) { return each.call.rank == rank; });
   for (auto& [name, parts] : gathers_) {
     parts.erase(rank);
@@ -133,6 +161,8 @@ void StoreTable::leave(int rank) {
 }
 
 void StoreTable::expire(Clock::time_point now) {
+  key_values_.expire(now);
+  answer_key_values();
   std::erase_if(gets_, [&](WaitingGet const& each) {
     if (each.wait.deadline > now) {
       return false;
@@ -165,7 +195,7 @@ void StoreTable::expire(Clock::time_point now) {
 }
 
 Clock::time_point StoreTable::next_deadline() const noexcept {
-  auto next = Clock::time_point::max();
+  auto next = key_values_.next_deadline();
   for (auto const& each : gets_) {
     next = std::min(next, each.wait.deadline);
   }

@@ -5,8 +5,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "comm/key_values.hpp"
 #include "comm/store/frame.hpp"
 #include "zeroth/core/clock.hpp"
 
@@ -46,6 +48,8 @@ class StoreTable {
   void set(Call const& call, std::string const& key, std::string value, std::uint64_t reads = 0);
   void get(Call const& call, std::string const& key, Wait const& wait);
   void gather(Call const& call, std::string const& name, std::string value, Wait const& wait);
+  /// For KeyValues. Throws BadFrame if `bytes` are not a KeyValueCall.
+  void key_value(Call const& call, std::string_view bytes, Clock::time_point now);
   /// The rank has left: gathers that need it will not be completed. Its own calls get no reply.
   void leave(int rank);
   void expire(Clock::time_point now);
@@ -73,6 +77,7 @@ class StoreTable {
   using Parts = std::map<int, Part>;  // by rank
   void read(Call const& call, Keys::iterator key);
   void reply(Call const& call, Kind kind, std::shared_ptr<std::string const> body);
+  void answer_key_values();
   void refuse(Call const& call, Problem problem, std::string const& text);
   void complete(Parts const& parts);
   [[nodiscard]] std::vector<int> missing_in(Parts const& parts) const;
@@ -82,6 +87,9 @@ class StoreTable {
   std::size_t held_bytes_ = 0;
   std::vector<WaitingGet> gets_;
   std::map<std::string, Parts> gathers_;
+  KeyValueTable key_values_;  // apart from `keys_`, which are the store's own
+  KeyValueTable::Ticket last_ticket_ = 0;
+  std::map<KeyValueTable::Ticket, Call> waiting_;
 };
 
 }  // namespace zeroth::comm

@@ -55,9 +55,10 @@ void TcpCommunicator::await_messages() {
 }
 
 std::unique_ptr<Communicator> TcpCommunicator::make_part(SplitRequest const& /*request*/, Group part) {
-  if (part.job_ranks.empty()) {
-    return nullptr;
-  }
+  return part.job_ranks.empty() ? nullptr : make_group({}, std::move(part));
+}
+
+std::unique_ptr<Communicator> TcpCommunicator::make_group(std::span<int const> /*ranks*/, Group part) {
   auto queues = session_->share_queues(part, options().timeout);
   return std::make_unique<TcpCommunicator>(session_, std::move(part), std::move(queues), options());
 }

@@ -42,6 +42,7 @@ class TcpCommunicator final : public HostCommunicator {
   void start_messages(std::span<Collective const> messages) override { transfers_.start_messages(messages); }
   void await_messages() override;
   [[nodiscard]] std::unique_ptr<Communicator> make_part(SplitRequest const& request, Group part) override;
+  [[nodiscard]] std::unique_ptr<Communicator> make_group(std::span<int const> ranks, Group part) override;
   [[nodiscard]] bool wants_memory() const noexcept override { return session_->any_share_memory(); }
   [[nodiscard]] std::unique_ptr<Registration> make_known(device::Memory const& memory) override;
 

@@ -49,6 +49,7 @@ class TcpSession final : public HostJob {
   [[nodiscard]] int world() const noexcept { return world_; }
   [[nodiscard]] int local_rank() const noexcept;  ///< Among the ranks of its machine.
   [[nodiscard]] std::shared_ptr<FlightRecorder> const& recorder() const noexcept override { return recorder_; }
+  [[nodiscard]] KeyValues* key_values() noexcept override { return &rendezvous_->key_values(); }
   [[nodiscard]] TcpLinks& links() noexcept { return *links_; }
 
   /// The ranks of `group` that map each other's memory with this rank: their ranks in the group, including this one.

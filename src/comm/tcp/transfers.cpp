@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <functional>
 #include <utility>
@@ -26,6 +27,7 @@ std::uint32_t outline_of(Collective const& collective) noexcept {
   hash.add(static_cast<std::uint64_t>(is_message(collective.operation) ? Operation::send : collective.operation));
   hash.add(static_cast<std::uint64_t>(collective.dtype));
   hash.add(static_cast<std::uint64_t>(is_reduction(collective.operation) ? collective.reduce : Reduce::sum));
+  hash.add(std::bit_cast<std::uint64_t>(collective.factor));
   hash.add(has_root(collective.operation) ? static_cast<std::uint64_t>(collective.peer) : std::uint64_t{0});
   hash.add(static_cast<std::uint64_t>(collective.count));
   return hash.value();

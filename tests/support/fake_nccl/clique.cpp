@@ -34,6 +34,8 @@ struct PackedCall {
   std::uint64_t kind, count, dtype, input_bytes;
   std::int64_t peer;
   std::uint64_t reduce;
+  double factor;
+  std::uint64_t unused;
 };
 static_assert(sizeof(PackedCall) % alignment == 0);
 
@@ -44,7 +46,7 @@ Bytes pack(Calls const& calls, int rank, int world) {
     auto const input = input_bytes(call, rank, world);
     auto const head = bytes_of_value(PackedCall{static_cast<std::uint64_t>(call.kind), call.count,
                                                 static_cast<std::uint64_t>(call.dtype), input, call.peer,
-                                                static_cast<std::uint64_t>(call.reduce)});
+                                                static_cast<std::uint64_t>(call.reduce), call.factor, 0});
     bytes.insert(bytes.end(), head.begin(), head.end());
     auto const* const begin = static_cast<std::byte const*>(call.input);
     bytes.insert(bytes.end(), begin, begin + input);
@@ -73,7 +75,7 @@ Clique::Brought Clique::unpack(std::shared_ptr<Bytes const> bytes) {
     std::memcpy(&head, bytes->data() + at, sizeof head);
     at += sizeof head;
     brought.calls.push_back({static_cast<Kind>(head.kind), nullptr, nullptr, head.count, static_cast<Dtype>(head.dtype),
-                             static_cast<int>(head.peer), static_cast<Reduce>(head.reduce)});
+                             static_cast<int>(head.peer), static_cast<Reduce>(head.reduce), head.factor});
     brought.inputs.push_back(bytes->data() + at);
     at += (head.input_bytes + alignment - 1) / alignment * alignment;
   }
@@ -119,7 +121,7 @@ void Clique::work(int rank, std::vector<Brought> const& all, Calls const& calls)
                      [&](Brought const& each) { return each.inputs[i] + first_byte; });
       void* const outputs[] = {output};
       device::rank_fold(call.reduce, outputs, 1, inputs.data(), static_cast<int>(inputs.size()), call.dtype, 0,
-                        static_cast<std::int64_t>(call.count));
+                        static_cast<std::int64_t>(call.count), call.factor);
     };
     switch (call.kind) {
       case Kind::all_reduce: sum(0); break;

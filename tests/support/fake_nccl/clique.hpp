@@ -35,10 +35,11 @@ struct Call {
   Dtype dtype = Dtype::fp32;
   int peer = 0;
   Reduce reduce = Reduce::sum;
+  double factor = 1;  ///< For premul_sum.
 
   [[nodiscard]] bool matches(Call const& other) const noexcept {
     return kind == other.kind && count == other.count && dtype == other.dtype && peer == other.peer &&
-           reduce == other.reduce;
+           reduce == other.reduce && factor == other.factor;
   }
   [[nodiscard]] std::size_t bytes() const noexcept { return count * static_cast<std::size_t>(bytes_of(dtype)); }
 };
@@ -167,6 +168,8 @@ struct ncclComm {
   std::set<std::string> met;
   std::vector<std::string> awaited;
   std::uint64_t splits = 0;
+  /// Factors of ncclRedOpCreatePreMulSum's operators, by their number; nullopt once they are destroyed.
+  std::vector<std::optional<double>> factors;
   /// A split that this rank takes part in.
   struct Splitting {
     std::uint64_t number;

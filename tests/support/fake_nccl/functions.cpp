@@ -48,18 +48,41 @@ Dtype dtype_of(ncclDataType_t type) {
     case ncclFloat64: return Dtype::fp64;
     case ncclInt32: return Dtype::int32;
     case ncclInt64: return Dtype::int64;
+    case ncclInt8: return Dtype::int8;
     default: return Dtype::byte;
   }
 }
 
-/// The library's operator for `op`; nullopt if the library does not use it.
-std::optional<Reduce> reduce_of(ncclRedOp_t op) {
+/// The library's operator for `op`, in `call`; false if the library does not use it, or it does not exist any more.
+bool take_operator(ncclComm_t communicator, ncclRedOp_t op, Call& call) {
   switch (op) {
-    case ncclSum: return Reduce::sum;
-    case ncclProd: return Reduce::product;
-    case ncclMax: return Reduce::maximum;
-    case ncclMin: return Reduce::minimum;
-    case ncclAvg: return Reduce::average;
+    case ncclSum: call.reduce = Reduce::sum; return true;
+    case ncclProd: call.reduce = Reduce::product; return true;
+    case ncclMax: call.reduce = Reduce::maximum; return true;
+    case ncclMin: call.reduce = Reduce::minimum; return true;
+    case ncclAvg: call.reduce = Reduce::average; return true;
+    default: break;
+  }
+  auto const number = static_cast<std::size_t>(op) - ncclNumOps;
+  if (number >= communicator->factors.size() || !communicator->factors[number]) {
+    return false;
+  }
+  call.reduce = Reduce::premul_sum;
+  call.factor = *communicator->factors[number];
+  return true;
+}
+
+/// The number at `scalar`; nullopt for a type without premul_sum.
+std::optional<double> scalar_at(void const* scalar, ncclDataType_t type) {
+  auto const as = [scalar]<class T>(T value) {
+    std::memcpy(&value, scalar, sizeof value);
+    return value;
+  };
+  switch (type) {
+    case ncclFloat32: return static_cast<double>(as(float{}));
+    case ncclFloat64: return as(double{});
+    case ncclBfloat16: return static_cast<double>(to_float(as(bf16{})));
+    case ncclFloat16: return static_cast<double>(to_float(as(fp16{})));
     default: return std::nullopt;
   }
 }
@@ -229,6 +252,10 @@ ncclResult_t end(ncclComm_t communicator) {
     std::fputs("a communicator outlives the name that it was made with\n", stderr);
     std::abort();
   }
+  if (std::ranges::any_of(communicator->factors, [](auto const& factor) { return factor.has_value(); })) {
+    std::fputs("a communicator ends before its operators\n", stderr);
+    std::abort();
+  }
   communicator->clique->abort(communicator->rank);
   complete_making(communicator);
   complete_window(communicator);
@@ -394,10 +421,8 @@ ncclResult_t ncclGroupEnd() {
 
 ncclResult_t ncclAllReduce(void const* input, void* output, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
                            ncclComm_t communicator, cudaStream_t stream) {
-  auto const reduce = reduce_of(op);
-  return !reduce ? ncclInvalidUsage
-                 : add("ncclAllReduce", communicator, stream,
-                       {Kind::all_reduce, input, output, count, dtype_of(type), 0, *reduce});
+  Call call{Kind::all_reduce, input, output, count, dtype_of(type), 0};
+  return take_operator(communicator, op, call) ? add("ncclAllReduce", communicator, stream, call) : ncclInvalidUsage;
 }
 
 ncclResult_t ncclAllGather(void const* input, void* output, std::size_t count, ncclDataType_t type,
@@ -407,10 +432,9 @@ ncclResult_t ncclAllGather(void const* input, void* output, std::size_t count, n
 
 ncclResult_t ncclReduceScatter(void const* input, void* output, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
                                ncclComm_t communicator, cudaStream_t stream) {
-  auto const reduce = reduce_of(op);
-  return !reduce ? ncclInvalidUsage
-                 : add("ncclReduceScatter", communicator, stream,
-                       {Kind::reduce_scatter, input, output, count, dtype_of(type), 0, *reduce});
+  Call call{Kind::reduce_scatter, input, output, count, dtype_of(type), 0};
+  return take_operator(communicator, op, call) ? add("ncclReduceScatter", communicator, stream, call)
+                                               : ncclInvalidUsage;
 }
 
 ncclResult_t ncclBroadcast(void const* input, void* output, std::size_t count, ncclDataType_t type, int root,
@@ -420,10 +444,28 @@ ncclResult_t ncclBroadcast(void const* input, void* output, std::size_t count, n
 
 ncclResult_t ncclReduce(void const* input, void* output, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
                         int root, ncclComm_t communicator, cudaStream_t stream) {
-  auto const reduce = reduce_of(op);
-  return !reduce ? ncclInvalidUsage
-                 : add("ncclReduce", communicator, stream,
-                       {Kind::reduce, input, output, count, dtype_of(type), root, *reduce});
+  Call call{Kind::reduce, input, output, count, dtype_of(type), root};
+  return take_operator(communicator, op, call) ? add("ncclReduce", communicator, stream, call) : ncclInvalidUsage;
+}
+
+ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataType_t type,
+                                      ncclScalarResidence_t residence, ncclComm_t communicator) {
+  auto const factor = scalar_at(scalar, type);
+  if (residence != ncclScalarHostImmediate || !factor || communicator == nullptr) {
+    return ncclInvalidArgument;
+  }
+  communicator->factors.emplace_back(factor);
+  *op = static_cast<ncclRedOp_t>(ncclNumOps + communicator->factors.size() - 1);
+  return ncclSuccess;
+}
+
+ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t communicator) {
+  Call call;
+  if (op < ncclNumOps || communicator == nullptr || !take_operator(communicator, op, call)) {
+    return ncclInvalidArgument;
+  }
+  communicator->factors[static_cast<std::size_t>(op) - ncclNumOps].reset();
+  return ncclSuccess;
 }
 
 ncclResult_t ncclSend(void const* input, std::size_t count, ncclDataType_t type, int peer, ncclComm_t communicator,
