@@ -121,19 +121,6 @@ model::CutPart SavedParam::part() const {
   return cut ? model::CutPart{name, shape, cut->cut, cut->part} : model::CutPart::all_of(count);
 }
 
-std::unordered_map<std::string, std::vector<Found>> Contents::by_name() const {
-  std::unordered_map<std::string, std::vector<Found>> found;
-  for (std::size_t space = 0; space < spaces.size(); ++space) {
-    for (std::size_t param = 0; param < spaces[space].params.size(); ++param) {
-      found[spaces[space].params[param].name].push_back({space, param});
-    }
-  }
-  for (auto& [name, parts] : found) {
-    std::ranges::stable_sort(parts, {}, [this](Found const& at) { return spaces[at.space].params[at.param].index(); });
-  }
-  return found;
-}
-
 std::int64_t Contents::state_bytes(int place) const noexcept {
   auto const behind = std::ranges::upper_bound(groups, place, {}, &FileGroup::first_place);
   if (behind == groups.begin()) {

@@ -26,7 +26,7 @@ std::vector<shard::Range> asked_of(model::CutPart const& saved, model::CutPart c
 
 }  // namespace
 
-std::vector<Crossing> crossings(Contents const& contents, std::vector<Found> const& parts, model::CutPart const& held,
+std::vector<Crossing> crossings(Contents const& contents, std::span<Found const> parts, model::CutPart const& held,
                                 std::int64_t first, std::int64_t count) {
   std::vector<Crossing> found;
   for (auto const at : parts) {

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "shard/layout.hpp"
@@ -27,7 +28,7 @@ struct Crossing {
 
 /// Finds elements [first, first + count) of the part `held` of a parameter, whose saved parts are `parts` (see
 /// Contents::by_name()). Returns one crossing for each part that has any of them.
-[[nodiscard]] std::vector<Crossing> crossings(Contents const& contents, std::vector<Found> const& parts,
+[[nodiscard]] std::vector<Crossing> crossings(Contents const& contents, std::span<Found const> parts,
                                               model::CutPart const& held, std::int64_t first, std::int64_t count);
 
 /// A piece of a file, and the index in Crossing::saved of its first element.

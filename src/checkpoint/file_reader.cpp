@@ -244,7 +244,7 @@ void Reader::read(std::span<Piece const> pieces, TakeBytes const& take) {
   });
 }
 
-void Reader::read(std::vector<Found> const& parts, std::size_t state, std::int64_t first, std::span<std::byte> to) {
+void Reader::read(std::span<Found const> parts, std::size_t state, std::int64_t first, std::span<std::byte> to) {
   auto const& contents = record_.contents;
   auto const of = [&](Found const& at) -> SavedState const& { return contents.spaces[at.space].states[state]; };
   auto const& param = contents.spaces[parts.front().space].params[parts.front().param];

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "checkpoint/record_format.hpp"
@@ -39,19 +40,40 @@ struct OtherFormat final : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// The path to a node: "spaces[3].params[7].name". It becomes text in messages alone, as a record has many nodes. What
+/// it is made of must outlive it.
+class Path {
+ public:
+  Path() = default;  ///< The document itself.
+  explicit Path(std::string_view name) : name_{name} {}
+  Path(Path const& parent, std::string_view name) : parent_{&parent}, name_{name} {}
+  Path(Path const& list, std::size_t index) : parent_{&list}, index_{index} {}
+
+  [[nodiscard]] std::string text() const {
+    auto const before = parent_ == nullptr ? std::string{} : parent_->text();
+    return index_ ? fmt::format("{}[{}]", before, *index_)
+                  : fmt::format("{}{}{}", before, before.empty() ? "" : ".", name_);
+  }
+
+ private:
+  Path const* parent_ = nullptr;
+  std::string_view name_;
+  std::optional<std::size_t> index_;
+};
+
 template <class T>
-T const& expect(Node const& node, std::string_view path, std::string_view allowed) {
+T const& expect(Node const& node, Path const& path, std::string_view allowed) {
   if (auto const* const value = std::get_if<T>(&node.value)) {
     return *value;
   }
-  throw Wrong{fmt::format("{} is {}; allowed: {}", path, show(node), allowed)};
+  throw Wrong{fmt::format("{} is {}; allowed: {}", path.text(), show(node), allowed)};
 }
 
 /// An object, and the path to it.
 class Fields {
  public:
-  Fields(Object const& object, std::string path) : object_{object}, path_{std::move(path)} {}
-  Fields(Node const& node, std::string path) : Fields{expect<Object>(node, path, "an object"), path + "."} {}
+  explicit Fields(Object const& document) : object_{document} {}
+  Fields(Node const& node, Path const& path) : object_{expect<Object>(node, path, "an object")}, path_{path} {}
 
   [[nodiscard]] Node const* find(char const* name) const {
     auto const* const member = config::find(object_, name);
@@ -59,15 +81,15 @@ class Fields {
   }
   [[nodiscard]] Node const& at(char const* name) const {
     auto const* const node = find(name);
-    return node != nullptr ? *node : throw Wrong{fmt::format("{} is missing", path(name))};
+    return node != nullptr ? *node : throw Wrong{fmt::format("{} is missing", path(name).text())};
   }
-  [[nodiscard]] std::string path(char const* name) const { return path_ + name; }
+  [[nodiscard]] Path path(char const* name) const { return {path_, name}; }
   [[nodiscard]] std::int64_t whole(char const* name, std::int64_t least, std::int64_t largest = most) const {
     auto const& node = at(name);
     auto const* const number = std::get_if<config::Number>(&node.value);
     if (number == nullptr || !number->integer || *number->integer < least || *number->integer > largest) {
-      throw Wrong{
-          fmt::format("{} is {}; allowed: a whole number from {} to {}", path(name), show(node), least, largest)};
+      throw Wrong{fmt::format("{} is {}; allowed: a whole number from {} to {}", path(name).text(), show(node), least,
+                              largest)};
     }
     return *number->integer;
   }
@@ -85,22 +107,24 @@ class Fields {
     auto const* const end = digits.data() + digits.size();
     if (auto const [stopped, error] = std::from_chars(digits.data(), end, value);
         error != std::errc{} || stopped != end) {
-      throw Wrong{fmt::format("{} is {}; allowed: digits of a whole number below 2^64", path(name), show(at(name)))};
+      throw Wrong{
+          fmt::format("{} is {}; allowed: digits of a whole number below 2^64", path(name).text(), show(at(name)))};
     }
     return value;
   }
   /// Calls `read` with each member of an array, and its path.
   template <class F>
   void each(char const* name, F const& read) const {
+    auto const list = path(name);
     std::size_t index = 0;
-    for (auto const& node : expect<Array>(at(name), path(name), "an array")) {
-      read(node, fmt::format("{}[{}]", path(name), index++));
+    for (auto const& node : expect<Array>(at(name), list, "an array")) {
+      read(node, Path{list, index++});
     }
   }
 
  private:
   Object const& object_;
-  std::string path_;
+  Path path_;
 };
 
 std::vector<std::byte> bytes_of_hexadecimal(std::string const& text) {
@@ -125,7 +149,7 @@ optim::LossScaleState loss_scale_of(Fields const& fields) {
   optim::LossScaleState state;
   state.scale = static_cast<float>(fields.real("scale"));
   if (!(state.scale > 0) || !std::isfinite(state.scale)) {
-    throw Wrong{fmt::format("{} is {}; allowed: above 0 and finite", fields.path("scale"), state.scale)};
+    throw Wrong{fmt::format("{} is {}; allowed: above 0 and finite", fields.path("scale").text(), state.scale)};
   }
   state.hysteresis_left = static_cast<int>(fields.whole("hysteresis_left", 0, std::numeric_limits<int>::max()));
   state.iteration = fields.whole("iteration", 0, largest_position);
@@ -145,11 +169,11 @@ SavedCut cut_of(Fields const& fields, std::vector<std::int64_t> const& shape) {
   auto const extent = shape[static_cast<std::size_t>(saved.cut.dim)];
   auto& sections = saved.cut.sections;
   auto left = extent;
-  fields.each("sections", [&](Node const& node, std::string const& path) {
+  fields.each("sections", [&](Node const& node, Path const& path) {
     auto const allowed = fmt::format("a whole number from 1 to {}, what is left of dimension {}", left, saved.cut.dim);
     auto const& number = expect<config::Number>(node, path, allowed);
     if (!number.integer || *number.integer < 1 || *number.integer > left) {
-      throw Wrong{fmt::format("{} is {}; allowed: {}", path, show(node), allowed)};
+      throw Wrong{fmt::format("{} is {}; allowed: {}", path.text(), show(node), allowed)};
     }
     sections.push_back(*number.integer);
     left -= sections.back();
@@ -160,7 +184,7 @@ SavedCut cut_of(Fields const& fields, std::vector<std::int64_t> const& shape) {
                         : std::ranges::all_of(sections, [&](auto each) { return each % saved.part.of == 0; }));
   if ((!sections.empty() && left > 0) || !is_divided) {
     throw Wrong{fmt::format("{}: {} parts do not divide its sections, or these are not dimension {} of {} elements",
-                            fields.path("sections"), saved.part.of, saved.cut.dim, extent)};
+                            fields.path("sections").text(), saved.part.of, saved.cut.dim, extent)};
   }
   return saved;
 }
@@ -171,7 +195,7 @@ std::int64_t count_of_part(SavedParam const& param, Fields const& fields) {
   auto const others = param.whole_count() / param.shape[dim];
   auto const extent = param.part().shape()[dim];
   if (extent > model::largest_count / others) {
-    throw Wrong{fmt::format("{} makes the part larger than 2^54 elements", fields.path("cut.multiple"))};
+    throw Wrong{fmt::format("{} makes the part larger than 2^54 elements", fields.path("cut.multiple").text())};
   }
   return extent * others;
 }
@@ -180,21 +204,21 @@ SavedParam param_of(Fields const& fields) {
   SavedParam param;
   param.name = fields.text("name");
   if (param.name.empty() || param.name == "__metadata__") {
-    throw Wrong{fmt::format("{} is {}; allowed: names that a model allows for parameters", fields.path("name"),
+    throw Wrong{fmt::format("{} is {}; allowed: names that a model allows for parameters", fields.path("name").text(),
                             config::in_quotes(param.name))};
   }
   param.count = 1;
-  fields.each("shape", [&](Node const& node, std::string const& path) {
+  fields.each("shape", [&](Node const& node, Path const& path) {
     auto const& number = expect<config::Number>(node, path, "a whole number from 1 on");
     if (!number.integer || *number.integer < 1 || *number.integer > model::largest_count / param.count) {
-      throw Wrong{fmt::format("{} is {}; allowed: extents from 1 on of up to 2^54 elements", path, show(node))};
+      throw Wrong{fmt::format("{} is {}; allowed: extents from 1 on of up to 2^54 elements", path.text(), show(node))};
     }
     param.shape.push_back(*number.integer);
     param.count *= *number.integer;
   });
   param.at = fields.whole("at", 0, model::largest_count);
   if (fields.find("ties") != nullptr) {
-    fields.each("ties", [&](Node const& node, std::string const& path) {
+    fields.each("ties", [&](Node const& node, Path const& path) {
       param.ties.push_back(expect<std::string>(node, path, "a string"));
     });
   }
@@ -216,7 +240,8 @@ SavedState state_of(Fields const& fields) {
       return state;
     }
   }
-  throw Wrong{fmt::format("{} is {}; allowed: fp32, bf16 and fp16", fields.path("dtype"), config::in_quotes(dtype))};
+  throw Wrong{
+      fmt::format("{} is {}; allowed: fp32, bf16 and fp16", fields.path("dtype").text(), config::in_quotes(dtype))};
 }
 
 /// `places` is the number of all files, `format` the record's version.
@@ -231,21 +256,21 @@ Space space_of(Fields const& fields, int places, std::int64_t format) {
   }
   space.of_each_rank = fields.find("of_each_rank") != nullptr && fields.flag("of_each_rank");
   space.slice_count = fields.whole("slice_count", 1, model::largest_count / space.places);
-  fields.each("states", [&](Node const& node, std::string const& path) {
+  fields.each("states", [&](Node const& node, Path const& path) {
     space.states.push_back(state_of({node, path}));
     auto const same = std::ranges::count(space.states, space.states.back().name, &SavedState::name);
     if (same > 1 || space.states.size() > most_states) {
-      throw Wrong{fmt::format("{}: the state {} occurs twice, or is beyond the first {}", path,
+      throw Wrong{fmt::format("{}: the state {} occurs twice, or is beyond the first {}", path.text(),
                               config::in_quotes(space.states.back().name), most_states)};
     }
   });
   auto const count = (space.of_each_rank ? 1 : space.places) * space.slice_count;
   auto end = std::int64_t{0};
-  fields.each("params", [&](Node const& node, std::string const& path) {
+  fields.each("params", [&](Node const& node, Path const& path) {
     auto param = param_of({node, path});
     if (param.at < end || param.at + param.count > count) {
-      throw Wrong{fmt::format("{}: elements {} to {} are beyond the unit's {} or another parameter's", path, param.at,
-                              param.at + param.count, count)};
+      throw Wrong{fmt::format("{}: elements {} to {} are beyond the unit's {} or another parameter's", path.text(),
+                              param.at, param.at + param.count, count)};
     }
     end = param.at + param.count;
     space.params.push_back(std::move(param));
@@ -256,11 +281,11 @@ Space space_of(Fields const& fields, int places, std::int64_t format) {
 std::vector<Space> spaces_of(Fields const& fields, char const* name, int places, std::int64_t format) {
   std::vector<Space> spaces;
   std::int64_t elements = 0;
-  fields.each(name, [&](Node const& node, std::string const& path) {
+  fields.each(name, [&](Node const& node, Path const& path) {
     spaces.push_back(space_of({node, path}, places, format));
     elements += spaces.back().slice_count;
     if (elements > model::largest_count) {
-      throw Wrong{fmt::format("{}: more than 2^54 elements so far", path)};
+      throw Wrong{fmt::format("{}: more than 2^54 elements so far", path.text())};
     }
   });
   return spaces;
@@ -291,11 +316,12 @@ bool are_alike(Space const& space, SavedParam const& param, Space const& other_s
 
 /// Checks that each parameter occurs once, or is divided among all tensor ranks and each part occurs once.
 void check_parts(Contents const& contents) {
-  for (auto const& each : contents.by_name()) {
+  auto const found = contents.by_name();
+  for (auto const& each : found) {
     auto const refuse = [&](std::string_view why) {
-      throw Wrong{fmt::format("parameter {} {}", config::in_quotes(each.first), why)};
+      throw Wrong{fmt::format("parameter {} {}", config::in_quotes(each.name), why)};
     };
-    auto const& parts = each.second;
+    auto const& parts = each.parts;
     auto const& first_space = contents.spaces[parts.front().space];
     auto const& first = first_space.params[parts.front().param];
     auto const expected = static_cast<std::size_t>(first.cut ? contents.tensor_ranks : 1);
@@ -333,17 +359,17 @@ void each_state(Contents const& contents, F const& f) {
 std::vector<std::int64_t> rank_states_of(Fields const& fields, int places) {
   constexpr std::int64_t largest = std::int64_t{1} << 50U;
   std::vector<std::int64_t> all;
-  fields.each("rank_states", [&](Node const& node, std::string const& path) {
+  fields.each("rank_states", [&](Node const& node, Path const& path) {
     auto const allowed = fmt::format("a whole number from 0 to {}", largest);
     auto const& number = expect<config::Number>(node, path, allowed);
     if (!number.integer || *number.integer < 0 || *number.integer > largest) {
-      throw Wrong{fmt::format("{} is {}; allowed: {}", path, show(node), allowed)};
+      throw Wrong{fmt::format("{} is {}; allowed: {}", path.text(), show(node), allowed)};
     }
     all.push_back(*number.integer);
   });
   if (std::ssize(all) != places) {
-    throw Wrong{fmt::format("{} has {} numbers; allowed: {}, one for each file", fields.path("rank_states"), all.size(),
-                            places)};
+    throw Wrong{fmt::format("{} has {} numbers; allowed: {}, one for each file", fields.path("rank_states").text(),
+                            all.size(), places)};
   }
   return all;
 }
@@ -401,10 +427,10 @@ Record record_of(Fields const& fields) {
   record.position.applied = fields.whole("applied", 0, most_applied);
   record.position.samples = fields.whole("samples", 0, largest_position);
   if (auto const* const scale = fields.find("loss_scale")) {
-    record.position.loss_scale = loss_scale_of({*scale, "loss_scale"});
+    record.position.loss_scale = loss_scale_of({*scale, Path{"loss_scale"}});
   }
   if (auto const* const order = fields.find("order")) {
-    Fields const of{*order, "order"};
+    Fields const of{*order, Path{"order"}};
     record.order.emplace(
         of.whole("size", 1),
         SampleOrderOptions{.seed = of.seed("seed"),
@@ -433,7 +459,7 @@ Record parse(std::string const& text) {
   if (!problems.empty()) {
     throw Wrong{problems.text("damaged")};
   }
-  return record_of({object, std::string{}});
+  return record_of(Fields{object});
 }
 
 }  // namespace
@@ -446,8 +472,7 @@ void add_spaces_of_text(std::string const& text, Contents& contents) {
       throw Wrong{problems.text("damaged")};
     }
     auto const add = [&](char const* name, std::vector<Space>& to) {
-      std::ranges::move(spaces_of({object, std::string{}}, name, contents.places, format_version),
-                        std::back_inserter(to));
+      std::ranges::move(spaces_of(Fields{object}, name, contents.places, format_version), std::back_inserter(to));
     };
     add("errors", contents.errors);
     add("spaces", contents.spaces);

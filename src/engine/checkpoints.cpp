@@ -104,8 +104,10 @@ std::int64_t Checkpoints::save(std::filesystem::path const& folder, SaveOptions 
   auto header = checkpoint::file_header(arrangement_.contents, place_, record.save_id);
   auto const prepare = [this, folder, partial = save->partial, id = record.save_id, header_bytes = std::ssize(header)] {
     if (header_bytes > largest_text) {  // checked here, because a failure here reaches all ranks
-      throw SystemError{fmt::format("checkpoint {}: the header of {} would have {} bytes; allowed are up to {}",
-                                    partial.string(), checkpoint::file_name(place_), header_bytes, largest_text)};
+      throw SystemError{
+          fmt::format("checkpoint {}: the header of {} would have {} bytes; allowed are up to {}, the "
+                      "limit of safetensors itself: with more ranks each file lists fewer parameters",
+                      partial.string(), checkpoint::file_name(place_), header_bytes, largest_text)};
     }
     if (place_ == 0) {
       engine_.session.claim(folder);

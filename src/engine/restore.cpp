@@ -38,6 +38,7 @@ constexpr std::string_view purpose = "restore";  // also used by claim()
 struct Opened {
   std::unique_ptr<device::Memory> buffer;  // accessible to the device
   std::unique_ptr<Reader> reader;
+  checkpoint::FoundByName found;  // of its contents
   std::vector<Arrival> arrivals;
 };
 
@@ -60,7 +61,9 @@ Opened open(EngineState const& engine, std::filesystem::path const& path, Restor
   }
   opened.reader = std::make_unique<Reader>(path, engine.settings().checkpoint.direct_io, buffer);
   auto& reader = *opened.reader;
-  if (auto wrong = misfits(reader.record(), engine.runtime.share, *engine.sharded.manager, options); !wrong.empty()) {
+  opened.found = reader.record().contents.by_name();
+  if (auto wrong = misfits(reader.record(), engine.runtime.share, opened.found, *engine.sharded.manager, options);
+      !wrong.empty()) {
     constexpr std::size_t shown = 20;
     auto const more = wrong.size() > shown ? fmt::format("\n  and {} more", wrong.size() - shown) : std::string{};
     wrong.resize(std::min(wrong.size(), shown));
@@ -69,7 +72,7 @@ Opened open(EngineState const& engine, std::filesystem::path const& path, Restor
         "weights alone)",
         reader.folder().string(), fmt::join(wrong, "\n  "), more)};
   }
-  opened.arrivals = arrivals(reader.record(), *engine.sharded.manager, options);
+  opened.arrivals = arrivals(reader.record(), opened.found, *engine.sharded.manager, options);
   for (auto const& arrival : opened.arrivals) {
     reader.check_file(arrival.from.piece.place);
   }
@@ -144,12 +147,13 @@ void spread(EngineState& engine, checkpoint::Record const& record, RestoreOption
   engine.compare_ties(shard::States::with, "restore()");
 }
 
-void tell(EngineState const& engine, Reader const& reader, RestoreOptions const& options) {
+void tell(EngineState const& engine, Opened const& opened, RestoreOptions const& options) {
+  auto const& reader = *opened.reader;
   auto const& record = reader.record();
   bool const whole = options.of == RestoreOf::everything;
   logger().info("{}restored {}step {} from {}, saved {} by {} ranks", rank_prefix(), whole ? "" : "the weights of ",
                 record.position.step, reader.folder().string(), escaped(record.origin.created), record.contents.places);
-  if (auto lines = left_out(record, engine.runtime.share, options); !lines.empty()) {
+  if (auto lines = left_out(record, engine.runtime.share, opened.found, options); !lines.empty()) {
     constexpr std::size_t shown = 50;
     auto const more = lines.size() > shown ? fmt::format("\n  and {} more", lines.size() - shown) : std::string{};
     lines.resize(std::min(lines.size(), shown));
@@ -224,7 +228,7 @@ Restored restore_from(EngineState& engine, std::filesystem::path const& path, Re
   throw_if_failed("restore() failed after it had changed states", read);
   engine.or_end([&] { spread(engine, record, options); });
   if (exchange.rank() == 0) {
-    tell(engine, *opened.reader, options);
+    tell(engine, opened, options);
   }
   return {opened.reader->folder(), record.position.step, record.position.samples, record.program_state,
           record.contents.ranks()};

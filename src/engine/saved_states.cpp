@@ -6,7 +6,7 @@
 
 #include <algorithm>
 #include <set>
-#include <unordered_map>
+#include <span>
 #include <unordered_set>
 #include <utility>
 
@@ -22,7 +22,8 @@ using checkpoint::Found;
 using checkpoint::Record;
 using checkpoint::Space;
 using shard::OwnSlice;
-using Places = std::unordered_map<std::string, std::vector<Found>>;
+using Places = checkpoint::FoundByName;
+using Parts = std::span<Found const>;
 
 std::string_view kind_of(bool trainable) noexcept { return trainable ? "trainable" : "frozen"; }
 
@@ -31,11 +32,13 @@ std::optional<std::string> saved_name(std::string const& name, RestoreOptions co
   return options.saved_name ? options.saved_name(name) : std::optional{name};
 }
 
-/// The saved positions of a parameter of the model; null if it is not restored.
-std::vector<Found> const* saved_places(Places const& found, std::string const& name, RestoreOptions const& options) {
-  auto const saved = saved_name(name, options);
-  auto const at = saved ? found.find(*saved) : found.end();
-  return at == found.end() ? nullptr : &at->second;
+/// The saved positions of a parameter of the model; empty if it is not restored.
+Parts saved_places(Places const& found, std::string const& name, RestoreOptions const& options) {
+  if (!options.saved_name) {
+    return found.find(name);
+  }
+  auto const saved = options.saved_name(name);
+  return saved ? found.find(*saved) : Parts{};
 }
 
 /// "a" in quotes, or "a" as "b" if the checkpoint has another name for it.
@@ -52,16 +55,18 @@ struct Apart {
 
 Apart apart(Record const& record, Share const& whole, Places const& found, RestoreOptions const& options) {
   Apart result;
-  std::unordered_set<std::string> taken;
+  std::unordered_set<std::string_view> taken;
+  taken.reserve(found.size());
   for (auto const& param : whole.params()) {
-    auto saved = saved_name(param.name, options);
+    auto const saved = saved_name(param.name, options);
     if (!saved) {
       continue;
     }
-    if (!found.contains(*saved)) {
+    if (auto const at = found.find(*saved); !at.empty()) {
+      taken.insert(record.contents.spaces[at.front().space].params[at.front().param].name);
+    } else {
       result.of_model.push_back(with_saved_name(param.name, *saved));
     }
-    taken.insert(std::move(*saved));
   }
   for (auto const& space : record.contents.spaces) {
     for (auto const& param : space.params) {
@@ -85,11 +90,11 @@ void check_params(Record const& record, Share const& whole, Places const& found,
     }
   }
   for (auto const& param : whole.params()) {
-    auto const* const at = saved_places(found, param.name, options);
-    if (at == nullptr) {
+    auto const at = saved_places(found, param.name, options);
+    if (at.empty()) {
       continue;
     }
-    auto const& first = at->front();
+    auto const& first = at.front();
     auto const& space = record.contents.spaces[first.space];
     auto const& saved = space.params[first.param];
     if (saved.shape != param.shape) {
@@ -256,10 +261,9 @@ model::CutPart held_part(model::ParamDescription const& param) {
 
 }  // namespace
 
-std::vector<std::string> misfits(Record const& record, Share const& whole, shard::ShardManager const& manager,
-                                 RestoreOptions const& options) {
+std::vector<std::string> misfits(Record const& record, Share const& whole, Places const& found,
+                                 shard::ShardManager const& manager, RestoreOptions const& options) {
   std::vector<std::string> wrong;
-  auto const found = record.contents.by_name();
   auto const& model = manager.memory.model();
   check_params(record, whole, found, options, wrong);
   if (options.of == RestoreOf::everything) {
@@ -272,8 +276,8 @@ std::vector<std::string> misfits(Record const& record, Share const& whole, shard
   each_part(manager, [&](shard::Part const& part, std::vector<OwnSlice> const& slices) {
     for (auto const& placed : part.params) {
       auto const& name = model.params[placed.param].name;
-      if (auto const* const places = saved_places(found, name, options)) {
-        auto const& space = record.contents.spaces[places->front().space];
+      if (auto const places = saved_places(found, name, options); !places.empty()) {
+        auto const& space = record.contents.spaces[places.front().space];
         check_states(record, name, space, slices, manager.memory.request().settings, options, of_states);
       }
     }
@@ -285,9 +289,13 @@ std::vector<std::string> misfits(Record const& record, Share const& whole, shard
   return wrong;
 }
 
-std::vector<std::string> left_out(Record const& record, Share const& whole, RestoreOptions const& options) {
-  auto const [of_model, of_checkpoint] = apart(record, whole, record.contents.by_name(), options);
+std::vector<std::string> left_out(Record const& record, Share const& whole, Places const& found,
+                                  RestoreOptions const& options) {
   std::vector<std::string> lines;
+  if (!options.partial) {
+    return lines;  // misfits() would have named it
+  }
+  auto const [of_model, of_checkpoint] = apart(record, whole, found, options);
   for (auto const& each : of_model) {
     lines.push_back(fmt::format("parameter {} is not in it, and keeps its values", each));
   }
@@ -303,10 +311,10 @@ bool has_averages(Record const& record, RestoreOptions const& options) {
          });
 }
 
-std::vector<Arrival> arrivals(Record const& record, shard::ShardManager const& manager, RestoreOptions const& options) {
+std::vector<Arrival> arrivals(Record const& record, Places const& found, shard::ShardManager const& manager,
+                              RestoreOptions const& options) {
   std::vector<Arrival> all;
   auto const& contents = record.contents;
-  auto const found = contents.by_name();
   auto const& memory = manager.memory;
   each_part(manager, [&](shard::Part const& part, std::vector<OwnSlice> const& slices) {
     auto const own = part.slice(memory.place());
@@ -317,11 +325,11 @@ std::vector<Arrival> arrivals(Record const& record, shard::ShardManager const& m
         continue;
       }
       auto const& param = memory.model().params[placed.param];
-      auto const* const places = saved_places(found, param.name, options);
-      if (places == nullptr) {
+      auto const places = saved_places(found, param.name, options);
+      if (places.empty()) {
         continue;
       }
-      for (auto& each : crossings(contents, *places, held_part(param), first, last - first)) {
+      for (auto& each : crossings(contents, places, held_part(param), first, last - first)) {
         auto const crossing = std::make_shared<Crossing const>(std::move(each));
         auto const& space = contents.spaces[crossing->at.space];
         for (auto const& slice : slices) {

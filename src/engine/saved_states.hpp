@@ -15,10 +15,13 @@
 
 namespace zeroth::engine {
 
+// `found` is Contents::by_name() of the record's contents.
+
 /// The reasons why the states of `record` do not fit an engine with this model, optimizer and dtypes, one line each.
 /// Empty if they fit. Checks optimizer states of this rank's stage only.
 [[nodiscard]] std::vector<std::string> misfits(checkpoint::Record const& record, Share const& whole,
-                                               shard::ShardManager const& manager, RestoreOptions const& options);
+                                               checkpoint::FoundByName const& found, shard::ShardManager const& manager,
+                                               RestoreOptions const& options);
 
 /// A piece of a file with elements of a state that belong to this rank's slice.
 struct Arrival {
@@ -29,12 +32,12 @@ struct Arrival {
   std::int64_t before = 0;  ///< Element `e` of this rank's part of the parameter is element `before + e` of `slice`.
 };
 /// The arrivals of this rank's own slices, and of its errors if has_errors(). Call only if misfits() is empty.
-[[nodiscard]] std::vector<Arrival> arrivals(checkpoint::Record const& record, shard::ShardManager const& manager,
-                                            RestoreOptions const& options);
+[[nodiscard]] std::vector<Arrival> arrivals(checkpoint::Record const& record, checkpoint::FoundByName const& found,
+                                            shard::ShardManager const& manager, RestoreOptions const& options);
 
 /// What a partial restore leaves as it is, and what it does not take, one line each.
 [[nodiscard]] std::vector<std::string> left_out(checkpoint::Record const& record, Share const& whole,
-                                                RestoreOptions const& options);
+                                                checkpoint::FoundByName const& found, RestoreOptions const& options);
 /// Whether averages of parameters are restored. If not, those of an engine that has them become the parameters.
 [[nodiscard]] bool has_averages(checkpoint::Record const& record, RestoreOptions const& options);
 

@@ -16,11 +16,12 @@ inline std::map<std::string, std::vector<std::byte>> states_in(std::filesystem::
   std::map<std::string, std::vector<std::byte>> states;
   checkpoint::Reader reader{checkpoint};
   auto const& contents = reader.record().contents;
-  for (auto const& [name, parts] : contents.by_name()) {
+  auto const found = contents.by_name();
+  for (auto const& [name, parts] : found) {
     auto const& space = contents.spaces[parts.front().space];
     auto const count = space.params[parts.front().param].whole_count();
     for (std::size_t state = 0; state < space.states.size(); ++state) {
-      auto& bytes = states[space.states[state].name + "/" + name];
+      auto& bytes = states[space.states[state].name + "/" + std::string{name}];
       bytes.resize(static_cast<std::size_t>(count * bytes_of(space.states[state].dtype)));
       reader.read(parts, state, 0, bytes);
     }

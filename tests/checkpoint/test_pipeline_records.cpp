@@ -129,7 +129,7 @@ TEST_CASE("the report of damage names the parameters of the stage that saved the
   REQUIRE(contents.stages() == 2);
   auto const found = contents.by_name();
   for (auto const* const name : {"layer0.w", "layer5.w"}) {
-    auto const at = found.at(name).front();
+    auto const at = found.find(name).front();
     auto const& space = contents.spaces[at.space];
     CHECK(space.first_place == (name == std::string{"layer0.w"} ? 0 : 2));
     auto const& state = space.states[1];

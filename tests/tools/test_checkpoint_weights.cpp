@@ -62,7 +62,7 @@ TEST_CASE("diff prints states, elements and the largest difference, and returns 
   auto const b = save_run(folder / "b", {.world = 3, .stage = 0, .steps = 0, .from = a});
   // Changes an element of wte.weight by hand, in the file and in its table of hashes.
   auto const record = checkpoint::read_record(b);
-  auto const found = record.contents.by_name().at("wte.weight").front();
+  auto const found = record.contents.by_name().find("wte.weight").front();
   auto const& space = record.contents.spaces[found.space];
   auto const& state = space.states[1];
   constexpr std::int64_t element = 777;

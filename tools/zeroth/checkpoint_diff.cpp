@@ -41,21 +41,21 @@ class Comparison {
     auto const ours = ours_.record().contents.by_name();
     auto const theirs = theirs_.record().contents.by_name();
     each_name(ours_, [&](std::string const& name) {
-      if (auto const at = theirs.find(name); at == theirs.end()) {
+      if (auto const at = theirs.find(name); at.empty()) {
         add("parameter " + escaped(name), "is there", "is not");
       } else {
-        compare_params(ours.at(name), at->second);
+        compare_params(ours.find(name), at);
       }
     });
     each_name(theirs_, [&](std::string const& name) {
-      if (!ours.contains(name)) {
+      if (ours.find(name).empty()) {
         add("parameter " + escaped(name), "is not there", "is");
       }
     });
   }
 
  private:
-  using Parts = std::vector<checkpoint::Found>;
+  using Parts = std::span<checkpoint::Found const>;
 
   /// Calls `use` for every parameter once, in the order of the files.
   template <class F>
@@ -132,7 +132,7 @@ class Comparison {
     }
   }
 
-  void compare_params(Parts const& ours, Parts const& theirs) {
+  void compare_params(Parts ours, Parts theirs) {
     ++result_.params;
     auto const& space = ours_.record().contents.spaces[ours.front().space];
     auto const& their_space = theirs_.record().contents.spaces[theirs.front().space];

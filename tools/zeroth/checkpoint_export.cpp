@@ -50,7 +50,7 @@ std::vector<SavedElements> weights_in(Reader& reader, bool ema) {
     }
     for (auto const& param : space.params) {
       if (param.comes_first()) {
-        weights.emplace_back(reader, parts.at(param.name), static_cast<std::size_t>(state - space.states.begin()));
+        weights.emplace_back(reader, parts.find(param.name), static_cast<std::size_t>(state - space.states.begin()));
       }
     }
   }

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include <zeroth/checkpoint/file_reader.hpp>
@@ -21,8 +20,8 @@ inline constexpr std::int64_t elements_at_once = std::int64_t{1} << 20U;
 class SavedElements {
  public:
   /// Selects state `state` of Space::states, of the parameter that consists of `parts`.
-  SavedElements(checkpoint::Reader& reader, std::vector<checkpoint::Found> parts, std::size_t state)
-      : reader_{&reader}, parts_{std::move(parts)}, state_{state} {}
+  SavedElements(checkpoint::Reader& reader, std::span<checkpoint::Found const> parts, std::size_t state)
+      : reader_{&reader}, parts_{parts.begin(), parts.end()}, state_{state} {}
 
   [[nodiscard]] checkpoint::SavedState const& state() const noexcept { return space().states[state_]; }
   [[nodiscard]] checkpoint::SavedParam const& param() const noexcept { return space().params[parts_.front().param]; }

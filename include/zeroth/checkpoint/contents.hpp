@@ -2,12 +2,12 @@
 /// The layout of a checkpoint: a closed-form map from elements of states to bytes of files. A reader needs two
 /// divisions, and no knowledge of the stage, the buckets, the padding or the number of ranks that wrote it.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "zeroth/core/dtype.hpp"
@@ -105,6 +105,43 @@ struct SavedRanks {
   int stages = 1;  ///< Stages of a pipeline.
 };
 
+/// Where parameters are, by name. Its names are those of the spaces that it was made of, which must outlive it
+/// unchanged. Memory: a few allocations, whatever the number of parameters.
+class ZEROTH_EXPORT FoundByName {
+ public:
+  /// A parameter.
+  struct Entry {
+    std::string_view name;         ///< SavedParam::name.
+    std::span<Found const> parts;  ///< One position, or one for each part, in order.
+  };
+  /// No parameters.
+  FoundByName() = default;
+  FoundByName(FoundByName&&) noexcept = default;
+  FoundByName& operator=(FoundByName&&) noexcept = default;
+  FoundByName(FoundByName const&) = delete;
+  FoundByName& operator=(FoundByName const&) = delete;
+  ~FoundByName() = default;
+  /// All parameters in `spaces`.
+  explicit FoundByName(std::span<Space const> spaces);
+  /// The positions of the parameter `name`; empty if there is none. Cost: a hash and a comparison.
+  [[nodiscard]] std::span<Found const> find(std::string_view name) const noexcept;
+  /// Number of parameters.
+  [[nodiscard]] std::size_t size() const noexcept { return entries_.size(); }
+  /// The parameters, in the order in which the spaces first have them.
+  [[nodiscard]] std::vector<Entry>::const_iterator begin() const noexcept { return entries_.begin(); }
+  /// Their end.
+  [[nodiscard]] std::vector<Entry>::const_iterator end() const noexcept { return entries_.end(); }
+
+ private:
+  /// The slot that has `name`, or the empty one where it would be.
+  [[nodiscard]] std::size_t slot_of(std::string_view name, std::size_t hash) const noexcept;
+
+  std::vector<Entry> entries_;
+  std::vector<Found> positions_;      // those of each entry are adjacent
+  std::vector<std::uint32_t> slots_;  // an index in entries_ plus 1; 0: empty. As many as a power of two.
+  std::vector<std::size_t> hashes_;   // of each entry
+};
+
 /// All states of a checkpoint.
 struct ZEROTH_EXPORT Contents {
   int places = 1;             ///< Number of files, one for each rank that wrote it.
@@ -125,8 +162,8 @@ struct ZEROTH_EXPORT Contents {
   [[nodiscard]] int stages() const noexcept;
   /// The ranks that wrote it. Files are numbered by stage, then by tensor rank, then by data rank.
   [[nodiscard]] SavedRanks ranks() const noexcept;
-  /// All parameters in `spaces` by name. Each has one position, or one for each of its parts, in order.
-  [[nodiscard]] std::unordered_map<std::string, std::vector<Found>> by_name() const;
+  /// All parameters in `spaces` by name. `spaces` must outlive the result unchanged.
+  [[nodiscard]] FoundByName by_name() const { return FoundByName{spaces}; }
 };
 
 /// Sets the base offsets of all states, and `groups`, from the other members. Spaces with a file in common must have

@@ -57,7 +57,7 @@ class ZEROTH_EXPORT Reader {
   /// Reads elements [first, first + to.size() / element size) of a whole parameter, however tensor-parallel ranks
   /// divided it. `parts` comes from Contents::by_name(); `state` is an index into Space::states, the same for all
   /// `parts`. Successive calls for small parameters, in file order, do not read a MiB twice.
-  void read(std::vector<Found> const& parts, std::size_t state, std::int64_t first, std::span<std::byte> to);
+  void read(std::span<Found const> parts, std::size_t state, std::int64_t first, std::span<std::byte> to);
   /// Reads the bytes that the rank of file `place` passed as SaveOptions::rank_state; empty if it passed none.
   [[nodiscard]] std::vector<std::byte> rank_state(int place);
   /// Returns all defects of file `place`; empty if every byte is as it was written. Reads the whole file if
