@@ -4,8 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <span>
+#include <string>
 
+#include "comm/gather_bytes.hpp"
 #include "comm/rank_error.hpp"
 #include "zeroth/checkpoint/record.hpp"
 #include "zeroth/core/error.hpp"
@@ -27,25 +28,15 @@ RankResult describe_failure() {
 
 std::vector<RankResult> gather_results(RankResult const& mine, std::string_view purpose, Exchange const& exchange) {
   bool const says_something = mine.kind != RankResult::Kind::nothing;
-  std::int64_t const length = says_something ? static_cast<std::int64_t>(1 + mine.text.size()) : 0;
-  auto const lengths = gather(std::span{&length, 1}, purpose, exchange);
-  std::vector<RankResult> all(lengths.size());
+  // One byte of kind, then the text.
+  auto const said = says_something ? static_cast<char>(mine.kind) + mine.text : std::string{};
+  auto const by_all = comm::gather_bytes({*exchange.communicator, *exchange.device, *exchange.stream, purpose}, said);
+  std::vector<RankResult> all(by_all.size());
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     all[rank].job_rank = exchange.job_rank(rank);
-  }
-  auto const longest = static_cast<std::size_t>(std::ranges::max(lengths));
-  if (longest == 0) {
-    return all;
-  }
-  std::vector<char> said(longest);  // one byte of kind, then the text
-  said.front() = static_cast<char>(mine.kind);
-  std::ranges::copy(mine.text.substr(0, longest - 1), said.begin() + 1);
-  auto const by_all = gather(std::span<char const>{said}, purpose, exchange);
-  for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    if (lengths[rank] > 0) {
-      auto const* const of_rank = &by_all[rank * longest];
-      all[rank].kind = static_cast<RankResult::Kind>(*of_rank);
-      all[rank].text.assign(of_rank + 1, static_cast<std::size_t>(lengths[rank]) - 1);
+    if (!by_all[rank].empty()) {
+      all[rank].kind = static_cast<RankResult::Kind>(by_all[rank].front());
+      all[rank].text = by_all[rank].substr(1);
     }
   }
   return all;

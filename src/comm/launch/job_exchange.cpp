@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
+#include "comm/gather_bytes.hpp"
 #include "comm/launch/machines.hpp"
 #include "comm/store/presence.hpp"
 #include "zeroth/comm/job.hpp"
-#include "zeroth/comm/uneven.hpp"
 #include "zeroth/core/error.hpp"
 
 namespace zeroth {
@@ -35,43 +35,9 @@ class Bytes {
   std::int64_t count_;
 };
 
-/// The lengths of all ranks' bytes.
-std::vector<std::int64_t> gather_lengths(Job& job, device::Device& device, std::size_t own) {
-  auto const world = static_cast<std::size_t>(job.world());
-  Bytes const memory{device, static_cast<std::int64_t>(world * sizeof(std::int64_t))};
-  auto* const all = reinterpret_cast<std::int64_t*>(memory.data());
-  auto* const mine = all + job.rank();
-  *mine = static_cast<std::int64_t>(own);
-  job.communicator().all_gather(device.compute(), {"gather", "lengths"}, mine, all, 1, Dtype::int64);
-  device.compute().synchronize();
-  return {all, all + world};
-}
-
-/// The bytes of all ranks, on `root` alone if there is one.
 std::vector<std::string> gather_bytes(Job& job, std::string_view bytes, std::optional<int> root) {
   auto const device = job.make_device();
-  auto const lengths = gather_lengths(job, *device, bytes.size());
-  bool const receives = !root || *root == job.rank();
-  std::int64_t total = 0;
-  for (auto const length : lengths) {
-    total += receives ? length : 0;
-  }
-  Bytes const mine{*device, std::ssize(bytes)}, all{*device, total};
-  std::ranges::copy(std::as_bytes(std::span{bytes}), mine.data());
-  auto& communicator = job.communicator();
-  auto const messages =
-      root ? comm::gather_v(communicator, mine.data(), receives ? all.data() : nullptr, lengths, Dtype::byte, *root)
-           : comm::all_gather_v(communicator, mine.data(), all.data(), lengths, Dtype::byte);
-  communicator.submit(device->compute(), {"gather", "bytes"}, messages);
-  device->compute().synchronize();
-  std::vector<std::string> result;
-  auto left = all.text();
-  for (std::size_t rank = 0; receives && rank < lengths.size(); ++rank) {
-    auto const length = static_cast<std::size_t>(lengths[rank]);
-    result.emplace_back(left.substr(0, length));
-    left.remove_prefix(length);
-  }
-  return result;
+  return comm::gather_bytes({job.communicator(), *device, device->compute(), "gather"}, bytes, root);
 }
 
 void expect_root(Job const& job, char const* call, int root) {
