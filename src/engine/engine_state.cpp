@@ -128,7 +128,7 @@ void EngineState::set_up(Mesh* mesh, Model const& given, Config const& config) {
     throw ConfigError{fmt::format("{}: {}", config.source(), refused)};
   }
   if (auto const refused = engine::refused_servers(settings, runtime.job->communicator->transport(), runtime.kind());
-      !refused.empty()) {
+      !refused.empty() && device.holds_values()) {
     throw ConfigError{fmt::format("{}: {}", config.source(), refused)};
   }
   if (auto const refused = engine::refused_same_bits(settings, runtime.job->communicator->transport());
