@@ -6,6 +6,7 @@
 #   scripts/record.sh              all parts
 #   scripts/record.sh PART...      only these; the others stay as they are
 #   demo       train_gpt at stages 0 to 3: memory, loss, tokens per second (3 minutes on two cores)
+#   servers    what `zeroth simulate` says of parameter servers: the tables of docs/parameter_server.md (seconds)
 #   stages     what `zeroth simulate` says of a model in bf16, beside the demo, and of published steps, with the table of
 #              docs/simulate.md (a minute)
 #   gpu        scripts/gpu_check.sh, and PyTorch beside it (ten minutes; needs a GPU and PyTorch: without one the old files stay)
@@ -31,7 +32,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/lib/packages.sh
 
-all=(demo stages gpu step_time peers tensor checkpoints savings silent adamw collectives engine_overhead products muon codecs pipeline)
+all=(demo stages servers gpu step_time peers tensor checkpoints savings silent adamw collectives engine_overhead products muon codecs pipeline)
 parts=("$@")
 if [ $# -eq 0 ]; then
   parts=("${all[@]}")
@@ -66,6 +67,11 @@ stages() {
   build/release/bin/zeroth simulate --model 7.5B --ranks 64 --machine 8xH100 --json >"$new/simulated.json"
   mv "$new/simulated.json" "$kept/"
   scripts/compare_published.py --document docs/simulate.md --record "$kept/published.json"
+}
+
+servers() {
+  built zeroth_tool
+  scripts/compare_servers.py --document docs/parameter_server.md
 }
 
 gpu() {

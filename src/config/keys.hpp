@@ -554,7 +554,7 @@ inline constexpr Key keys[] = {
   {.path = "zeroth.parameter_server.staleness", .kind = Kind::integer, .range = {0, int_limit}, .value = 0,
    .meaning = "How many steps a worker may be ahead of the slowest one. 0: servers add up the gradients of all workers and update once per step, with the bits of stage 1 on as many ranks as there are workers. Above 0: each worker's gradients are an update of their own, as soon as they arrive; not reproducible, and without gradient_clipping."},
   {.path = "zeroth.parameter_server.colocated", .kind = Kind::boolean, .value = false,
-   .meaning = "Servers are threads of the workers' processes. Only false is possible yet."},
+   .meaning = "Servers are threads of the workers' processes. Only false is possible: start servers as more ranks on the workers' machines."},
   {.path = "zeroth.gradient_slots", .kind = Kind::integer, .range = {1, int_limit},
    .derive = derive::gradient_slots, .why = "2 with overlap_comm, 1 without",
    .meaning = "Stages 2 and 3: units whose full gradients are held at once."},

@@ -60,10 +60,6 @@ std::string refused_movements(Values const& values, std::int64_t servers) {
     return refused_beside(servers, "zeroth.tied_gradients is \"apart\"", "servers know no uses of a parameter",
                           "that to \"together\"");
   }
-  if (values.says<"zeroth.ema.decay">()) {
-    return refused_beside(servers, fmt::format("zeroth.ema.decay is {}", values.get<"zeroth.ema.decay">()),
-                          "workers cannot exchange parameters with averages that servers hold", "leave that out");
-  }
   auto const type = values.get<"optimizer.type">();
   if (type == "Muon" || type == "Lamb" || type == "OneBitAdam") {
     return refused_beside(servers, fmt::format("optimizer.type is {}", type),
@@ -113,7 +109,10 @@ std::string staleness_is_possible(Values const& values) {
 }
 
 std::string colocated_servers_are_possible(Values const& values) {
-  return values.get<"zeroth.parameter_server.colocated">() ? "true is not possible yet; allowed: false" : "";
+  return values.get<"zeroth.parameter_server.colocated">() ? "true, but a process that has a rank cannot have a server "
+                                                             "beside it; set this to false, and start as many "
+                                                             "more ranks on the workers' machines as there are servers"
+                                                           : "";
 }
 
 }  // namespace zeroth::config

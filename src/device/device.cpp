@@ -3,12 +3,19 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "zeroth/core/error.hpp"
 
 namespace zeroth::device {
 
 void Device::compute_on(StreamRef /*stream*/) {
   ZEROTH_EXPECTS(false, fmt::format("device {} computes on the calling thread; it takes no stream", name()));
+}
+
+std::optional<std::size_t> Device::first_done(std::span<Event const* const> events) const {
+  auto const found = std::ranges::find_if(events, [](Event const* event) { return event->done(); });
+  return found == events.end() ? std::nullopt : std::optional{static_cast<std::size_t>(found - events.begin())};
 }
 
 std::unique_ptr<Storage> Device::make_storage(StorageOptions const& /*options*/) {

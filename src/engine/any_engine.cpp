@@ -548,10 +548,7 @@ void AnyEngine::swap_ema() {
     engine.meet("swap_ema");
     engine.settle_update();
     engine.session.await_saved();
-    engine.sharded.manager->parameters.await_gathers();
-    engine.sharded.manager->parameters.drop_all();
-    engine.sharded.manager->values.swap_averages();
-    engine.sharded.manager->slices.spread();
+    engine.runtime.servers ? engine::swap_ema_on_servers(engine) : engine::exchange_averages(*engine.sharded.manager);
     engine.session.protocol->swap_ema();
     engine.compare_replicas(shard::States::with, "swap_ema()");
     engine.compare_ties(shard::States::with, "swap_ema()");

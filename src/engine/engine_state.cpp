@@ -128,7 +128,7 @@ void EngineState::set_up(Mesh* mesh, Model const& given, Config const& config) {
     throw ConfigError{fmt::format("{}: {}", config.source(), refused)};
   }
   if (auto const refused = engine::refused_servers(settings, runtime.job->communicator->transport(), runtime.kind());
-      !refused.empty()) {
+      !refused.empty() && device.holds_values()) {
     throw ConfigError{fmt::format("{}: {}", config.source(), refused)};
   }
   if (auto const refused = engine::refused_same_bits(settings, runtime.job->communicator->transport());
@@ -199,8 +199,10 @@ void EngineState::tell_user(Config const& config, std::string const& of_start) c
   if (reports.memory_breakdown) {
     logger().info("{}planned for each rank: {}", rank_prefix(), engine::in_words(planned()));
   }
-  if (auto const note = engine::stage_note(settings()); !note.empty()) {
-    logger().info("{}{}", rank_prefix(), note);
+  for (auto const& note : {engine::stage_note(settings()), engine::bucket_note(sharded.blueprint)}) {
+    if (!note.empty()) {
+      logger().info("{}{}", rank_prefix(), note);
+    }
   }
   if (auto const why = engine::ranks_note(sharded.blueprint); !why.empty()) {
     logger().info("{}on another number of ranks the same global batch has other roundings: {}", rank_prefix(), why);

@@ -78,6 +78,13 @@ void store_values(shard::ShardManager& manager, ParamId param, std::span<float c
   }
 }
 
+void exchange_averages(shard::ShardManager& manager) {
+  manager.parameters.await_gathers();
+  manager.parameters.drop_all();
+  manager.values.swap_averages();
+  manager.slices.spread();
+}
+
 optim::ExactSum squares_of_slice(shard::ShardManager& manager, ParamId param, Exchange const& exchange) {
   constexpr std::int64_t most = std::int64_t{1} << 16U;
   auto const memory = exchange.device->allocate_host(most * bytes_of(Dtype::fp32));

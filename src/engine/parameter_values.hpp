@@ -31,6 +31,9 @@ void store_values(shard::ShardManager& manager, ParamId param, std::span<float c
 void write_values(shard::ShardManager& manager, model::Description const& model, ParamId param,
                   std::span<float const> values, Exchange const& exchange, comm::Communicator* other_stages);
 
+/// Exchanges all parameters with their averages (zeroth.ema.decay).
+void exchange_averages(shard::ShardManager& manager);
+
 /// The sum of squares of this rank's slice of the reduced gradient of `param`, still scaled. Not collective.
 [[nodiscard]] optim::ExactSum squares_of_slice(shard::ShardManager& manager, ParamId param, Exchange const& exchange);
 

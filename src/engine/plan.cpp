@@ -151,9 +151,13 @@ Plan plan_of(engine::Blueprint const& blueprint, PlanOptions const& options) {
   if (limits.bucket_units < std::numeric_limits<int>::max()) {
     result.most_units_in_a_bucket = limits.bucket_units;
   }
-  result.notes = {engine::stage_note(settings),           engine::sum_warning(settings),
-                  engine::two_level_note(settings),       engine::prefetch_warning(blueprint),
-                  engine::offload_note(settings, memory), engine::parameters_note(settings, memory)};
+  result.notes = {engine::stage_note(settings),
+                  engine::sum_warning(settings),
+                  engine::two_level_note(settings),
+                  engine::prefetch_warning(blueprint),
+                  engine::bucket_note(blueprint),
+                  engine::offload_note(settings, memory),
+                  engine::parameters_note(settings, memory)};
   result.notes.push_back(engine::refused_offload(settings.offload, options.device));
   result.notes.push_back(engine::refused_optimizer(settings, options.device));
   result.notes.push_back(engine::refused_same_bits(settings, options.transport));

@@ -183,6 +183,26 @@ std::string prefetch_warning(Blueprint const& blueprint) {
       turns, blueprint.limits.turns, blueprint.settings.max_live_count, needed_count);
 }
 
+std::string bucket_note(Blueprint const& blueprint) {
+  constexpr std::int64_t buckets = 8;
+  auto const& settings = blueprint.settings;
+  auto const& flats = blueprint.layout.flats();
+  std::int64_t count = 0;
+  for (auto const& flat : flats) {
+    count += flat.gradients().padded_count;
+  }
+  if (!settings.delayed_update || !settings.overlap_comm || blueprint.request.places.world() == 1 ||
+      flats.size() == 1 || count > settings.reduce_bucket_count) {
+    return {};
+  }
+  return fmt::format(
+      "with zeroth.delayed_update a bucket is reduced, and its units are updated, once backward has completed it, and "
+      "one has all {} gradients, since zero_optimization.reduce_bucket_size is {}: nothing runs beside backward; {} "
+      "makes "
+      "about {} buckets",
+      count, settings.reduce_bucket_count, std::max<std::int64_t>(1, count / buckets), buckets);
+}
+
 std::string stage_note(Settings const& settings) {
   if (settings.batch.accumulation == 1 || settings.reduce_gradients_given) {
     return {};

@@ -149,6 +149,7 @@ void push_step(EngineState& engine, StepOptions const& options) {
       servers->links().post_pull(flat, memory.flat(flat).name, memory.flat(flat).trainable,
                                  {memory.addresses(flat).parameters, 0, engine.settings().precision.compute});
     }
+    servers->links().await_notes(*engine.runtime.gather_stream);
   }
 }
 
@@ -157,7 +158,7 @@ void add_staleness(EngineState& engine, StepReport& report) {
   if (servers == nullptr || !servers->is_stale()) {
     return;
   }
-  engine.runtime.gather_stream->synchronize();  // the pull of that step
+  engine.runtime.gather_stream->synchronize();  // the notes and the pull of that step
   report.stop = false;
   for (auto const& note : servers->notes) {
     report.staleness = std::max(report.staleness, static_cast<int>(servers->pushes - note.pushed_by_all));

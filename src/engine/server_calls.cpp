@@ -280,6 +280,11 @@ void order_write(EngineState& engine, ParamId param, std::span<float const> valu
   }
 }
 
+void swap_ema_on_servers(EngineState& engine) {
+  ask(engine, Kind::swap_ema);
+  move_parameters(engine);
+}
+
 std::vector<RankResult> save_weights_on_servers(EngineState& engine, std::filesystem::path const& file) {
   ask(engine, Kind::save_weights, 0, file.string());
   return results(engine, {});
@@ -337,6 +342,10 @@ void answer(EngineState& engine, Order const& order, std::string_view more) {
     case Kind::norm_of: answer_norm_of(engine, param); break;
     case Kind::read: read_values(manager, param, {}, engine.runtime); break;
     case Kind::write: answer_write(engine, param, more); break;
+    case Kind::swap_ema:
+      exchange_averages(manager);
+      move_parameters(engine);
+      break;
     case Kind::save_weights:
       run_on_server(engine, [&](RankResult& mine) {
         mine = own(engine, save_weights(whole_of_servers(engine), more, engine.settings().saved_weights));

@@ -27,6 +27,8 @@ void order_norm_of(detail::EngineState& engine, ParamId param);
 void order_read(detail::EngineState& engine, ParamId param);
 /// Servers store what workers have stored.
 void order_write(detail::EngineState& engine, ParamId param, std::span<float const> values);
+/// Servers exchange parameters with averages, and workers receive what parameters are then. Waits.
+void swap_ema_on_servers(detail::EngineState& engine);
 [[nodiscard]] std::vector<RankResult> save_weights_on_servers(detail::EngineState& engine,
                                                               std::filesystem::path const& file);
 [[nodiscard]] std::vector<RankResult> load_weights_on_servers(detail::EngineState& engine,

@@ -18,9 +18,25 @@ ServerRanks::ServerRanks(Job& job, ParameterServerSettings const& settings)
     : workers_{job.world() - settings.servers},
       serves_{job.rank() >= workers_},
       is_stale_{settings.staleness > 0},
-      part_{job.split(serves_ ? 1 : 0, job.rank(), serves_ ? "servers" : "workers")},
-      all_{job.communicator().split(0, job.rank(), "with-servers")},
-      deciders_{job.communicator().split(is_stale_ ? job.rank() : 0, job.rank(), "step")} {}
+      part_{[&] {
+        auto const [color, key] = split_of_job(0, job.rank(), workers_, is_stale_);
+        return job.split(color, key, serves_ ? "servers" : "workers");
+      }()} {
+  auto const split = [&](std::size_t number, char const* name) {
+    auto const [color, key] = split_of_job(number, job.rank(), workers_, is_stale_);
+    return job.communicator().split(color, key, name);
+  };
+  all_ = split(1, name_of_all);
+  deciders_ = split(2, "deciders");
+}
+
+comm::SplitRequest ServerRanks::split_of_job(std::size_t split, int rank, int workers, bool is_stale) noexcept {
+  switch (split) {
+    case 0: return {rank >= workers ? 1 : 0, rank};
+    case 1: return {0, rank};
+    default: return {is_stale ? rank : 0, rank};
+  }
+}
 
 void ServerRanks::connect(device::Device& device, std::size_t flats, comm::CommOptions const& options) {
   all_->set_options({.timeout = options.timeout, .check = true});

@@ -16,6 +16,11 @@ class ServerRanks {
   /// Null if the file asks for no servers. Collective on `job`. Throws ConfigError if the job has no rank for a worker.
   [[nodiscard]] static std::unique_ptr<ServerRanks> of(Job& job, Config const& config);
   ServerRanks(Job& job, ParameterServerSettings const& settings);
+  /// The arguments of `rank` for split number `split` of the job, from 0: into workers and servers, then all(), then
+  /// deciders().
+  [[nodiscard]] static comm::SplitRequest split_of_job(std::size_t split, int rank, int workers,
+                                                       bool is_stale) noexcept;
+  static constexpr char const* name_of_all = "with-servers";  ///< Of all(), in messages and simulations.
   /// Makes the links. Collective.
   void connect(device::Device& device, std::size_t flats, comm::CommOptions const& options);
   void end_streams() noexcept;  ///< Of links. They wait for their work.

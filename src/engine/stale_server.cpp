@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -22,13 +23,16 @@ namespace {
 using detail::EngineState;
 using shard::Order;
 
-/// Each worker has a stream, on which its next order is awaited. One thread does all the rest.
+/// Each worker has a stream, on which its next order is awaited. One thread does all the rest, in the order in which
+/// orders arrive.
 class StaleServer {
  public:
   explicit StaleServer(EngineState& engine)
       : engine_{engine}, manager_{*engine.sharded.manager}, links_{engine.runtime.servers->links()} {
     auto* data = manager_.memory.pushed();
     channels_.resize(static_cast<std::size_t>(links_.workers()));
+    awaited_.reserve(channels_.size());
+    arrivals_.reserve(channels_.size());
     for (auto& channel : channels_) {
       channel.stream = engine.runtime.device->make_stream("worker", device::Overlap::on);
       channel.arrived = engine.runtime.device->make_event();
@@ -43,23 +47,20 @@ class StaleServer {
     for (int worker = 0; worker < links_.workers(); ++worker) {
       await_order(worker);
     }
+    int worker = 0;  // begins behind the one before, so that none is always first
     while (std::ranges::any_of(channels_, [](Channel const& each) { return !each.ended; })) {
-      bool idle = true;
-      for (int worker = 0; worker < links_.workers(); ++worker) {
-        if (auto const& channel = of(worker); !channel.ended && channel.arrived->done()) {
-          channel.arrived->synchronize();  // throws its error
-          carry_out(worker);
-          idle = false;
-        }
-      }
-      for (int worker = 0; worker < links_.workers(); ++worker) {
-        if (of(worker).waits && is_near(worker)) {
-          answer_push(worker);
-          idle = false;
-        }
-      }
-      if (idle) {
+      auto const next = next_after(worker);
+      if (!next) {
         rest();
+        continue;
+      }
+      worker = *next;
+      of(worker).arrived->synchronize();  // throws its error
+      carry_out(worker);
+      for (int each = 0; each < links_.workers(); ++each) {
+        if (of(each).waits && is_near(each)) {
+          answer_push(each);
+        }
       }
     }
   }
@@ -81,6 +82,21 @@ class StaleServer {
     auto& channel = of(worker);
     links_.receive_order(worker, *channel.stream, channel.order);
     channel.stream->record(*channel.arrived);
+  }
+
+  /// A worker whose order has arrived. One that waits for parameters sends none before it has them.
+  std::optional<int> next_after(int worker) {
+    awaited_.clear();
+    arrivals_.clear();
+    for (int i = 1; i <= links_.workers(); ++i) {
+      int const each = (worker + i) % links_.workers();
+      if (auto const& channel = of(each); !channel.ended && !channel.waits) {
+        awaited_.push_back(each);
+        arrivals_.push_back(channel.arrived.get());
+      }
+    }
+    auto const found = engine_.runtime.device->first_done(arrivals_);
+    return found ? std::optional{awaited_[*found]} : std::nullopt;
   }
 
   void carry_out(int worker) {
@@ -126,6 +142,7 @@ class StaleServer {
     optimizer.await_decision();
     optimizer.begin_updates(false);
     std::ranges::for_each(memory.layout().update_order(), [&](shard::FlatId flat) { optimizer.update(flat); });
+    engine_.runtime.device->compute().synchronize();  // what it reads is written by the next push
     ++channel.pushes;
     channel.waits = true;
     if (stop_at_ == 0 && (channel.sums.stop > 0 || engine_.runtime.job->stop_requested())) {
@@ -168,6 +185,8 @@ class StaleServer {
   shard::ShardManager& manager_;
   shard::ServerLinks& links_;
   std::vector<Channel> channels_;
+  std::vector<int> awaited_;  // workers, with what marks their next order
+  std::vector<device::Event const*> arrivals_;
   shard::PullNote note_;
   std::int64_t stop_at_ = 0;
   std::size_t parity_ = 0;

@@ -21,12 +21,14 @@ void CallLog::add(std::string_view what, std::string_view unit, std::span<comm::
     found = entries_.insert(entries_.end(), Entry{.what = what, .unit = unit, .operation = operation});
   }
   ++found->count;
+  bool const is_message = operation == comm::Operation::send || operation == comm::Operation::receive;
   bool const reduces_all = operation == comm::Operation::all_reduce;
   auto const others = static_cast<double>(world - 1) / world;
   for (auto const& each : collectives) {
     auto const bytes = (reduces_all ? 1 : world) * each.count * bytes_of(each.dtype);
     found->bytes += bytes;
-    found->sent += (reduces_all ? 2 : 1) * others * static_cast<double>(bytes);
+    found->sent +=
+        is_message ? static_cast<double>(bytes) : (reduces_all ? 2 : 1) * others * static_cast<double>(bytes);
   }
 }
 

@@ -129,6 +129,11 @@ std::int64_t Carrier::scratch_bytes(PlanRequest const& request) noexcept {
   return codec == Codec::none ? 0 : keeps_elements(codec) ? bytes : 2 * bytes;
 }
 
+void Carrier::count(std::string_view what, FlatId unit, comm::Operation operation, std::int64_t bytes) {
+  moved_.add(bytes, false);
+  memory_->note_messages(what, unit, operation, bytes);
+}
+
 void Carrier::submit(Lane lane, Axes axes, Names const& names, FlatId unit,
                      std::span<comm::Collective const> transaction) {
   bool const across_groups = axes.contains(Axis::replicate) && memory_->request().places.replicas() > 1;

@@ -50,8 +50,8 @@ class Carrier {
   void submit(Lane lane, Axes axes, Names const& names, FlatId unit, std::span<comm::Collective const> transaction);
   /// Enqueues one transaction over the tensor ranks, on the reduce stream.
   void submit_over_tensor(Names const& names, FlatId unit, std::span<comm::Collective const> transaction);
-  /// Counts bytes that moved between workers and parameter servers.
-  void count(std::int64_t bytes) noexcept { moved_.add(bytes, false); }
+  /// Counts bytes of `unit` that moved between workers and parameter servers: sends to, or receives from, all of them.
+  void count(std::string_view what, FlatId unit, comm::Operation operation, std::int64_t bytes);
   /// Bytes moved so far, over all ranks.
   [[nodiscard]] MovedBytes const& moved() const noexcept { return moved_; }
 

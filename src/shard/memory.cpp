@@ -133,6 +133,13 @@ void Memory::note_call(std::string_view what, std::optional<FlatId> unit, std::s
   }
 }
 
+void Memory::note_messages(std::string_view what, FlatId unit, comm::Operation operation, std::int64_t bytes) {
+  if (context_.calls != nullptr) {
+    comm::Collective const all{.operation = operation, .count = bytes, .dtype = Dtype::byte};
+    context_.calls->add(what, flat(unit).name, {&all, 1}, 1);
+  }
+}
+
 std::uint64_t Memory::transactions_hash() const noexcept {
   std::uint64_t hash = 0;
   for (auto const& log : transactions_) {

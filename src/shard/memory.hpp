@@ -138,6 +138,8 @@ class Memory {
   /// TransactionLog.
   void note_call(std::string_view what, std::optional<FlatId> unit, std::span<comm::Collective const> collectives,
                  comm::Communicator const& among);
+  /// Logs messages of `bytes` in all, to or from all parameter servers; see CallLog.
+  void note_messages(std::string_view what, FlatId unit, comm::Operation operation, std::int64_t bytes);
   /// One log per communicator, in the same order on all ranks.
   [[nodiscard]] std::span<TransactionLog const> transactions() const noexcept { return transactions_; }
   /// One hash of all the logs in transactions().

@@ -210,7 +210,7 @@ void Parameters::pull(FlatId flat) {
     }
   }
   stream_->record(*slot(flat).ready);
-  carrier_.count(part.padded_count * bytes_of(dtype_));
+  carrier_.count("pull", flat, comm::Operation::receive, part.padded_count * bytes_of(dtype_));
 }
 
 /// Gathers all replicas' slices of a tile, after this rank has updated its own and before the tile is written to the

@@ -27,6 +27,20 @@ void receive(comm::Communicator& channel, device::Stream& stream, comm::Label co
 
 }  // namespace
 
+int ChannelSplits::rounds() const noexcept { return std::max(workers, servers); }
+
+std::optional<int> ChannelSplits::peer(int rank, int round) const noexcept {
+  bool const serves = rank >= workers;
+  int const peer = serves ? (rank - workers - round + rounds()) % rounds() : (rank + round) % rounds();
+  return peer < (serves ? workers : servers) ? std::optional{peer} : std::nullopt;
+}
+
+comm::SplitRequest ChannelSplits::request(int rank, int round) const noexcept {
+  bool const serves = rank >= workers;
+  auto const with = peer(rank, round);
+  return {!with ? -1 : serves ? rank - workers : *with, serves ? rank_of_server : rank_of_worker};
+}
+
 ServerLinks::ServerLinks(comm::Communicator& all, int workers, bool is_stale, comm::CommOptions const& options)
     : workers_{workers},
       serves_{all.rank() >= workers},
@@ -40,20 +54,15 @@ ServerLinks::ServerLinks(comm::Communicator& all, int workers, bool is_stale, co
   }
 }
 
-/// In each round a rank has at most one peer, and after all rounds it had each.
 void ServerLinks::connect(comm::Communicator& all, int servers) {
-  int const rounds = std::max(workers_, servers);
-  int const mine = serves_ ? all.rank() - workers_ : all.rank();
+  ChannelSplits const splits{workers_, servers};
   peers_.resize(static_cast<std::size_t>(serves_ ? workers_ : servers));
-  for (int round = 0; round < rounds; ++round) {
-    int const peer = serves_ ? (mine - round + rounds) % rounds : (mine + round) % rounds;
-    bool const has_peer = peer < static_cast<int>(peers_.size());
-    int const color = !has_peer ? -1 : serves_ ? mine : peer;
-    int const key = serves_ ? rank_of_server : rank_of_worker;
+  for (int round = 0; round < splits.rounds(); ++round) {
+    auto const [color, key] = splits.request(all.rank(), round);
     auto push = all.split(color, key, "push");
     auto pull = all.split(color, key, "pull");
-    if (has_peer) {
-      peers_[static_cast<std::size_t>(peer)] = {std::move(push), std::move(pull)};
+    if (auto const peer = splits.peer(all.rank(), round)) {
+      peers_[static_cast<std::size_t>(*peer)] = {std::move(push), std::move(pull)};
     }
   }
 }
@@ -84,6 +93,7 @@ void ServerLinks::make_streams(device::Device& device, std::size_t flats) {
     peer.stream = device.make_stream("pull", device::Overlap::on);
     peer.pulled.resize(flats);
     std::ranges::generate(peer.pulled, [&] { return device.make_event(); });
+    peer.noted = device.make_event();
   }
 }
 
@@ -91,12 +101,21 @@ void ServerLinks::end_streams() noexcept {
   for (auto& peer : peers_) {
     peer.stream.reset();
     peer.pulled.clear();
+    peer.noted.reset();
   }
 }
 
 void ServerLinks::post_notes(std::span<PullNote> notes) {
   for (std::size_t i = 0; i < peers_.size(); ++i) {
-    receive(*peers_[i].pull, *peers_[i].stream, {"pull", ""}, &notes[i], sizeof(PullNote), Dtype::byte);
+    auto const& peer = peers_[i];
+    receive(*peer.pull, *peer.stream, {"pull", ""}, &notes[i], sizeof(PullNote), Dtype::byte);
+    peer.stream->record(*peer.noted);
+  }
+}
+
+void ServerLinks::await_notes(device::Stream& stream) {
+  for (auto const& peer : peers_) {
+    stream.wait(*peer.noted);
   }
 }
 

@@ -4,10 +4,12 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
 
+#include "comm/group.hpp"
 #include "shard/carrier.hpp"
 #include "zeroth/comm/communicator.hpp"
 
@@ -17,12 +19,13 @@ namespace zeroth::shard {
 struct Order {
   enum class Kind : std::int64_t {
     add,  ///< A flat unit's gradients come from all workers: `first` is the unit, `second` says if it is the last time.
-    step,     ///< Decide, update, and send parameters: `first` is the number of metrics, `second` the learning rate's
-              ///< bits.
-    norm,     ///< Sum what a step will sum: `first` is the number of metrics.
-    norm_of,  ///< Sum the squares of a parameter's gradient: `first` is the parameter.
-    read,     ///< Send a parameter's values: `first` is the parameter.
-    write,    ///< Take a parameter's values, which follow: `first` is the parameter.
+    step,      ///< Decide, update, and send parameters: `first` is the number of metrics, `second` the learning rate's
+               ///< bits.
+    norm,      ///< Sum what a step will sum: `first` is the number of metrics.
+    norm_of,   ///< Sum the squares of a parameter's gradient: `first` is the parameter.
+    read,      ///< Send a parameter's values: `first` is the parameter.
+    write,     ///< Take a parameter's values, which follow: `first` is the parameter.
+    swap_ema,  ///< Exchange masters with their averages, and send parameters.
     save_weights,
     load_weights,
     save,
@@ -40,6 +43,17 @@ struct Order {
 struct PullNote {
   std::int64_t pushed_by_all = 0;  ///< How many times every worker has pushed.
   std::int64_t stop_at = 0;        ///< After which of their pushes workers stop; 0: a stop was not asked for.
+};
+
+/// Splits of a communicator of `workers` workers and then `servers` servers, each of which makes one kind of channels.
+struct ChannelSplits {
+  int workers = 0, servers = 0;
+  /// In a round a rank has at most one peer, and after all rounds it had each. A round has a split for pushes, and one
+  /// for pulls.
+  [[nodiscard]] int rounds() const noexcept;
+  /// The peer of `rank` in `round`, counted among workers or servers; nullopt without one.
+  [[nodiscard]] std::optional<int> peer(int rank, int round) const noexcept;
+  [[nodiscard]] comm::SplitRequest request(int rank, int round) const noexcept;
 };
 
 /// Two channels for each worker and server: one for gradients and orders, on the reduce stream, and one for parameters,
@@ -75,6 +89,8 @@ class ServerLinks {
   /// Receive a note and slices of each server, whichever answers first: a server that waits until this rank receives
   /// takes no pushes meanwhile, for which another server may be waiting. So all is posted before anything is awaited.
   void post_notes(std::span<PullNote> notes);
+  /// Makes `stream` wait for the notes, which come even if no parameter does.
+  void await_notes(device::Stream& stream);
   void post_pull(FlatId flat, std::string_view unit, Part const& part, Elements const& to);
   /// Makes `stream` wait for what was posted of `flat`.
   void await_pull(device::Stream& stream, FlatId flat);
@@ -103,6 +119,7 @@ class ServerLinks {
   struct Peer {
     std::unique_ptr<comm::Communicator> push, pull;
     ById<FlatId, std::unique_ptr<device::Event>> pulled = {};
+    std::unique_ptr<device::Event> noted = {};
     std::unique_ptr<device::Stream> stream = {};  ///< For pulls that are posted.
   };
   void connect(comm::Communicator& all, int servers);

@@ -40,7 +40,8 @@ class PushReducer final : public Reducer {
     }
     links.tell_of_own(stream, orders_[gradient.flat][complete ? 1 : 0]);
     links.push(stream, unit.name, unit.gradients(), {gradient.data, 0, gradient.dtype});
-    carrier().count(unit.gradients().padded_count * bytes_of(gradient.dtype));
+    carrier().count("reduce", gradient.flat, comm::Operation::send,
+                    unit.gradients().padded_count * bytes_of(gradient.dtype));
   }
 
   ById<FlatId, std::array<Order, 2>> orders_;  // not the last time, the last time
@@ -61,7 +62,7 @@ class AddingReducer final : public Reducer {
     auto const& unit = memory().flat(gradient.flat);
     auto const count = unit.gradients().shard_count;
     links.add(stream, unit.name, unit.gradients(), gradient.data, gradient.dtype);
-    carrier().count(links.workers() * count * bytes_of(gradient.dtype));
+    carrier().count("add", gradient.flat, comm::Operation::receive, links.workers() * count * bytes_of(gradient.dtype));
     auto const read = read_by_optimizer(gradient.flat);
     bool const before = summed_before(gradient.flat);
     auto* const sums = folds(memory().request()) ? reinterpret_cast<float*>(read.data) : nullptr;

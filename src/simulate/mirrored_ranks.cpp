@@ -9,7 +9,7 @@
 
 namespace zeroth::simulate {
 
-void exchange_with_mirrors(comm::Collective const& collective, int world) {
+void exchange_with_mirrors(comm::Collective const& collective, int world, int addends) {
   auto const bytes = static_cast<std::size_t>(collective.count * bytes_of(collective.dtype));
   if (collective.operation == comm::Operation::all_gather) {
     auto* const output = static_cast<std::byte*>(collective.output);
@@ -19,7 +19,7 @@ void exchange_with_mirrors(comm::Collective const& collective, int world) {
   } else if (collective.operation == comm::Operation::all_reduce && collective.dtype == Dtype::fp64) {
     auto const* const input = static_cast<double const*>(collective.input);
     std::transform(input, input + collective.count, static_cast<double*>(collective.output),
-                   [world](double value) { return value * world; });
+                   [addends](double value) { return value * addends; });
   }
 }
 

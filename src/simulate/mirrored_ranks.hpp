@@ -6,7 +6,7 @@
 namespace zeroth::simulate {
 
 /// Moves the values of all-gathers, and of all-reduces of fp64: what the engine reads of a step without its math. What
-/// other operations write stays as it is.
-void exchange_with_mirrors(comm::Collective const& collective, int world);
+/// other operations write stays as it is. `addends`: the number of ranks that bring something to a sum.
+void exchange_with_mirrors(comm::Collective const& collective, int world, int addends);
 
 }  // namespace zeroth::simulate

@@ -12,6 +12,8 @@
 #include "comm/group.hpp"
 #include "engine/communicators.hpp"
 #include "engine/planning.hpp"
+#include "engine/server_plan.hpp"
+#include "engine/server_ranks.hpp"
 #include "engine/share.hpp"
 #include "simulate/rank_threads.hpp"
 #include "simulate/seats.hpp"
@@ -23,16 +25,16 @@
 namespace zeroth::simulate {
 namespace {
 
-void check(Model const& model, int world, std::span<UnitWork const> work, Options const& options) {
+/// `workers` are the ranks that have math.
+void check(Model const& model, int world, int workers, std::span<UnitWork const> work, Options const& options) {
   auto const units = model.description().units.size();
   ZEROTH_EXPECTS(work.size() == units,
                  fmt::format("simulate: work is given for {} units, but the model has {}", work.size(), units));
-  ZEROTH_EXPECTS(world >= 1, fmt::format("simulate: world is {}, must be 1 or more", world));
   for (auto const& [rank, factor] : options.slowdown) {
     ZEROTH_EXPECTS(options.all_ranks, "simulate: slowdowns of single ranks are given without all_ranks; set all_ranks");
-    ZEROTH_EXPECTS(rank >= 0 && rank < world && factor > 0,
-                   fmt::format("simulate: slowdown of rank {} by {}: ranks are 0 to {}, factors above 0", rank, factor,
-                               world - 1));
+    ZEROTH_EXPECTS(rank >= 0 && rank < workers && factor > 0,
+                   fmt::format("simulate: slowdown of rank {} by {}: ranks are 0 to {}{}, factors above 0", rank,
+                               factor, workers - 1, workers < world ? ", which are workers" : ""));
   }
 }
 
@@ -99,6 +101,26 @@ ExpectedSplits expected_splits(Model const& model, Config const& config, int wor
   };
 }
 
+/// The same with parameter servers, of which only the first one exists. `workers` all exist.
+ExpectedSplits expected_splits_with_servers(Model const& model, Config const& config, int workers) {
+  auto const& whole = model.description();
+  auto const alone = engine::make_blueprint(whole, whole, config, workers, {});
+  auto const server = engine::with_servers(alone, whole, true);
+  auto const places = server.request.places;
+  bool const is_stale = config.parameter_server().staleness > 0;
+  shard::ChannelSplits const channels{workers, config.parameter_server().servers};
+  return [=, splits = engine::splits_of(server.settings, server.request)](comm::Group const& parent, std::size_t split,
+                                                                          int rank) -> comm::SplitRequest {
+    if (parent.name == "world") {
+      return engine::ServerRanks::split_of_job(split, rank, workers, is_stale);
+    }
+    if (parent.name == engine::ServerRanks::name_of_all) {
+      return channels.request(rank, static_cast<int>(split) / 2);
+    }
+    return {splits.at(split).color(places, rank), places.place_of(rank)};
+  };
+}
+
 /// All ranks, or one that stands for all, of each stage of a pipeline. With tensor ranks, the first of them.
 std::vector<int> simulated_ranks(int world, int data, int tensor, bool all) {
   std::vector<int> ranks;
@@ -112,7 +134,7 @@ std::vector<int> simulated_ranks(int world, int data, int tensor, bool all) {
 Simulation of_stages(std::vector<RankResult> const& ranks, std::size_t stages) {
   Simulation result;
   result.report = ranks.front().report;
-  result.step_ms = result.report.step_ms;
+  result.step_ms = ranks.front().step_ms;
   auto const share = 1 / static_cast<double>(stages);
   for (std::size_t stage = 0; stage < stages; ++stage) {
     auto const& figures = ranks[stage * (ranks.size() / stages)].figures;
@@ -129,44 +151,65 @@ Simulation of_stages(std::vector<RankResult> const& ranks, std::size_t stages) {
   return result;
 }
 
+double mean_step_ms(std::span<RankResult const> workers) {
+  double sum = 0;
+  for (auto const& each : workers) {
+    sum += each.step_ms;
+  }
+  return sum / static_cast<double>(workers.size());
+}
+
 }  // namespace
 
 Simulation run(Model const& model, Config const& config, int world, std::span<UnitWork const> work,
                Machine const& machine, Options const& options) {
-  if (auto const servers = config.parameter_server().servers; servers > 0) {
-    throw ConfigError{fmt::format(
-        "{}: zeroth.parameter_server.servers is {}, and parameter servers cannot be simulated yet; allowed: 0",
-        config.source(), servers)};
-  }
   auto const tensor = config.tensor_ranks();
   ZEROTH_EXPECTS(model.tensor_part() == (TensorPart{0, tensor}),
                  fmt::format("zeroth.mesh.tensor is {}, but the model to simulate was made for tensor rank {} of {}: "
                              "make it for the first of the same number",
                              tensor, model.tensor_part().index, model.tensor_part().of));
-  check(model, world, work, options);
+  ZEROTH_EXPECTS(world >= 1, fmt::format("simulate: world is {}, must be 1 or more", world));
   auto const stages = config.pipeline().stages;
   auto const of_stage = engine::data_ranks(config, world);
-  auto const chosen = simulated_ranks(world, of_stage, tensor, options.all_ranks);
+  auto const servers = config.parameter_server().servers;
+  check(model, world, world - servers, work, options);
+  auto chosen = simulated_ranks(world - servers, of_stage, tensor, options.all_ranks || servers > 0);
+  auto const workers = chosen.size();
+  if (servers > 0) {
+    chosen.push_back(world - servers);
+  }
   auto const simulated = chosen.size();
-  VirtualJob job{machine, world, chosen, expected_splits(model, config, world),
-                 Seats{{tensor, of_stage, stages}, options.nearness}};
-  auto const traced = options.timelines ? simulated : 0;
+  VirtualJob job{
+      machine, world, chosen,
+      servers > 0 ? expected_splits_with_servers(model, config, of_stage) : expected_splits(model, config, world),
+      Seats{{tensor, servers > 0 ? world : of_stage, stages}, options.nearness}};
+  if (servers > 0) {
+    job.mirror_last();
+  }
+  auto const traced = options.timelines ? workers : 0;
   std::vector<Timeline> timelines(traced);
   std::vector<RankResult> results(simulated);
   std::deque<SimulatedRank> ranks;  // stay where they are: a rank is spoken of by its address
-  double const nodes = std::ceil(static_cast<double>(world) / machine.ranks_per_node);
+  double const nodes = std::ceil(static_cast<double>(world - servers) / machine.ranks_per_node);
   double const waits_for_slowest = 1 + machine.straggler_per_doubling * std::log2(nodes);
   std::vector<SimulatedPace> paces;
   for (auto const rank : chosen) {
-    paces.push_back({rank, slowdown_of(rank, tensor, options.slowdown)});
-    ranks.emplace_back(Task{model, config, work, machine}, job, rank, waits_for_slowest * paces.back().slowdown);
+    auto const slowdown = slowdown_of(rank, tensor, options.slowdown);
+    if (rank < world - servers) {
+      paces.push_back({rank, slowdown});
+    }
+    ranks.emplace_back(Task{model, config, work, machine}, job, rank, waits_for_slowest * slowdown);
   }
   auto const run_rank = [&](std::size_t rank) {
-    ranks[rank].run(traced > 0 ? &timelines[rank] : nullptr, results[rank]);
+    ranks[rank].run(rank < traced ? &timelines[rank] : nullptr, results[rank]);
   };
   run_rank_threads(simulated, run_rank, [&](std::string const& reason) { job.abort(reason); });
 
   auto result = of_stages(results, static_cast<std::size_t>(stages));
+  if (servers > 0) {
+    result.server = {results.back().figures.bytes_sent, results.back().figures.memory};
+    result.step_ms = mean_step_ms(std::span{results}.first(workers));
+  }
   result.ranks = paces;
   result.timelines = std::vector<Timeline>(traced);
   for (std::size_t rank = 0; rank < traced; ++rank) {

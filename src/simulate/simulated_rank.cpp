@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <optional>
+#include <vector>
 
 #include "zeroth/core/error.hpp"
 #include "zeroth/model/description.hpp"
@@ -13,8 +15,20 @@
 namespace zeroth::simulate {
 namespace {
 
-/// In the first step everything is new; from the second on one is as the other.
-constexpr int settling_steps = 2;
+/// Steps until one is as the other, and steps that are measured then.
+struct Steps {
+  int settling, measured;
+};
+
+/// In the first step everything is new; from the second on one is as the other. Of workers that may be stale, each
+/// begins its steps when it can, until they have found a rhythm of several steps.
+Steps steps_of(Config const& config) {
+  constexpr int most = 16;
+  auto const staleness = config.parameter_server().staleness;
+  auto const more = staleness == 0 ? 0 : 8 * std::min(staleness, most);
+  return {2 + more, 1 + more};
+}
+
 constexpr double longest_us = 1e15;  // 32 years
 
 constexpr TensorVerb spread[] = {TensorVerb::spread}, add_up[] = {TensorVerb::add_up},
@@ -53,6 +67,10 @@ void SimulatedRank::run(Timeline* timeline, RankResult& result) {
   Job job = state_.job();
   Mesh mesh{job, task_.config};
   AnyEngine engine{mesh, task_.model, task_.config};
+  if (engine.serves()) {
+    serve(engine, result);
+    return;
+  }
   in_pipeline_ = mesh.pipeline().size > 1;
   samples_ = engine.micro_batch();
   std::optional<TensorSums> sums;
@@ -60,33 +78,59 @@ void SimulatedRank::run(Timeline* timeline, RankResult& result) {
     sums_ = &sums.emplace(mesh.tensor().communicator().split(0, mesh.tensor_part().index, "tensor-verbs"), *device_,
                           task_.config.sequence_parallel(), task_.config.compute_dtype());
   }
-  for (int step = 0; step < settling_steps; ++step) {
+  auto const [settling, measured] = steps_of(task_.config);
+  std::vector<StepReport> reports;
+  auto const step = [&] {
+    if (auto const report = train(engine)) {
+      reports.push_back(*report);
+    }
+  };
+  for (int i = 0; i < settling; ++i) {
     // Also of the step before: what it began may run on.
-    engine.trace(step + 1 == settling_steps ? timeline : nullptr);
-    train(engine);
+    engine.trace(i + 1 == settling ? timeline : nullptr);
+    step();
   }
   auto const tensor_us = [&sums] { return sums ? sums->waited_us() : 0; };
   auto const sent = job_.bytes_sent(rank_);
   auto const before = device_->bubble();
   auto const tensor_before_us = tensor_us();
-  step_.begin_us = device_->compute().start();
-  train(engine);
-  step_.end_us = device_->compute().start();
+  for (int i = 0; i < measured; ++i) {
+    step_.begin_us = device_->compute().start();
+    step();
+    step_.end_us = device_->compute().start();
+  }
   auto const after = device_->bubble();
-  double const for_tensor_us = tensor_us() - tensor_before_us;
-  auto const sent_in_step = job_.bytes_sent(rank_) - sent;
-  result.report = *engine.finish();
-  double const for_ranks_us = after.collectives_us - before.collectives_us;
+  double const for_tensor_us = (tensor_us() - tensor_before_us) / measured;
+  auto const sent_in_step = (job_.bytes_sent(rank_) - sent) / measured;
+  reports.push_back(*engine.finish());
+  auto const mean = [&](double StepReport::*number) {
+    return std::accumulate(reports.end() - measured, reports.end(), 0.0,
+                           [=](double sum, StepReport const& report) { return sum + report.*number; }) /
+           measured;
+  };
+  result.report = reports.back();
+  result.step_ms = mean(&StepReport::step_ms);
+  double const for_ranks_us = (after.collectives_us - before.collectives_us) / measured;
+  double const for_messages_us = (after.messages_us - before.messages_us) / measured;
   result.figures = {
       .tensor_ms = 1e-3 * for_tensor_us,
-      .bubble_ms = 1e-3 * (after.messages_us - before.messages_us + for_ranks_us),
-      .exposed_comm_ms = std::max(0.0, result.report.exposed_comm_ms - 1e-3 * (for_ranks_us + for_tensor_us)),
-      .exposed_io_ms = result.report.exposed_io_ms,
+      .bubble_ms = 1e-3 * (for_messages_us + for_ranks_us),
+      .exposed_comm_ms = std::max(0.0, mean(&StepReport::exposed_comm_ms) - 1e-3 * (for_ranks_us + for_tensor_us)),
+      .exposed_io_ms = mean(&StepReport::exposed_io_ms),
       .bytes_sent = sent_in_step,
       .memory = engine.peak()};
 }
 
-void SimulatedRank::train(AnyEngine& engine) {
+/// Orders are few bytes of the workers, so that a server sends the same in every step.
+void SimulatedRank::serve(AnyEngine& engine, RankResult& result) {
+  auto const [settling, measured] = steps_of(task_.config);
+  auto const sent = job_.bytes_sent(rank_);
+  engine.serve();
+  result.figures.bytes_sent = (job_.bytes_sent(rank_) - sent) / (settling + measured);
+  result.figures.memory = engine.peak();
+}
+
+std::optional<StepReport> SimulatedRank::train(AnyEngine& engine) {
   auto const units = static_cast<std::uint32_t>(task_.model.description().units.size());
   if (in_pipeline_) {
     for (auto work : engine.schedule()) {
@@ -103,7 +147,7 @@ void SimulatedRank::train(AnyEngine& engine) {
       }
     }
   }
-  static_cast<void>(engine.step({}));
+  auto report = engine.step({});
   // Here, where no guard is open: an engine does not end before its guards.
   if (!(device_->compute().start() <= longest_us)) {
     throw ConfigError{
@@ -111,6 +155,7 @@ void SimulatedRank::train(AnyEngine& engine) {
                     "simulated; allowed: a machine that is fast enough for the model",
                     task_.machine.name, 1e-6 * longest_us)};
   }
+  return report;
 }
 
 void SimulatedRank::run(AnyWork& work) {

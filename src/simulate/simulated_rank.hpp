@@ -2,6 +2,7 @@
 /// One rank that trains on a clock: the engine, and a program that only says what its math would take.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "comm/launch/job_state.hpp"
@@ -24,10 +25,11 @@ struct Task {
 /// How often a unit runs in a micro-step.
 [[nodiscard]] int uses(Model const& model, std::size_t unit);
 
-/// What a rank has of its last step.
+/// What a rank has of its last step, or of the last ones.
 struct RankResult {
   StepReport report;
-  SimulatedStage figures;
+  double step_ms = 0;      ///< The same as the report's, or the mean of several steps.
+  SimulatedStage figures;  ///< Of a parameter server only bytes.
 };
 
 /// Operations of products, and those of them that are attention's.
@@ -43,7 +45,8 @@ class SimulatedRank {
   SimulatedRank& operator=(SimulatedRank const&) = delete;
   ~SimulatedRank() = default;
 
-  /// Trains until a step is as the one before it, and another one, which `timeline` gets, unless it is null.
+  /// Trains until a step is as the one before it, and another one, or several if they differ; `timeline` gets the last
+  /// one, unless it is null. A parameter server serves meanwhile.
   void run(Timeline* timeline, RankResult& result);
 
   struct Period {
@@ -54,7 +57,9 @@ class SimulatedRank {
   [[nodiscard]] int rank() const noexcept { return rank_; }  ///< In the job.
 
  private:
-  void train(AnyEngine& engine);
+  /// Returns the report of the step before.
+  std::optional<StepReport> train(AnyEngine& engine);
+  void serve(AnyEngine& engine, RankResult& result);
   /// An action of a stage of a pipeline.
   void run(AnyWork& work);
 

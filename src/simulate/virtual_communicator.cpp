@@ -14,6 +14,14 @@
 namespace zeroth::simulate {
 
 using comm::Collective;
+using comm::Operation;
+
+namespace {
+
+/// Whether a message carries what the engine reads of it: orders and notes, of which memory is real.
+bool has_bytes(Collective const& message) noexcept { return message.dtype == Dtype::byte; }
+
+}  // namespace
 
 VirtualBarrier::VirtualBarrier(int ranks) : meeting_{ranks}, met_(static_cast<std::size_t>(ranks)) {
   said_.fill(std::vector<double>(static_cast<std::size_t>(ranks)));
@@ -93,18 +101,51 @@ VirtualCommunicator::VirtualCommunicator(VirtualJob& job, comm::Group group)
 }
 
 void VirtualCommunicator::do_message(VirtualStream& stream, Collective const& message) {
-  ZEROTH_EXPECTS(group_.world() == 2 && existing_ == 2,
+  ZEROTH_EXPECTS(group_.world() == 2 && (existing_ == 2 || job_.mirrors_last_),
                  fmt::format("a message of communicator '{}' in a simulation; allowed: messages between two simulated "
                              "ranks, on a communicator of their own",
                              group_.name));
   auto cost = cost_of(message, reach_, job_.machine_);
   cost.on_network = reach_.nodes > 1;
-  mine_.bytes_sent += message.operation == comm::Operation::send ? cost.bytes_sent : 0;
-  auto const meeting = barrier_->say(here_, stream.start());
+  mine_.bytes_sent += message.operation == Operation::send ? cost.bytes_sent : 0;
+  existing_ == 2 ? exchange_with_peer(stream, message, cost) : exchange_with_mirror(stream, message, cost);
+}
+
+void VirtualCommunicator::exchange_with_peer(VirtualStream& stream, Collective const& message,
+                                             CollectiveCost const& cost) {
+  double const ready_us = stream.start();
+  if (has_bytes(message) && message.operation == Operation::send) {
+    barrier_->put(here_, {static_cast<std::byte const*>(message.input), static_cast<std::size_t>(message.count)});
+  }
+  auto const meeting = barrier_->say(here_, ready_us);
   stream.communicate_later(
-      [barrier = barrier_, meeting, &abort = job_.abort_] {
+      [barrier = barrier_, meeting, &abort = job_.abort_, &mine = mine_, message] {
         auto const& times_us = barrier->hear(meeting, abort);
-        return std::max(times_us[0], times_us[1]);
+        double const begin_us = std::max(times_us[0], times_us[1]);
+        if (message.operation == Operation::receive) {
+          mine.received_us = begin_us;
+          if (has_bytes(message)) {
+            auto const bytes = barrier->bytes(meeting);
+            mine.received.assign(bytes.begin(), bytes.end());
+            std::ranges::copy(bytes, static_cast<std::byte*>(message.output));
+          }
+        }
+        return begin_us;
+      },
+      cost);
+}
+
+void VirtualCommunicator::exchange_with_mirror(VirtualStream& stream, Collective const& message,
+                                               CollectiveCost const& cost) {
+  stream.communicate_later(
+      [ready_us = stream.start(), &mine = mine_, message] {
+        if (message.operation == Operation::send) {
+          return ready_us;
+        }
+        if (has_bytes(message)) {
+          std::ranges::copy(mine.received, static_cast<std::byte*>(message.output));
+        }
+        return std::max(ready_us, mine.received_us);
       },
       cost);
 }
@@ -113,7 +154,7 @@ void VirtualCommunicator::do_submit(device::Stream& stream, comm::Label const& /
                                     std::span<Collective const> collectives) {
   auto& virtual_stream = as_virtual(stream);
   if (auto const operation = collectives.front().operation;
-      collectives.size() == 1 && (operation == comm::Operation::send || operation == comm::Operation::receive)) {
+      collectives.size() == 1 && (operation == Operation::send || operation == Operation::receive)) {
     do_message(virtual_stream, collectives.front());
     return;
   }
@@ -131,10 +172,10 @@ void VirtualCommunicator::do_submit(device::Stream& stream, comm::Label const& /
     for (; each != collectives.end() && each->operation == together.operation; ++each) {
       together.count += each->count * bytes_of(each->dtype);
       if (VirtualDevice::is_real(each->output) && VirtualDevice::is_real(each->input)) {  // the numbers of a step
-        exchange_with_mirrors(*each, world());
+        exchange_with_mirrors(*each, world(), addends());
       }
     }
-    if (together.operation == comm::Operation::receive) {
+    if (together.operation == Operation::receive) {
       continue;  // of what another rank sends
     }
     auto const cost = cost_of(together, reach_, job_.machine_);
@@ -144,6 +185,13 @@ void VirtualCommunicator::do_submit(device::Stream& stream, comm::Label const& /
     mine_.bytes_sent += cost.bytes_sent;
   }
   virtual_stream.communicate(begin, all);
+}
+
+/// Workers tell each other what they add up; parameter servers, which others mirror, have no numbers of passes.
+int VirtualCommunicator::addends() const noexcept {
+  auto const workers = std::ranges::count_if(
+      group_.job_ranks, [this](int rank) { return !job_.mirrors_last_ || rank < job_.existing_.back(); });
+  return workers == 0 ? world() : static_cast<int>(workers);
 }
 
 std::vector<comm::SplitRequest> VirtualCommunicator::requests(std::size_t split, comm::SplitRequest mine) const {
@@ -169,8 +217,8 @@ std::vector<comm::SplitRequest> VirtualCommunicator::requests(std::size_t split,
 
 std::unique_ptr<comm::Communicator> VirtualCommunicator::do_split(int color, int key, std::string const& name) {
   auto const split = splits_++;
-  return std::make_unique<VirtualCommunicator>(job_,
-                                               comm::part_of(group_, splits_, requests(split, {color, key}), name));
+  auto part = comm::part_of(group_, splits_, requests(split, {color, key}), name);
+  return part.job_ranks.empty() ? nullptr : std::make_unique<VirtualCommunicator>(job_, std::move(part));
 }
 
 }  // namespace zeroth::simulate

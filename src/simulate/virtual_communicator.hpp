@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,14 +26,20 @@
 namespace zeroth::simulate {
 
 /// Where simulated ranks tell each other numbers, such as when they reach a transaction: it starts with the last of
-/// them.
+/// them. A number may have bytes beside it: those of a message.
 class VirtualBarrier {
  public:
   explicit VirtualBarrier(int ranks);
   /// Contributes a number without waiting, and returns the meeting. Call hear() for the last but one first.
   std::uint64_t say(std::size_t rank, double number);
+  /// Contributes bytes to the meeting that this rank's next say() is for. One rank of them may.
+  void put(std::size_t rank, std::span<std::byte const> bytes) {
+    bytes_[(met_[rank] + 1) % 2].assign(bytes.begin(), bytes.end());
+  }
   /// Returns all numbers of a meeting. Waits for all ranks, on the host. Throws PeerError once the job was aborted.
   [[nodiscard]] std::vector<double> const& hear(std::uint64_t meeting, comm::AbortState const& abort) const;
+  /// The bytes that were put to a meeting, once hear() has returned.
+  [[nodiscard]] std::span<std::byte const> bytes(std::uint64_t meeting) const noexcept { return bytes_[meeting % 2]; }
   /// The latest time of all.
   [[nodiscard]] double meet(std::size_t rank, double time_us, comm::AbortState const& abort);
 
@@ -41,6 +48,7 @@ class VirtualBarrier {
   std::vector<std::uint64_t> met_;  // by rank
   // By parity of the meeting: no rank enters one before all have read the numbers of the last but one.
   std::array<std::vector<double>, 2> said_;
+  std::array<std::vector<std::byte>, 2> bytes_;  // by the same parity
 };
 
 /// The request of rank `rank` of `parent` for its split number `split`, from 0. Most ranks do not exist to make one.
@@ -55,6 +63,8 @@ class VirtualJob {
              Seats const& seats = {});
   /// The communicator of all ranks, for a rank that exists.
   [[nodiscard]] std::unique_ptr<comm::Communicator> communicator(int rank);
+  /// Ranks behind the last one that exists do what it does, and their messages say what its messages say.
+  void mirror_last() noexcept { mirrors_last_ = true; }
   void abort(std::string const& reason) noexcept { abort_.abort(reason); }
   [[nodiscard]] std::int64_t bytes_sent(int rank) const { return ranks_[*index_of(rank)].bytes_sent; }
 
@@ -64,6 +74,9 @@ class VirtualJob {
     std::shared_ptr<comm::FlightRecorder> recorder;
     std::int64_t bytes_sent = 0;
     double last_begin_us = 0;  // of a collective on any communicator
+    // Of the last message from the rank that others mirror:
+    double received_us = 0;           // when both ends were ready
+    std::vector<std::byte> received;  // its bytes, if they are real
   };
   /// The index of a rank among those that exist.
   [[nodiscard]] std::optional<std::size_t> index_of(int rank) const noexcept;
@@ -80,6 +93,7 @@ class VirtualJob {
   std::vector<Rank> ranks_;
   std::mutex mutex_;
   std::vector<int> existing_;
+  bool mirrors_last_ = false;
   std::map<std::uint64_t, std::shared_ptr<VirtualBarrier>> barriers_;  // by Group::id
 };
 
@@ -103,8 +117,14 @@ class VirtualCommunicator final : public comm::Communicator {
   /// Throws ContractError where ranks that exist ask for something else than was expected of them.
   [[nodiscard]] std::unique_ptr<comm::Communicator> do_split(int color, int key, std::string const& name) override;
 
-  /// One message to or from another rank that exists, which does not hold up the host.
+  /// One message to or from another rank, which does not hold up the host.
   void do_message(VirtualStream& stream, comm::Collective const& message);
+  /// The same where the other rank exists.
+  void exchange_with_peer(VirtualStream& stream, comm::Collective const& message, CollectiveCost const& cost);
+  /// The same where the other rank is the mirror of one that exists.
+  void exchange_with_mirror(VirtualStream& stream, comm::Collective const& message, CollectiveCost const& cost);
+  /// How many ranks bring something to a sum.
+  [[nodiscard]] int addends() const noexcept;
   [[nodiscard]] std::vector<comm::SplitRequest> requests(std::size_t split, comm::SplitRequest mine) const;
 
   VirtualJob& job_;

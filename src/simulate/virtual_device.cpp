@@ -159,6 +159,9 @@ void VirtualStream::communicate_later(std::function<double()> begin_us, Collecti
     communicate(begin_us(), cost);
     return *clock_us_;
   });
+  if (in_line()) {  // the caller does nothing else meanwhile
+    settle();
+  }
 }
 
 void VirtualStream::waited_for_stages(double us) noexcept { device_.bubble_.collectives_us += us; }
@@ -223,6 +226,12 @@ bool VirtualDevice::is_real(void const* address) noexcept {
   return reinterpret_cast<std::uintptr_t>(address) < first_virtual_address;
 }
 
+std::optional<std::size_t> VirtualDevice::first_done(std::span<device::Event const* const> events) const {
+  auto const first =
+      std::ranges::min_element(events, {}, [](device::Event const* event) { return as_virtual(*event).at_us(); });
+  return first == events.end() ? std::nullopt : std::optional{static_cast<std::size_t>(first - events.begin())};
+}
+
 std::unique_ptr<device::Stream> VirtualDevice::make_stream(char const* name, device::Overlap overlap) {
   auto clock = overlap == device::Overlap::on ? std::make_shared<double>(0) : compute_clock_us_;
   return std::make_unique<VirtualStream>(name, *this, std::move(clock));
@@ -273,6 +282,9 @@ class SharedDevice final : public device::Device {
     return device_.make_host_storage(bytes, purpose, contents);
   }
   [[nodiscard]] std::unique_ptr<device::Event> make_event() override { return device_.make_event(); }
+  [[nodiscard]] std::optional<std::size_t> first_done(std::span<device::Event const* const> events) const override {
+    return device_.first_done(events);
+  }
   [[nodiscard]] std::unique_ptr<device::Stream> make_stream(char const* name, device::Overlap overlap) override {
     return device_.make_stream(name, overlap);
   }

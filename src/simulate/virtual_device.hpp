@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -72,7 +73,8 @@ class VirtualStream final : public device::Stream {
   /// Enqueues a collective that all ranks are ready for at `begin_us`, which is start() or later. It sends when what
   /// this rank enqueued before it has been sent, and slows down the math that it meets.
   void communicate(double begin_us, CollectiveCost const& cost);
-  /// Enqueues a message, for which `begin_us` waits and says when both ends are ready. Until then the host goes on.
+  /// Enqueues a message, for which `begin_us` waits and says when both ends are ready. Until then the host goes on,
+  /// unless the stream takes turns with its math.
   void communicate_later(std::function<double()> begin_us, CollectiveCost const& cost);
   /// What was enqueued last began so much later than it could have, for the sake of other stages of a pipeline.
   void waited_for_stages(double us) noexcept;
@@ -113,6 +115,7 @@ class VirtualDevice final : public device::Device {
   [[nodiscard]] std::unique_ptr<device::Storage> make_host_storage(std::int64_t bytes, std::string_view purpose,
                                                                    std::string_view contents) override;
   [[nodiscard]] std::unique_ptr<device::Event> make_event() override { return std::make_unique<VirtualEvent>(*this); }
+  [[nodiscard]] std::optional<std::size_t> first_done(std::span<device::Event const* const> events) const override;
   [[nodiscard]] std::unique_ptr<device::Stream> make_stream(char const* name, device::Overlap overlap) override;
   [[nodiscard]] VirtualStream& compute() override { return compute_; }
   [[nodiscard]] device::Kernels& kernels() override { return kernels_; }

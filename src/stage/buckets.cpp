@@ -29,19 +29,20 @@ void Buckets::begin(std::uint32_t begin, std::uint32_t end) noexcept {
   last_ = before(begin);
 }
 
+/// The unit that would overflow a bucket is known before it is complete: the bucket does not wait for it.
 Buckets::Bucket Buckets::next_full() {
   while (end_ < last_ && completed_[order_[end_]]) {
-    auto const count = layout_->flats()[order_[end_]].gradients().padded_count;
-    if (end_ > begin_ && count_ + count > limit_count_) {
-      return flush();
-    }
-    ++end_;
-    count_ += count;
-    if (count_ >= limit_count_ || end_ - begin_ >= limit_units_) {
+    count_ += count_at(end_++);
+    bool const overflows = end_ < last_ && count_ + count_at(end_) > limit_count_;
+    if (overflows || count_ >= limit_count_ || end_ - begin_ >= limit_units_) {
       return flush();
     }
   }
   return {};
+}
+
+std::int64_t Buckets::count_at(std::size_t place) const noexcept {
+  return layout_->flats()[order_[place]].gradients().padded_count;
 }
 
 Buckets::Bucket Buckets::flush() noexcept {

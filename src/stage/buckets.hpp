@@ -16,8 +16,8 @@ class Buckets {
  public:
   using Bucket = std::span<shard::FlatId const>;  ///< Valid as long as the Buckets.
 
-  /// A bucket ends before it would exceed `limit_count` elements or `limit_units` units. A larger unit gets its own
-  /// bucket.
+  /// A bucket ends before it would exceed `limit_count` elements or `limit_units` units, and as soon as its own units
+  /// are complete. A larger unit gets its own bucket.
   Buckets(shard::Layout const& layout, std::int64_t limit_count, int limit_units);
 
   /// Restricts the following calls to units `begin` to `end` - 1, until finish().
@@ -39,6 +39,9 @@ class Buckets {
   [[nodiscard]] static std::int64_t largest_count(shard::Layout const& layout, std::int64_t limit_count) noexcept;
 
  private:
+  /// Elements of the unit at a place of order_.
+  [[nodiscard]] std::int64_t count_at(std::size_t place) const noexcept;
+
   shard::Layout const* layout_;
   std::int64_t limit_count_;
   std::size_t limit_units_;

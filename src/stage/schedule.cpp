@@ -63,6 +63,8 @@ Schedule::Schedule(shard::Layout const& layout, Settings const& settings, Schedu
                placements_for(settings).parameters == Placement::whole, manager.parameters},
       bucket_count_{limits.bucket_count},
       buckets_{layout, limits.bucket_count, limits.bucket_units},
+      held_{layout,
+            settings.delayed_update && settings.overlap_comm && placements_for(settings).gradients == Placement::whole},
       one_order_{settings.single_communicator || !settings.overlap_comm ||
                  !manager.memory.context().device->has_host_memory()},
       users_left_(layout.flats().size(), 0),
@@ -167,8 +169,21 @@ void Schedule::reduce(Buckets::Bucket bucket) {
     if (last_ && owed_) {
       apply_owed(bucket);
     }
+    if (held_.holds(bucket)) {
+      return;
+    }
+    manager_->gradients.reduce(bucket, last_);
+    if (held_.releases(bucket)) {
+      reduce_held();
+    }
+  }
+}
+
+void Schedule::reduce_held() {
+  for (auto const bucket : held_.all()) {
     manager_->gradients.reduce(bucket, last_);
   }
+  held_.clear();
 }
 
 void Schedule::pass_over(Turn const& turn) {
@@ -233,6 +248,7 @@ void Schedule::close_gradients(Turn const& turn) {
 void Schedule::end_pass() {
   if (reduces_) {
     reduce(buckets_.finish());
+    reduce_held();
   }
   // Not before: other stages may wait for messages that this one has yet to send and receive. If one stage trains by
   // actions, each action of the last micro-step is a pass, and only the one that writes gradients ends the step.

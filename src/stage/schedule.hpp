@@ -10,6 +10,7 @@
 #include "shard/shard_manager.hpp"
 #include "stage/buckets.hpp"
 #include "stage/gathers.hpp"
+#include "stage/held_buckets.hpp"
 #include "stage/order.hpp"
 #include "zeroth/config/settings.hpp"
 
@@ -67,7 +68,10 @@ class Schedule {
   /// Applies the update that is owed, if there is one. Call between steps. Collective.
   void settle();
   /// After a failure: nothing more is reduced.
-  void abandon() noexcept { buckets_.reset(); }
+  void abandon() noexcept {
+    buckets_.reset();
+    held_.clear();
+  }
 
   [[nodiscard]] Order const& order() const noexcept { return gathers_.order(); }
   [[nodiscard]] std::int64_t prefetch_misses() const noexcept { return gathers_.misses(); }
@@ -79,6 +83,7 @@ class Schedule {
   void begin_backward(std::string_view purpose);
   void expect_one_order(bool good, std::span<shard::FlatId const> flats) const;
   void reduce(Buckets::Bucket bucket);
+  void reduce_held();
   void flush_for(shard::FlatId flat);
   void open_gradients(Turn const& turn);
   void take_gradient_slots(UnitId unit);
@@ -90,6 +95,7 @@ class Schedule {
   Gathers<shard::Parameters> gathers_;
   std::int64_t bucket_count_;
   Buckets buckets_;
+  HeldBuckets held_;
   bool one_order_;         // gathers and reductions must begin in one order on all ranks, because they wait for each
                            // other
   int open_backward_ = 0;  // guards of units that do not stay open

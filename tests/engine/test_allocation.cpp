@@ -103,12 +103,12 @@ std::int64_t steps_4_to_8(std::barrier<>& together, bool allocates, F const& tak
   return after - before;
 }
 
-/// Runs `steps(job, together, allocates)` on each rank.
+/// Runs `steps(job, together, allocates)` on each rank. The last `servers` ranks do not meet the others.
 template <class F>
-Counted count_on(int world, F const& steps) {
+Counted count_on(int world, F const& steps, int servers = 0) {
   Counted counted;
   for (bool const allocates : {false, true}) {
-    std::barrier<> together{world};
+    std::barrier<> together{world - servers};
     std::atomic<std::int64_t> result{-1};
     auto const outcome = run_job(world, [&](Job& job) {
       auto const mine = steps(job, together, allocates);
@@ -222,6 +222,49 @@ TEST_CASE("steps 4 to 8 allocate nothing with delayed updates") {
       CHECK(counted.lean == 0);
       CHECK(counted.control >= 10);
     }
+  }
+}
+
+TEST_CASE("steps 4 to 8 allocate nothing on workers and their parameter servers") {
+  struct Setting {
+    int servers, staleness;
+    bool overlap;
+    char const* reduce;
+    char const* more;
+  };
+  for (auto const& [servers, staleness, overlap, reduce, more] :
+       {Setting{1, 0, true, "every_micro_step", ""}, Setting{2, 0, false, "last_micro_step", ""},
+        Setting{2, 0, true, "last_micro_step", R"(, "fp16": {"enabled": true})"},
+        Setting{2, 0, true, "every_micro_step", R"(, "bf16": {"enabled": true}, "communication_data_type": "fp32")"},
+        Setting{1, 2, true, "last_micro_step", ""},
+        Setting{2, 1, true, "last_micro_step", R"(, "bf16": {"enabled": true})"},
+        Setting{2, 3, false, "last_micro_step", ""}}) {
+    INFO(fmt::format("{} servers, staleness {}, overlap {}, {}{}", servers, staleness, overlap, reduce, more));
+    auto const config = small_config(
+        0,
+        {.zero = fmt::format(R"(, "overlap_comm": {})", overlap),
+         .zeroth = fmt::format(R"(, "reduce_gradients": "{}", "parameter_server": {{"servers": {}, "staleness": {}}})",
+                               reduce, servers, staleness),
+         .more = std::string{more} + (staleness > 0 ? R"(, "gradient_clipping": 0)" : "")});
+    auto const counted = count_on(
+        2 + servers,
+        [&](Job& job, std::barrier<>& together, bool allocates) {
+          std::int64_t found = -1;
+          with_precision(config, [&]<class T, class G>(Precision<T, G>) {
+            SmallModel const small;
+            Engine<T, G> engine{job, small.model, config};
+            if (engine.serves()) {
+              engine.serve();
+              return;
+            }
+            found = steps_4_to_8(together, allocates, [&] { one_step(engine, small, false); });
+            engine.finish();
+          });
+          return found;
+        },
+        servers);
+    CHECK(counted.lean == 0);
+    CHECK(counted.control >= 10);
   }
 }
 

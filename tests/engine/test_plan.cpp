@@ -341,6 +341,22 @@ TEST_CASE("the plan suggests sizes of tiles and buffers that need little memory"
              Contains("a zero_optimization.offload_param.buffer_size of 524288 makes them smaller"));
 }
 
+TEST_CASE("the plan notes if delayed updates have one bucket for all gradients, and what makes several") {
+  SmallModel const small;
+  auto const notes = [&](char const* zero, int world = 2, bool delayed = true) {
+    SmallFile const file{.accumulation = 1, .zero = zero, .zeroth = fmt::format(R"(, "delayed_update": {})", delayed)};
+    return explain_plan(plan(small.model, small_config(0, file), world));
+  };
+  auto const overlaps = R"(, "overlap_comm": true)";
+  CHECK_THAT(notes(overlaps), Contains("one has all 1536 gradients, since zero_optimization.reduce_bucket_size is "
+                                       "500000000: nothing runs beside backward; 192 makes about 8 buckets"));
+  CHECK_THAT(notes(R"(, "overlap_comm": true, "reduce_bucket_size": 1536)"), Contains("one has all 1536 gradients"));
+  CHECK_THAT(notes(R"(, "overlap_comm": true, "reduce_bucket_size": 1535)"), !Contains("one has all"));
+  CHECK_THAT(notes(overlaps, 1), !Contains("one has all"));
+  CHECK_THAT(notes(overlaps, 2, false), !Contains("one has all"));
+  CHECK_THAT(notes(""), !Contains("one has all"));  // without overlap nothing runs beside anything
+}
+
 TEST_CASE("the plan notes if stage3_max_live_parameters leaves no prefetch, and what would suffice") {
   SmallModel const small;  // 384, 384 + 128 and 384 elements on one rank
   auto const words = [&](int stage, char const* zero) {

@@ -184,6 +184,47 @@ TEST_CASE("comms_logger counts the bytes of the reports") {
   CHECK(none.empty());
 }
 
+TEST_CASE("comms_logger counts what a worker pushes and pulls") {
+  for (int const staleness : {0, 2}) {
+    INFO(staleness);
+    auto const config =
+        small_config(0, {.zeroth = fmt::format(R"(, "parameter_server": {{"servers": 2, "staleness": {}}})", staleness),
+                         .more = R"(, "comms_logger": {"enabled": true}, "gradient_clipping": 0)"});
+    std::vector<StepReport> reports;
+    std::string table;
+    auto const outcome = run_job(4, [&](Job& job) {
+      SmallModel const small;
+      Engine<float> engine{job, small.model, config};
+      if (engine.serves()) {
+        return engine.serve();
+      }
+      auto const mine = train(engine, small, 3);
+      if (job.rank() == 0) {
+        reports = mine;
+        table = engine.communication();
+      }
+    });
+    REQUIRE(messages_of(outcome) == "");
+    INFO(table);
+    auto const lines = lines_of(table);
+    double pushed = 0, pulled = 0;
+    for (auto const& report : reports) {
+      pushed += static_cast<double>(report.reduced_bytes);
+      pulled += static_cast<double>(report.gathered_bytes);
+    }
+    CHECK(pushed > 0);
+    CHECK(pulled > 0);
+    CHECK(bytes_of(lines, "reduce") == Approx(pushed).epsilon(1e-4));
+    CHECK(bytes_of(lines, "pull") == Approx(pulled).epsilon(1e-4));
+    for (auto const& [what, collective] : {std::pair{"reduce", "send"}, std::pair{"pull", "receive"}}) {
+      auto const row = std::ranges::find(lines, std::string{what}, &Line::what);
+      REQUIRE(row != lines.end());
+      CHECK(row->collective == collective);
+      CHECK(row->count == 3);
+    }
+  }
+}
+
 TEST_CASE("flops_profiler counts by shapes, and logs once") {
   Folder const folder;
   auto const file = (folder / "profile.txt").string();

@@ -285,6 +285,36 @@ TEST_CASE("a worker that takes five times as long holds the others at the bound"
   CHECK(histogram(reports[1], 2)[0] == 40);  // nobody is behind the slowest one
 }
 
+TEST_CASE("workers keep to the bound even if there is nothing to train") {
+  auto const config = served(2).with(R"({"gradient_clipping": 0, "zeroth": {"parameter_server": {"staleness": 1}}})");
+  std::vector<std::vector<StepReport>> reports(2);
+  auto const outcome = run_job(4, [&](Job& job) {
+    Model model{1};
+    auto const unit = model.unit("frozen");
+    static_cast<void>(model.param(unit, "frozen.w", {9}, Constant{1}, {.trainable = false}));
+    Engine<float> engine{job, model, config};
+    if (engine.serves()) {
+      return engine.serve();
+    }
+    auto& mine = reports[static_cast<std::size_t>(job.rank())];
+    for (int step = 0; step < 30; ++step) {
+      std::this_thread::sleep_for(std::chrono::microseconds{job.rank() == 0 ? 100 : 1000});
+      for (auto micro : engine.micro_steps()) {
+        static_cast<void>(micro.forward(unit));
+        static_cast<void>(micro.report_loss(1));
+        static_cast<void>(micro.backward(unit));
+      }
+      if (auto const report = engine.step()) {
+        mine.push_back(*report);
+      }
+    }
+    mine.push_back(*engine.finish());
+  });
+  REQUIRE(messages_of(outcome) == "");
+  CHECK(histogram(reports[0], 1)[1] > 10);
+  CHECK(histogram(reports[1], 1)[0] > 10);
+}
+
 TEST_CASE("workers that may be stale stop after the same step, and save at one that all have reached") {
   Folder const folder;
   std::vector<std::int64_t> last(3);

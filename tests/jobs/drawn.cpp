@@ -37,6 +37,15 @@ Choice draw_values(std::uint64_t seed, char const* purpose) {
   return choice;
 }
 
+/// Seldom any, since most other options contradict them. They need stage 0.
+void draw_servers(Random& random, Choice& choice) {
+  if (!random.once_in(5)) {
+    choice.set("zeroth.parameter_server.servers", "-");
+  } else if (!choice.is_plain("zeroth.parameter_server.servers")) {
+    choice.set("zero_optimization.stage", "0");
+  }
+}
+
 /// Draws the options of the job that resumes. Options that decide bits keep their values, and so do the groups of
 /// two-level sums.
 Choice draw_resumed(std::uint64_t seed, Choice const& before) {
@@ -63,6 +72,7 @@ Choice draw_resumed(std::uint64_t seed, Choice const& before) {
   Random random{seed, "resumed pipeline"};  // seldom another one by what draw_values() does
   constexpr std::string_view pipelines[] = {"-", "1", "2", "3"};
   choice.set("zeroth.mesh.pipeline", takes_pipelines(before) ? random.among(pipelines) : "-");
+  draw_servers(random, choice);
   choice.settle(before, kept);
   return choice;
 }
@@ -182,6 +192,11 @@ void divide(std::vector<DrawnUnit>& units, std::uint64_t seed, std::size_t chunk
 
 /// To processes, all of which have a part in the job until it goes on.
 void fit(Choice& choice, int processes) {
+  if (servers_of(choice) >= processes) {
+    choice.set("zeroth.parameter_server.servers", "-");
+    choice.settle();
+  }
+  processes -= servers_of(choice);
   for (auto const* const axis : {"zeroth.mesh.pipeline", "zeroth.mesh.tensor"}) {
     if (processes % (stages_of(choice) * tensor_of(choice)) != 0) {
       choice.set(axis, "-");
@@ -261,13 +276,24 @@ int Drawn::ranks() const { return ranks_of(choice, "ranks"); }
 bool Drawn::changes_ranks() const {
   return ranks() != ranks_of(resumed, "ranks") || choice["zeroth.mesh.tensor"] != resumed["zeroth.mesh.tensor"];
 }
-int Drawn::world() const { return ranks() * tensor_of(choice) * stages_of(choice); }
-int Drawn::world_that_goes_on() const { return ranks_of(resumed, "ranks") * tensor_of(resumed) * stages_of(resumed); }
+int servers_of(Choice const& choice) {
+  return choice.is_plain("zeroth.parameter_server.servers") ? 0 : ranks_of(choice, "zeroth.parameter_server.servers");
+}
+
+bool has_stale_workers(Choice const& choice) {
+  auto const staleness = choice["zeroth.parameter_server.staleness"];
+  return staleness != "-" && staleness != "0" && ranks_of(choice, "ranks") > 1;
+}
+
+int Drawn::world() const { return ranks() * tensor_of(choice) * stages_of(choice) + servers_of(choice); }
+int Drawn::world_that_goes_on() const {
+  return ranks_of(resumed, "ranks") * tensor_of(resumed) * stages_of(resumed) + servers_of(resumed);
+}
 int Drawn::most_of_world() const { return std::max(world(), world_that_goes_on()); }
 int Drawn::world_of_reference() const {
   return tensor_of(choice) * (choice.is_plain("ranks of the reference") ? ranks() : other_ranks(choice));
 }
-int Drawn::world_of_reference_that_goes_on() const { return world_that_goes_on() / stages_of(resumed); }
+int Drawn::world_of_reference_that_goes_on() const { return ranks_of(resumed, "ranks") * tensor_of(resumed); }
 int Drawn::most_of_reference() const {
   return changes_ranks() ? std::max(world_of_reference(), world_of_reference_that_goes_on()) : world_of_reference();
 }
@@ -290,8 +316,13 @@ Choice draw_choice(std::uint64_t seed, Given const& given) {
   if (Random{seed, "tensor"}.once_in(2)) {
     choice.set("zeroth.mesh.tensor", "-");
   }
+  Random of_servers{seed, "servers"};
+  draw_servers(of_servers, choice);
   for (auto const& [option, value] : given.options) {
     choice.set(option, value);
+  }
+  if (servers_of(choice) > 0 && has_stale_workers(choice)) {
+    choice.set("gradient_clipping", "0");  // seldom drawn with them otherwise
   }
   choice.settle();  // first: what it takes away from the mesh are ranks of data
   given.ranks ? fit(choice, *given.ranks) : fit_on_a_machine(choice);
@@ -314,6 +345,7 @@ Drawn draw(std::uint64_t seed, Given const& given) {
   auto const most = given.ranks.value_or(tensor_of(drawn.resumed) > 1 ? most_of_a_machine : drawn.world_that_goes_on());
   if (drawn.world_that_goes_on() > most) {
     drawn.resumed.set("zeroth.mesh.pipeline", "-");
+    drawn.resumed.set("zeroth.parameter_server.servers", "-");
     drawn.resumed.settle();
   }
   auto const chunks = std::max(chunks_of(drawn.choice), chunks_of(drawn.resumed));

@@ -38,6 +38,11 @@ struct DrawnUnit {
   int input_per_sample = 0;  ///< UnitOptions': 0 where no stage of a pipeline begins.
 };
 
+/// Parameter servers; 0 without any.
+[[nodiscard]] int servers_of(Choice const& choice);
+/// Whether several workers may be stale, so that no two runs have the same bits.
+[[nodiscard]] bool has_stale_workers(Choice const& choice);
+
 struct Drawn {
   std::uint64_t seed = 0;
   Choice choice;   ///< The job's, until it resumes.
@@ -49,9 +54,10 @@ struct Drawn {
 
   int stops_at = 1;  ///< The step in which a rank asks to stop.
 
-  [[nodiscard]] int ranks() const;  ///< Those of one stage with the same part of parameters.
+  /// Those of one stage with the same part of parameters. Parameter servers are not among them.
+  [[nodiscard]] int ranks() const;
   [[nodiscard]] bool changes_ranks() const;
-  [[nodiscard]] int world() const;  ///< Ranks of all stages.
+  [[nodiscard]] int world() const;  ///< Ranks of all stages, and parameter servers.
   [[nodiscard]] int world_that_goes_on() const;
   [[nodiscard]] int most_of_world() const;
   /// The reference, which has one stage, has other ranks where all numbers of ranks are to have the same bits.
@@ -59,6 +65,8 @@ struct Drawn {
   [[nodiscard]] int world_of_reference_that_goes_on() const;
   [[nodiscard]] int most_of_reference() const;
   [[nodiscard]] bool trains(std::string const& param) const;
+  /// Whether each run has other bits.
+  [[nodiscard]] bool is_random() const { return has_stale_workers(choice) || has_stale_workers(resumed); }
 };
 
 /// Options that are given take the place of drawn ones; `ranks` are those of the processes at hand, and no job has

@@ -187,6 +187,8 @@ std::vector<Option> all_options() {
       key("zeroth.poison", moves, {"-", "true"}),
       key("zeroth.replay_every", moves, {"-", "0", "1", "2"}),
       key("zeroth.mesh.pipeline", moves, {"-", "1", "2", "3"}),
+      key("zeroth.parameter_server.servers", moves, {"-", "1", "2", "3"}),
+      key("zeroth.parameter_server.staleness", moves, {"-", "0", "1", "3"}),
       pipeline_schedule(),
       pipeline_partition(),
 

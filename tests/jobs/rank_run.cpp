@@ -16,7 +16,7 @@ namespace {
 /// Those that go on know of it if the whole job was asked, and the rank that asked is among them.
 bool is_still_asked_to_stop(Drawn const& drawn, Place const& place) {
   return !place.is_reference && drawn.choice.is("stop", "asked for") && drawn.world() == drawn.most_of_world() &&
-         asking_rank(drawn, drawn.world()) < drawn.world_that_goes_on();
+         asking_rank(drawn, drawn.world() - servers_of(drawn.choice)) < drawn.world_that_goes_on();
 }
 
 /// `run`, on a job of `job`'s first ranks.
@@ -43,6 +43,11 @@ void run_rank(Job& job, Drawn const& drawn, Place const& place, Record& record) 
   auto const ranks = place.is_reference ? drawn.world_of_reference() : drawn.world();
   on_first(job, ranks, record, [&](Job& part) {
     Segment segment{part, drawn, false, false, place, record};
+    if (segment.serves()) {
+      segment.serve();
+      record.leave_out();
+      return;
+    }
     segment.steps(1, goes_on(drawn, place) ? drawn.goes_on_at : drawn.steps);
     if (goes_on(drawn, place) && stays) {
       segment.restore();
@@ -54,6 +59,11 @@ void run_rank(Job& job, Drawn const& drawn, Place const& place, Record& record) 
     auto const next = place.is_reference ? drawn.world_of_reference_that_goes_on() : drawn.world_that_goes_on();
     on_first(job, next, record, [&](Job& part) {
       Segment segment{part, drawn, true, is_still_asked_to_stop(drawn, place), place, record};
+      if (segment.serves()) {
+        segment.serve();
+        record.leave_out();
+        return;
+      }
       segment.restore();
       segment.steps(drawn.saved_at + 1, drawn.steps);
       segment.end();

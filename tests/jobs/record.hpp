@@ -26,6 +26,8 @@ class Record {
   void count(std::string name, int stage, std::span<std::int64_t const> numbers);
   /// As first_difference(), of what was counted on another rank of the same job.
   [[nodiscard]] std::string first_other_count(Record const& rank) const;
+  /// The first of what is wrong in itself; empty if nothing is.
+  [[nodiscard]] std::string first_problem() const { return problems_.empty() ? "" : problems_.front(); }
   /// The first thing in which this job is not as `reference` was; empty if there is none. What a job shows twice,
   /// having made a step again, is the same both times.
   [[nodiscard]] std::string first_difference(Record const& reference) const;

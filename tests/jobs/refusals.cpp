@@ -107,6 +107,17 @@ constexpr Refusal refusals[] = {
     {"zeroth.gradient_slots", R"({"zeroth": {"gradient_slots": 0}})", always},
     {"zeroth.mesh.pipeline", R"({"zeroth": {"mesh": {"pipeline": 1000}}})", always},
     {"zeroth.parameter_server.servers", R"({"zeroth": {"parameter_server": {"servers": 1000}}})", always},
+    {"zeroth.parameter_server.servers", R"({"zeroth": {"parameter_server": {"servers": 1}}})",
+     [](Choice const& c) {
+       return !stage_below(c, "1") || !c.is("states", "in memory") || has_type(c, "Muon") || has_type(c, "Lamb") ||
+              has_type(c, "OneBitAdam") || c.is("zeroth.delayed_update", "true") ||
+              c.is("zeroth.gather_codec", R"("int8")");
+     }},
+    {"zeroth.parameter_server.staleness", R"({"zeroth": {"parameter_server": {"staleness": 2}}})",
+     [](Choice const& c) { return servers_of(c) == 0; }},
+    {"zeroth.parameter_server.staleness",
+     R"({"gradient_clipping": 1, "zeroth": {"parameter_server": {"staleness": 2}}})", always},
+    {"zeroth.parameter_server.colocated", R"({"zeroth": {"parameter_server": {"colocated": true}}})", always},
     {"zeroth.mesh.tensor", R"({"zeroth": {"mesh": {"tensor": 1000}}})", always},
     {"tensor_parallel.autotp_size", R"({"tensor_parallel": {"autotp_size": 7}})", always},
     {"zeroth.pipeline.chunks", R"({"zeroth": {"pipeline": {"schedule": "zb_h1", "chunks": 2}}})", always},

@@ -150,6 +150,36 @@ std::vector<Rule> rules_of_delayed_updates() {
   return rules;
 }
 
+/// What parameter servers refuse, among others all that needs a stage above 0, and what workers that may be stale do.
+std::vector<Rule> rules_of_servers() {
+  auto const* const servers = "zeroth.parameter_server.servers";
+  auto const* const staleness = "zeroth.parameter_server.staleness";
+  return {{servers, {}, "zero_optimization.stage", {"0"}},
+          {"zeroth.mesh.pipeline", {"2", "3"}, servers, {"-"}},
+          {"zeroth.mesh.tensor", {"2", "3", "4"}, servers, {"-"}},
+          {"tensor ranks that go on", {"2", "3", "4"}, servers, {"-"}},
+          {"zeroth.reduce_codec", {R"("exact")", R"("int8")", R"("int4")", R"("sign")"}, servers, {"-"}},
+          {"zeroth.gather_codec", {R"("int8")"}, servers, {"-"}},
+          {"zeroth.delayed_update", {"true"}, servers, {"-"}},
+          {"zeroth.tied_gradients", {"apart"}, servers, {"-"}},
+          {"optimizer",
+           {"Muon", "Muon without Nesterov", "Muon by Gram matrices", "Lamb", "Lamb without correction", "OneBitAdam"},
+           servers,
+           {"-"}},
+          {"states", {}, servers, {"-"}},
+          {"groups", {}, servers, {"-"}},
+          {"zeroth.two_level_sums", {}, servers, {"-"}},
+          {"rank state", {}, servers, {"-"}},
+          {staleness, {"1", "3"}, servers, {"1", "2", "3"}},
+          {staleness, {"1", "3"}, "gradient_clipping", {"0"}},  // a file without the key clips
+          {staleness, {"1", "3"}, "types", types_with_a_constant_scale(Codecs::any)},
+          {staleness, {"1", "3"}, "zeroth.reduce_gradients", {"-", "last_micro_step"}},
+          {staleness, {"1", "3"}, "zeroth.same_bits_at_any_ranks", {"-", "false"}},
+          {staleness, {"1", "3"}, "gradient norm", {"not asked", "ahead of the update"}},
+          // A stop comes when all workers can still see it.
+          {staleness, {"1", "3"}, "stop", {"never"}}};
+}
+
 /// Types whose masters are apart from the parameters.
 std::vector<std::string_view> types_with_masters() {
   std::vector<std::string_view> all;
@@ -223,7 +253,7 @@ std::vector<Rule> all_rules() {
     rules.push_back({"types", {masters}, "zeroth.ema.decay", {"-"}});
   }
   for (auto const& more : {rules_of_pipelines(), rules_of_tensor_ranks(), rules_of_muon(), rules_of_lamb(),
-                           rules_of_signs(), rules_of_one_bit_adam(), rules_of_delayed_updates()}) {
+                           rules_of_signs(), rules_of_one_bit_adam(), rules_of_delayed_updates(), rules_of_servers()}) {
     rules.insert(rules.end(), more.begin(), more.end());
   }
   for (auto const* const option :

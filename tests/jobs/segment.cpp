@@ -59,17 +59,22 @@ Segment::Segment(Job& job, Drawn const& drawn, bool again, bool stop_asked, Plac
       built_{drawn, mesh_ ? mesh_->tensor_part() : TensorPart{}, again},
       engine_{make_engine(mesh_, job, built_.model, config_)},
       tensor_{tensor_sums()},
-      kept_{place.is_reference || is_of_pipeline(choice_, place) ? nullptr : KeptInputs::of(engine_, built_, config_)},
+      kept_{place.is_reference || is_of_pipeline(choice_, place) || serves()
+                ? nullptr
+                : KeptInputs::of(engine_, built_, config_)},
       walk_{drawn,
             choice_,
             built_,
             engine_.place(),
-            mesh_ ? mesh_->data().world() : job.world(),
+            (mesh_ ? mesh_->data().world() : job.world()) - config_.parameter_server().servers,
             tensor_.get(),
             place.is_reference,
             kept_.get()},
       plan_{plan(built_.model, config_, job.world(), {.transport = place.transport})},
       traffic_{plan_, choice_} {
+  if (serves()) {
+    return;
+  }
   if (is_of_pipeline(choice_, place)) {
     stage_walk_.emplace(drawn, choice_, built_, walk_, engine_.compute_dtype(), engine_.in_flight());
   }
@@ -82,6 +87,11 @@ Segment::Segment(Job& job, Drawn const& drawn, bool again, bool stop_asked, Plac
   if (moves("trace", "all steps")) {
     engine_.trace(&timeline_);
   }
+}
+
+void Segment::serve() {
+  engine_.serve();
+  check_bytes();
 }
 
 void Segment::restore() {
@@ -129,7 +139,9 @@ void Segment::end() {
 }
 
 void Segment::check_bytes() {
-  auto const& bytes = plan_.pipeline.empty() ? plan_.bytes : plan_.pipeline[stage()].bytes;
+  auto const& bytes = serves()                 ? plan_.servers.bytes
+                      : plan_.pipeline.empty() ? plan_.bytes
+                                               : plan_.pipeline[stage()].bytes;
   if (!(engine_.planned() == engine_.peak() && engine_.planned() == bytes)) {
     record_.complain(fmt::format("{} bytes planned, {} by the engine, {} measured", bytes.total(),
                                  engine_.planned().total(), engine_.peak().total()));
@@ -203,7 +215,7 @@ void Segment::check_rank_states(Restored const& restored) {
 
 void Segment::ask_to_stop(int step) {
   if (moves("stop", "asked for") && step == drawn_.stops_at) {
-    if (job_.rank() == asking_rank(drawn_, job_.world())) {
+    if (job_.rank() == asking_rank(drawn_, job_.world() - config_.parameter_server().servers)) {
       job_.request_stop();
     }
     stops_from_ = std::min(stops_from_, step);
@@ -437,6 +449,10 @@ void Segment::show(std::optional<StepReport> const& report) {
                                            report->parameter_slots_used,
                                            report->gradient_slots_used,
                                            report->disk_read_bytes};
+  if (report->staleness < 0 || report->staleness > config_.parameter_server().staleness) {
+    record_.complain(fmt::format("{} has staleness {}, the bound is {}", name, report->staleness,
+                                 config_.parameter_server().staleness));
+  }
   if (report->stop != (report->step >= stops_from_)) {
     record_.complain(fmt::format("{} says stop: {}", name, report->stop));
   }

@@ -42,6 +42,9 @@ class Segment {
  public:
   /// `again`: the one that goes on. `stop_asked`: a rank of this job has asked to stop before.
   Segment(Job& job, Drawn const& drawn, bool again, bool stop_asked, Place const& place, Record& record);
+  [[nodiscard]] bool serves() const noexcept { return engine_.serves(); }
+  /// All that a parameter server does.
+  void serve();
   /// The checkpoint that it goes on from.
   void restore();
   void steps(int first, int last);

@@ -71,13 +71,13 @@ void train(Drawn const& drawn, Place const& place, Record& record) {
 
 std::string difference_of(Drawn const& drawn, Common const& common) {
   Folder const mine{files_in_memory()};
-  auto const reference = reference_of(drawn, mine.path());
+  auto const reference = drawn.is_random() ? Record{} : reference_of(drawn, mine.path());
   Place const place{common.folder / std::to_string(drawn.seed), false, process_transport()};
   std::filesystem::create_directories(place.folder);
   Record record;
   train(drawn, place, record);
   add_states(drawn, place, record);
-  return record.first_difference(reference);
+  return drawn.is_random() ? record.first_problem() : record.first_difference(reference);
 }
 
 /// A refusal ends processes: those that may be refused are tried on threads alone.

@@ -83,7 +83,7 @@ Outcome try_on_threads(Drawn const& drawn, Folder const& folder) {
       return {problem};
     }
     Folder const of_reference{files_in_memory()};
-    auto const reference = reference_of(drawn, of_reference.path());
+    auto const reference = drawn.is_random() ? Record{} : reference_of(drawn, of_reference.path());
     Place const place{folder.path()};
     std::vector<Record> records(static_cast<std::size_t>(drawn.most_of_world()));
     SleepyDisk const disk{folder, drawn.choice.is("disk", "slow") ? 1 + static_cast<unsigned>(drawn.seed % 1000) : 0};
@@ -102,7 +102,9 @@ Outcome try_on_threads(Drawn const& drawn, Folder const& folder) {
     }
     for (std::size_t rank = 0; rank < records.size(); ++rank) {
       add_states(drawn, place, records[rank]);
-      if (auto const difference = records[rank].first_difference(reference); !difference.empty()) {
+      auto const difference =
+          drawn.is_random() ? records[rank].first_problem() : records[rank].first_difference(reference);
+      if (!difference.empty()) {
         return {fmt::format("rank {}: {}", rank, difference)};
       }
       for (std::size_t other = 0; other < rank; ++other) {

@@ -34,6 +34,10 @@ Followed follow(int world, Config const& config, int steps, bool late = false) {
       auto const a = model.param(first, "a", {count}, Normal{1});
       auto const b = model.param(second, "b", {77}, Normal{1});
       Engine<T, G> engine{job, model, config};
+      if (engine.serves()) {
+        engine.serve();
+        return;
+      }
       std::vector<float> all(count);
       auto const read = [&](std::vector<std::vector<float>>& into) {
         engine.read(a, all);
@@ -131,6 +135,23 @@ TEST_CASE("averages change no bit of the training, and are equal at every stage"
   for (int stage = 0; stage <= 3; ++stage) {
     INFO(fmt::format("{}, stage {}, {}", types.name, stage, optimizer));
     CHECK(bits_of(with(stage, averages)) == plain);
+  }
+}
+
+TEST_CASE("parameter servers keep the averages of stage 1, and workers read them") {
+  for (auto const& types : {"", R"("bf16": {"enabled": true},)"}) {
+    auto const base = follow(2, Config::from_json(small_file(1, types)), 3);
+    for (int servers = 1; servers <= 3; ++servers) {
+      INFO(fmt::format("{}, {} servers", types, servers));
+      auto const more = fmt::format(R"(, "parameter_server": {{"servers": {}}})", servers);
+      auto const served = follow(2 + servers, Config::from_json(small_file(0, types, more.c_str())), 3);
+      CHECK(served.values == base.values);
+      CHECK(served.averages == base.averages);
+    }
+    auto const stale = R"(, "parameter_server": {"servers": 2, "staleness": 2})";
+    auto const unclipped = fmt::format(R"("gradient_clipping": 0, {})", types);
+    auto const alone = follow(1, Config::from_json(small_file(1, unclipped.c_str())), 3);
+    CHECK(follow(3, Config::from_json(small_file(0, unclipped.c_str(), stale)), 3).averages == alone.averages);
   }
 }
 

@@ -312,7 +312,6 @@ TEST_CASE("Collectives that use the GPU's compute lengthen math by their share")
   SmallModel const small;
   constexpr double share = 0.5, link_bytes_per_s = 2e6;
   auto taking = machine(link_bytes_per_s);
-  // Buckets of two units are reduced when math of a third has been enqueued: that is lengthened, too.
   for (auto const* const bucket : {"1", "700"}) {
     testing::SmallFile const file{.zero = fmt::format(R"(, "overlap_comm": true, "reduce_bucket_size": {})", bucket)};
     for (int const stage : {0, 1, 2, 3}) {

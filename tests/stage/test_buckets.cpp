@@ -65,12 +65,12 @@ std::int64_t count_of(Layout const& layout, Bucket const& bucket) {
 
 }  // namespace
 
-TEST_CASE("a bucket is sent when the next unit would overflow it, and when it is full") {
+TEST_CASE("a bucket is sent once the next unit would overflow it, and when it is full") {
   auto const layout = layout_of({128, 256, 384, 512});
   Sender sender{Buckets{layout, 640, no_limit}};
-  sender.complete(3);
-  CHECK(sender.sent.empty());
-  sender.complete(2);  // 512 + 384 > 640
+  sender.complete(3);  // 512 + 384 > 640
+  CHECK(sender.sent == std::vector<Bucket>{{3}});
+  sender.complete(2);  // 384 + 256 = 640: room for one more
   CHECK(sender.sent == std::vector<Bucket>{{3}});
   sender.complete(1);  // 384 + 256 = 640: full
   CHECK(sender.sent == std::vector<Bucket>{{3}, {2, 1}});

@@ -354,6 +354,35 @@ TEST_CASE("Code that overlaps sums of tensor ranks waits less for them") {
   CHECK(simulate::machine_of("8xH100").running("fused").rates.tensor_overlap);
 }
 
+TEST_CASE("Parameter servers have a line, and other stages have the reason why they have none") {
+  auto const with = [](int staleness) {
+    return fmt::format(R"({{"train_micro_batch_size_per_gpu": 1, "bf16": {{"enabled": true}}, "gradient_clipping": 0,
+        "zero_optimization": {{"stage": 0, "overlap_comm": true}},
+        "zeroth": {{"parameter_server": {{"servers": 2, "staleness": {}}}}}}})",
+                       staleness);
+  };
+  for (int const staleness : {0, 2}) {
+    Case const served{.config = with(staleness), .world = 6};
+    auto const simulations = simulated(served);
+    auto const request = request_of(served);
+    auto const text = as_text(simulations, request);
+    INFO(text);
+    CHECK(contains(text, "4 workers x 1 micro-step"));
+    CHECK(contains(text, "The row is of a worker. Each of 2 parameter servers sends "));
+    CHECK(contains(text, "Workers may be stale") == (staleness > 0));
+    CHECK(contains(text, "stage 1 is refused: "));
+    CHECK(contains(text, "zero_optimization.stage is 1, and servers hold what stages divide among ranks"));
+    auto const stage = json::parse(as_json(simulations, request))["stages"][0];
+    auto const& planned = simulations.plan.servers;
+    CHECK(stage["server"]["total"] == planned.bytes.total());
+    CHECK(stage["server"]["bytes_sent_per_step"] >= planned.sent_bytes);
+    CHECK(stage["server"]["bytes_sent_per_step"] < planned.sent_bytes + 10'000);
+    CHECK(stage["bytes_sent_per_step"] >= planned.pushed_bytes);
+    CHECK(stage["total"] == simulations.plan.bytes.total());
+    CHECK(stage["tokens_per_s"] == Approx(4 * 1024 / (1e-3 * at(simulations, 0).step_ms)));
+  }
+}
+
 TEST_CASE("A stage at which the file contradicts itself has the reason, in JSON and in text") {
   Case const with{.config = R"({"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4,
                                 "communication_data_type": "bf16", "data_types": {"grad_accum_dtype": "bf16"},

@@ -56,10 +56,21 @@ std::map<int, double> slowdown_of(std::vector<std::string> const& texts, int ran
   return slowdown;
 }
 
-simulate::Options options_of(SimulateOptions const& options) {
-  auto const slowdown = slowdown_of(options.slow, options.job.ranks);
+/// With parameter servers, every worker is simulated.
+void expect_few_workers(int ranks, int servers) {
+  if (servers > 0 && ranks - servers > most_simulated_ranks) {
+    throw CLI::ValidationError{
+        "--ranks", fmt::format("{} with zeroth.parameter_server.servers {}: allowed: at most {} workers, for each is "
+                               "simulated",
+                               ranks, servers, most_simulated_ranks)};
+  }
+}
+
+simulate::Options options_of(SimulateOptions const& options, int servers) {
+  expect_few_workers(options.job.ranks, servers);
+  auto const slowdown = slowdown_of(options.slow, std::max(1, options.job.ranks - servers));
   bool const all_ranks = options.all_ranks || !slowdown.empty();
-  if (all_ranks && options.job.ranks > most_simulated_ranks) {
+  if (all_ranks && options.job.ranks - servers > most_simulated_ranks) {
     throw CLI::ValidationError{"--ranks",
                                fmt::format("{} with {}: allowed: at most {}, for each is simulated", options.job.ranks,
                                            options.all_ranks ? "--all-ranks" : "--slow", most_simulated_ranks)};
@@ -68,7 +79,7 @@ simulate::Options options_of(SimulateOptions const& options) {
 }
 
 SimulationRequest request_of(SimulateOptions const& options, SourcedModel const& model, Config config) {
-  auto const simulation = options_of(options);
+  auto const simulation = options_of(options, config.parameter_server().servers);
   auto const context = context_of(model);
   auto machine = simulate::machine_of(options.machine);
   if (!options.code.empty()) {

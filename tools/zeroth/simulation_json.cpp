@@ -39,6 +39,9 @@ Json stage_as_json(SimulatedStage const& stage, std::int64_t device_bytes, bool 
                                   {"total", each.memory.total()}});
     }
   }
+  if (auto const& server = result.server; server.memory.total() > 0) {
+    json["server"] = {{"bytes_sent_per_step", server.bytes_sent}, {"total", server.memory.total()}};
+  }
   if (offloads) {
     json["exposed_io_ms"] = result.exposed_io_ms;
   }

@@ -87,7 +87,8 @@ std::string headline(Simulations const& simulations, SimulationRequest const& re
       about_groups(settings.groups), where_groups_are(settings.groups, machine.ranks_per_node),
       counted(request.world, "rank"), machine.name, machine.ranks_per_node,
       about_rates(machine, request.code, settings.precision.compute), counted(simulations.tokens_per_step, "token"),
-      counted(simulations.plan.data_ranks, "rank") + (simulations.plan.pipeline.empty() ? "" : " of a stage"),
+      counted(simulations.plan.data_ranks, simulations.plan.servers.count > 0 ? "worker" : "rank") +
+          (simulations.plan.pipeline.empty() ? "" : " of a stage"),
       counted(settings.batch.accumulation, "micro-step"), counted(settings.batch.micro, "sample"),
       counted(request.context, "token"), about_recomputation(simulations.plan, request));
 }
@@ -210,6 +211,15 @@ std::string notes(Simulations const& simulations) {
         "any.\n",
         counted(std::ssize(stages), "stage"), counted(simulations.plan.data_ranks, "rank"),
         name_of(settings.pipeline.schedule));
+  }
+  if (auto const servers = simulations.plan.servers.count; servers > 0) {
+    auto const& server = asked_for.server;
+    text += fmt::format("The row is of a worker. Each of {} sends {} in a step, and holds {}.\n",
+                        counted(servers, "parameter server"), readable_bytes(server.bytes_sent),
+                        readable_bytes(server.memory.total()));
+    if (settings.parameter_server.staleness > 0) {
+      text += "Workers may be stale: times are means over several steps of all workers.\n";
+    }
   }
   if (simulations.plan.bytes_on_disk() > 0) {
     text += "Disk: updates wait for states on a disk.\n";

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -131,6 +133,9 @@ class ZEROTH_EXPORT Device {
                                                                    std::string_view contents);
   /// Makes an event for this device's streams. Other devices may wait for it.
   [[nodiscard]] virtual std::unique_ptr<Event> make_event() = 0;
+  /// The index of the first of `events` that is done; nullopt if none is. A device with a clock of its own waits on the
+  /// host until it knows when each of them is done, and returns the earliest.
+  [[nodiscard]] virtual std::optional<std::size_t> first_done(std::span<Event const* const> events) const;
   /// Makes a stream. With overlap off, work runs on the calling thread when it is enqueued.
   [[nodiscard]] virtual std::unique_ptr<Stream> make_stream(char const* name, Overlap overlap) = 0;
   /// The caller's stream. On the CPU it is the calling thread, so work is done when the call returns. On a GPU it is a

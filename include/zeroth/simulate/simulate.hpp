@@ -52,10 +52,11 @@ using Nearness = std::array<MeshAxis, 3>;
 /// What to simulate and what to keep.
 struct Options {
   /// Simulate every rank, each on a thread. Otherwise only rank 0 is simulated, or the first rank of each pipeline
-  /// stage, and the others (of its stage) are assumed to run at the same pace.
+  /// stage, and the others (of its stage) are assumed to run at the same pace. With parameter servers all workers and
+  /// the first server are simulated either way, and the other servers are assumed to do what the first one does.
   bool all_ranks = false;
   /// Factors by rank: a rank's math takes this many times as long. Needs all_ranks. Tensor ranks that add up together
-  /// run at the pace of the slowest.
+  /// run at the pace of the slowest. Parameter servers have no math.
   std::map<int, double> slowdown = {};
   /// Order of the axes; by default the order of Mesh. Throws ContractError if an axis is missing.
   Nearness nearness = {MeshAxis::tensor, MeshAxis::data, MeshAxis::pipeline};
@@ -72,6 +73,12 @@ struct SimulatedStage {
   MemoryBytes memory;           ///< Peak in its ledger.
 };
 
+/// A parameter server.
+struct SimulatedServer {
+  std::int64_t bytes_sent = 0;  ///< Per step, to all workers; over the decisions of steps as well.
+  MemoryBytes memory;           ///< Peak in its ledger.
+};
+
 /// A rank that was simulated. It stands for all tensor ranks that add up with it; it is the first of them.
 struct SimulatedPace {
   int rank = 0;         ///< In the job.
@@ -79,7 +86,8 @@ struct SimulatedPace {
 };
 
 /// The last of a few simulated steps, when slots and streams have settled. In a pipeline, times are means over stages,
-/// and bytes are those of the stage with most.
+/// and bytes are those of the stage with most. With zeroth.parameter_server.staleness above 0 no step is like another:
+/// times are means over several steps of all workers.
 struct Simulation {
   StepReport report;                     ///< Rank 0's report; loss and norm are meaningless.
   double step_ms = 0;                    ///< See StepReport.
@@ -91,7 +99,8 @@ struct Simulation {
   std::int64_t bytes_sent = 0;           ///< By rank 0 per step, over all links.
   MemoryBytes memory;                    ///< Peak in its ledger.
   std::vector<SimulatedStage> pipeline;  ///< Stages, if there are several.
-  std::vector<SimulatedPace> ranks;      ///< The ranks that were simulated.
+  SimulatedServer server;                ///< The first parameter server, if there are any.
+  std::vector<SimulatedPace> ranks;      ///< The ranks that were simulated, servers excluded.
   std::vector<Timeline> timelines;       ///< By simulated rank, if requested: the spans of the step, which begins at 0.
 };
 
