@@ -153,6 +153,14 @@ TEST_CASE("modules train and evaluate like libtorch's AdamW, to rounding") {
   }
 }
 
+TEST_CASE("loaded TorchScript modules train the same at stages 0 to 3, and like libtorch alone") {
+  expect_same_at_every_stage({"scripted", scripted_program}, {}, 2);
+  File const file{.stage = 3, .micro = 4, .more = R"("gradient_clipping": 0.0)", .learning_rate = 1e-3};
+  auto const trained = train_on_threads(1, file.config(), scripted_program);
+  auto const plain = train_plainly(scripted_program, 4, 4, file.learning_rate);
+  CHECK(difference(trained.losses, plain.losses) < 2e-5);
+}
+
 /// The GPT with forward under autocast.
 Program gpt_in_autocast(Job& job) {
   auto program = gpt_program(job);
