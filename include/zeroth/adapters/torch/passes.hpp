@@ -108,7 +108,8 @@ class [[nodiscard]] EvaluationPass {
   }
   /// See AnyPass::first_sample().
   [[nodiscard]] std::int64_t first_sample() const noexcept { return pass_->first_sample(); }
-  /// Makes the module of another Trainer usable until this pass ends: see MicroStep::use_frozen().
+  /// Makes the module of another Trainer usable until this pass ends: see MicroStep::use_frozen(). Copies rank 0's
+  /// buffers of that module to all ranks first.
   void use_frozen(Trainer& other);
   /// Reports the mean loss over this rank's batch, once. Waits for it. Throws ContractError for a loss that is not one
   /// number in Float or Double.

@@ -27,20 +27,11 @@
 #include "zeroth/adapters/torch/described.hpp"
 #include "zeroth/adapters/torch/errors.hpp"
 #include "zeroth/adapters/torch/kept_state.hpp"
+#include "zeroth/adapters/torch/observed.hpp"
+#include "zeroth/adapters/torch/uses.hpp"
 #include "zeroth/engine/pass.hpp"
 
 namespace zeroth::torch_adapter::detail {
-
-/// An operation's inputs. RecordFunction::inputs() asserts, in programs compiled without NDEBUG, on a flag that
-/// libtorch does not maintain because it is compiled with NDEBUG. An explicit instantiation may name private members.
-template <auto member>
-struct InputsOf {
-  friend auto inputs_of(at::RecordFunction const& operation) -> c10::ArrayRef<c10::IValue const> {
-    return operation.*member;
-  }
-};
-template struct InputsOf<&at::RecordFunction::inputs_>;
-auto inputs_of(at::RecordFunction const& operation) -> c10::ArrayRef<c10::IValue const>;
 
 inline void check_holder(Unit const& unit) {
   ZEROTH_EXPECTS(dynamic_cast<Marked const*>(unit.module) != nullptr,
@@ -222,9 +213,7 @@ class Runtime {
     auto const unit = find(name, "skip()");
     micro_->skip(*units_[unit].id);
     units_[unit].backward_turns = 1;
-    for (auto& use : order_) {
-      use.returned |= use.unit == unit;
-    }
+    forward_uses_.skip(unit);
   }
   /// The unit's index. Throws ContractError, listing all units, if none has this name.
   [[nodiscard]] std::size_t find(std::string const& name, char const* call) const {
@@ -266,10 +255,6 @@ class Runtime {
     std::size_t unit;
     int calls = 0;  // of the holder that have not returned
   };
-  struct Used {  // a unit's opening in forward
-    std::size_t unit;
-    bool returned = false;  // backward has been there, or past it
-  };
   static constexpr std::size_t none = static_cast<std::size_t>(-1);
 
   /// The hook that autograd calls when it has accumulated a parameter's gradient.
@@ -302,18 +287,7 @@ class Runtime {
         closed |= parameters_[storage->index()].open == 0;
       }
     };
-    for (auto const& input : inputs) {
-      if (input.isTensor()) {
-        look(input.toTensor());
-      } else if (input.isTensorList() || input.isList()) {
-        for (c10::IValue const& element : input.toListRef()) {
-          if (!element.isTensor()) {
-            break;
-          }
-          look(element.toTensor());
-        }
-      }
-    }
+    each_tensor_of(inputs, look);
     if (closed || forward_pins_ > 0) {
       try {
         check_pinned();
@@ -388,7 +362,7 @@ class Runtime {
     failed_ = false;
     forward_pins_ = 0;
     ++passes_;
-    order_.clear();
+    forward_uses_.clear();
     for (auto& unit : units_) {
       unit.backward_turns = unit.forward_pins = unit.backward_pins = 0;
       unit.used = false;
@@ -418,7 +392,7 @@ class Runtime {
     lend(unit, *unit.forward);
     if (phase_ == Phase::forward) {
       unit.used = true;
-      order_.push_back({u});
+      forward_uses_.add(u);
       reached_ = unit.outer ? reached_ : u;
     }
   }
@@ -431,12 +405,7 @@ class Runtime {
                        "the holder, or do not recompute it");
   }
   void open_backward(std::size_t u) {
-    auto const used =
-        std::find_if(order_.rbegin(), order_.rend(), [&](Used const& use) { return use.unit == u && !use.returned; });
-    auto const place = used == order_.rend() ? order_.size() : static_cast<std::size_t>(order_.rend() - used) - 1;
-    if (place < order_.size()) {
-      order_[place].returned = true;
-    }
+    auto const place = forward_uses_.visit(u);
     take_turns(u, place);
     auto& unit = units_[u];
     unit.backward.emplace(micro_->backward(*unit.id));
@@ -452,12 +421,8 @@ class Runtime {
     auto const inside = [&](std::size_t u) {
       return next != none && (u == next || is_within(units_[next].name, units_[u].name));
     };
-    for (auto at = next == none ? 0 : place + 1; at < order_.size(); ++at) {
-      if (auto& use = order_[at]; !use.returned && !inside(use.unit) && !units_[use.unit].is_in_use()) {
-        use.returned = true;
-        due_.push_back(use.unit);
-      }
-    }
+    forward_uses_.visit_from(
+        next == none ? 0 : place + 1, [&](std::size_t u) { return !inside(u) && !units_[u].is_in_use(); }, due_);
     for (auto u = next == none ? 0 : next + 1; u < units_.size(); ++u) {
       if (!units_[u].used && units_[u].backward_turns == 0 && !inside(u)) {
         due_.push_back(u);
@@ -560,7 +525,7 @@ class Runtime {
   int running_again_ = 0;
   int forward_pins_ = 0;                             // of all units
   std::size_t reached_ = 0;                          // the unit that was opened last, but for outer ones
-  std::vector<Used> order_;                          // of this micro-step's forward
+  Uses forward_uses_;                                // of this micro-step
   std::vector<std::size_t> touched_, needed_, due_;  // kept for their memory
 };
 

@@ -223,6 +223,8 @@ class Trainer {
   Unsharded unshard(std::string const& unit) {
     return {*runtime_, runtime_->find(unit, "unshard()"), "unshard() of \"" + unit + "\""};
   }
+  /// The engine's handle of a parameter, for AnyEngine's own calls and StepOptions::learning_rate_factors.
+  [[nodiscard]] AnyParam const& param(std::string const& name) const { return *find(name, "param()").id; }
   /// The norm over all parameters: see AnyEngine::gradient_norm().
   [[nodiscard]] float gradient_norm() { return engine_for("gradient_norm()").gradient_norm(); }
   /// The norm of one trainable parameter, by name.
@@ -304,6 +306,9 @@ inline void MicroStep::use_frozen(Trainer& other) {
   other.lend_to(*runtime_, frozen_);
   other.runtime_->prepare(*step_);
 }
-inline void EvaluationPass::use_frozen(Trainer& other) { other.lend_to(*runtime_, frozen_); }
+inline void EvaluationPass::use_frozen(Trainer& other) {
+  other.lend_to(*runtime_, frozen_);
+  other.buffers_->broadcast();
+}
 
 }  // namespace zeroth::torch_adapter

@@ -19,6 +19,7 @@ class [[nodiscard]] Unsharded {
   /// Used by unshard(): opens the unit with this index. `call` begins the messages of errors.
   Unsharded(detail::Runtime& runtime, std::size_t unit, std::string const& call)
       : runtime_{&runtime}, pin_{runtime.pin(unit, call)} {}
+  /// Takes over what `other` keeps, which then keeps nothing.
   Unsharded(Unsharded&& other) noexcept : runtime_{std::exchange(other.runtime_, nullptr)}, pin_{other.pin_} {}
   Unsharded& operator=(Unsharded&&) = delete;  // would open the next unit before it closes this one
   ~Unsharded() {
