@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "support/folder.hpp"
+#include "support/job.hpp"
 #include "torch_catch.hpp"
 #include "train.hpp"
 
@@ -183,6 +186,44 @@ TEST_CASE("autocast trains the same at stages 0 to 3, and like libtorch alone") 
   CHECK(trained.losses[0] == plain.losses[0]);
   CHECK(plain.losses[0] != without.losses[0]);
   CHECK(difference(trained.losses, plain.losses) < 1e-3);  // products round to 8 bits
+}
+
+TEST_CASE("a step's factors of learning rates train like those of options, by names") {
+  auto const train_with = [](int stage, float of_options, std::optional<float> of_step) {
+    std::vector<float> weights;
+    auto const outcome = run_job(1, [&](Job& job) {
+      auto program = gpt_program(job);
+      auto const is_bias = [](std::string const& name) { return name.ends_with(".bias"); };
+      program.options.parameter = [&](std::string const& name) {
+        return ParamOptions{.learning_rate_factor = is_bias(name) ? of_options : 1};
+      };
+      torch_adapter::Trainer trainer{job, File{.stage = stage}.config(), *program.module, program.options};
+      std::vector<RateFactor> factors;
+      for (auto const& item : program.module->named_parameters()) {
+        if (of_step && is_bias(item.key())) {
+          factors.push_back({trainer.param(item.key()), *of_step});
+        }
+      }
+      for (int step = 0; step < 3; ++step) {
+        for (auto micro : trainer.micro_steps()) {
+          micro.backward(program.loss(micro.first_sample(), trainer.micro_batch()));
+        }
+        trainer.step({.learning_rate_factors = factors});
+      }
+      trainer.finish();
+      for (auto const& item : program.module->named_parameters()) {
+        auto const row = trainer.read(item.key()).view({-1});
+        weights.insert(weights.end(), row.data_ptr<float>(), row.data_ptr<float>() + row.numel());
+      }
+    });
+    REQUIRE(messages_of(outcome) == "");
+    return weights;
+  };
+  auto const expected = train_with(0, 0.25F, {});
+  CHECK(train_with(0, 1, {}) != expected);
+  for (int stage : {0, 3}) {
+    CHECK(train_with(stage, 1, 0.25F) == expected);
+  }
 }
 
 TEST_CASE("units with recompute train the same") {
