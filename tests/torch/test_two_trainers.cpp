@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -236,6 +237,28 @@ TEST_CASE("a gradient that would reach a module that is used frozen is rejected 
         }
       }),
       contains("a gradient of \"b.linear.bias\" came in a pass that uses its Trainer frozen") && contains("detach()"));
+}
+
+TEST_CASE("an exception in a pass that uses another module frozen ends all ranks, and names the one that threw") {
+  auto const outcome = run_job(2, [](Job& job) {
+    torch_adapter::detail::without_backtrace([&] {
+      auto mine = torch_adapter::seeded(1, [] { return Net{}; }),
+           other = torch_adapter::seeded(2, [] { return Net{}; });
+      Trainer trainer{job, File{.stage = 3}.config(), *mine}, others{job, File{.stage = 3}.config(), *other};
+      for (auto micro : trainer.micro_steps()) {
+        micro.use_frozen(others);
+        auto const out = other(mine(input()));
+        if (job.rank() == 1) {
+          throw std::runtime_error{"a program's own"};
+        }
+        micro.backward(out.square().mean());
+      }
+      trainer.step();
+      trainer.finish();
+    });
+  });
+  CHECK(message_of(outcome[1]) == "a program's own");
+  CHECK_THAT(message_of(outcome[0]), contains("rank 1"));
 }
 
 TEST_CASE("after a pass that used a module frozen, its Trainer trains it on") {
