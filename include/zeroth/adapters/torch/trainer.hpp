@@ -189,7 +189,7 @@ class Trainer {
                         [&engine](std::filesystem::path const& path) { engine.save_weights(path); });
   }
   /// Like AnyEngine::load_weights(): the file must contain all parameters by name. It may contain buffers and ignored
-  /// parameters, which are set, and tensors that TrainerOptions::weights_left_out selects, which are ignored.
+  /// parameters, which are set, and tensors that TrainerOptions::weights_left_out selects, which are not read.
   void load_weights(std::filesystem::path const& file) {
     engine_for("load_weights()").load_weights(file, [this](std::string const& name) {
       return weight_files_->may_have(name);
