@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -234,15 +235,52 @@ void AnyEngine::serve() {
   engine.or_end([&] { engine::serve(engine); });
 }
 
+/// Stores this stage's parameters with their factors in Session::rate_factors. Throws ContractError for invalid ones.
+void AnyEngine::take_rate_factors(std::span<RateFactor const> factors) {
+  constexpr auto* call = "step() with learning_rate_factors";
+  auto& engine = *state_;
+  auto& taken = engine.session.rate_factors;
+  taken.clear();
+  if (factors.empty()) {
+    return;
+  }
+  ZEROTH_EXPECTS(
+      !engine.runtime.servers,
+      fmt::format("{} and parameter servers (zeroth.parameter_server.servers), which make the updates and do "
+                  "not get them; allowed there: ParamOptions::learning_rate_factor",
+                  call));
+  ZEROTH_EXPECTS(engine.sharded.manager->optimizer.takes_rate_factors(),
+                 fmt::format("{} and optimizer states that are updated in host memory (offload_optimizer); allowed "
+                             "there: ParamOptions::learning_rate_factor",
+                             call));
+  for (auto const& [param, factor] : factors) {
+    auto const local = param_of_stage(engine, param.model_, param.id_, call);
+    auto const& known = engine.runtime.share.params()[param.id_];
+    ZEROTH_EXPECTS(known.trainable, fmt::format("{}: parameter \"{}\" is frozen", call, known.name));
+    ZEROTH_EXPECTS(std::isfinite(factor) && factor >= 0,
+                   fmt::format("{}: that of \"{}\" is {}, must be 0 or more and finite", call, known.name, factor));
+    if (local) {
+      ZEROTH_EXPECTS(std::ranges::find(taken, *local, &shard::Optimizer::RateFactor::param) == taken.end(),
+                     fmt::format("{}: parameter \"{}\" is in the list twice", call, known.name));
+      taken.push_back({*local, factor});
+    }
+  }
+}
+
 std::optional<StepReport> AnyEngine::step(StepOptions const& options) {
   auto& engine = state_->of_worker("step()");
   CallGuard const call_guard{engine.session.thread_check, "step()"};
   engine.session.protocol->check_step(options.learning_rate);
+  take_rate_factors(options.learning_rate_factors);
   return engine.or_end([&] {
     auto report = take_report(engine);
     auto& accumulator = *engine.session.accumulator;
     if (options.learning_rate) {  // ranks that give different rates get an error about that
       accumulator.call_log().add(Verb::learning_rate, std::bit_cast<std::uint32_t>(*options.learning_rate));
+    }
+    for (auto const& [param, factor] : engine.session.rate_factors) {
+      accumulator.call_log().add(Verb::rate_factor_of, index_of(param));
+      accumulator.call_log().add(Verb::rate_factor, std::bit_cast<std::uint32_t>(factor));
     }
     auto const rules = engine::rules_for(engine, options);
     engine.noted_call_log();
@@ -254,6 +292,7 @@ std::optional<StepReport> AnyEngine::step(StepOptions const& options) {
     engine::order_step(engine, options);
     engine.sharded.manager->optimizer.decide(sums, accumulator.losses(), rules, accumulator.parity());
     engine::push_step(engine, options);
+    engine.sharded.manager->optimizer.set_rate_factors(engine.session.rate_factors);
     engine.sharded.schedule->update();
     engine.session.protocol->end_step();
     engine.record_addends();

@@ -29,6 +29,8 @@ enum class Verb : std::uint8_t {
   save_failure,
   save_with_rank_state,
   learning_rate,
+  rate_factor_of,
+  rate_factor,
   read,
   write,
   gradient_norm,

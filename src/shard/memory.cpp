@@ -212,6 +212,16 @@ std::vector<optim::Segment> Memory::segments_of(FlatId flat, Range elements) con
   return result;
 }
 
+ParamId Memory::param_at(FlatId flat, std::int64_t element) const {
+  auto const& params = this->flat(flat).trainable.params;
+  auto const* found = &params.front();
+  for (auto const& placed : params) {
+    bool const nearer = found->element > element || placed.element > found->element;
+    found = placed.element <= element && nearer ? &placed : found;
+  }
+  return found->param;
+}
+
 std::byte* Memory::tied() const noexcept { return plan_.tied < 0 ? nullptr : scratch_->data() + plan_.tied; }
 
 std::byte* Memory::codec_scratch(Lane lane) const noexcept {

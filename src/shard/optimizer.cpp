@@ -81,7 +81,11 @@ void Optimizer::cut_stretches() {
   auto const add = [&](FlatId flat, Range elements, StateHome& states) {
     Stretch stretch{elements, &states, {}};
     auto const add_piece = [&](Range const& piece) {
-      stretch.pieces.push_back({piece.begin - elements.begin, piece.count(), memory_->segments_of(flat, piece)});
+      auto& added = stretch.pieces.emplace_back(
+          Piece{piece.begin - elements.begin, piece.count(), memory_->segments_of(flat, piece), {}});
+      for (auto const& segment : added.segments) {
+        added.params.push_back(memory_->param_at(flat, segment.element));
+      }
     };
     auto const& tiles = plan.parameters_disk.tiles;
     if (plan.flats[flat].parameters_on_disk < 0) {
@@ -206,6 +210,28 @@ void Optimizer::begin_updates(bool frozen) {
   compute(norms_);
 }
 
+void Optimizer::set_rate_factors(std::span<RateFactor const> factors) {
+  if (factors.empty() && !has_rate_factors_) {
+    return;
+  }
+  memory_->update_stream().synchronize();  // updates that are under way read segments
+  has_rate_factors_ = !factors.empty();
+  auto const factor_of = [&](ParamId param) {
+    auto const given = std::ranges::find(factors, param, &RateFactor::param);
+    return given == factors.end() ? memory_->model().params[param].options.learning_rate_factor : given->factor;
+  };
+  for (auto const flat : memory_->layout().update_order()) {
+    float const of_rule = memory_->update_of(flat).learning_rate_factor;
+    for (auto& stretch : stretches_[flat]) {
+      for (auto& piece : stretch.pieces) {
+        for (std::size_t i = 0; i < piece.segments.size(); ++i) {
+          piece.segments[i].learning_rate_factor = factor_of(piece.params[i]) * of_rule;
+        }
+      }
+    }
+  }
+}
+
 /// States and parameters come from their homes and return there.
 void Optimizer::update(FlatId flat) {
   if (before_update_) {
@@ -227,7 +253,7 @@ void Optimizer::update(FlatId flat) {
       args.update = &before_freeze_;
     }
     states->acquire(args);
-    for (auto const& [before, count, segments] : pieces) {
+    for (auto const& [before, count, segments, params] : pieces) {
       auto of_piece = args;
       advance(of_piece, before);
       of_piece.count = count;

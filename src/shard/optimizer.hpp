@@ -41,6 +41,16 @@ class Optimizer {
   /// update. Collective.
   /// `frozen`: see Gradients::frozen().
   void begin_updates(bool frozen);
+  /// A parameter's factor of the learning rate in one update.
+  struct RateFactor {
+    ParamId param{};
+    float factor = 1;
+  };
+  /// Whether updates run where set_rate_factors() reaches them: not in host memory beside a GPU.
+  [[nodiscard]] bool takes_rate_factors() const noexcept { return memory_->plan().disk.host_tiles < 0; }
+  /// Sets the factors of the updates that follow: `factors`, and those of the model for all other parameters. Waits for
+  /// updates under way if they or the last ones had other factors than the model's.
+  void set_rate_factors(std::span<RateFactor const> factors);
   /// Call after begin_updates(), and once no rank reads what this one is about to write: Parameters::await_gathers().
   void update(FlatId flat);
   /// Bytes passed to collectives for the directions of matrices, or for first moments, so far, over all ranks.
@@ -73,6 +83,7 @@ class Optimizer {
   struct Piece {
     std::int64_t before, count;
     std::vector<optim::Segment> segments;
+    std::vector<ParamId> params;  // of the segments
   };
   /// Elements, counted from the optimizer's first one, whose states come from their home together. Parameters may come
   /// in smaller pieces.
@@ -104,6 +115,7 @@ class Optimizer {
   std::optional<EncodedMomenta> momenta_;     // if the rule encodes them
   optim::Update before_freeze_;               // the update of steps in which it does not
   bool frozen_ = false;
+  bool has_rate_factors_ = false;  // other than the model's
   std::size_t metric_count_ = 0;
   std::unique_ptr<device::Event> decided_;
   std::function<void(FlatId)> before_update_;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <torch/script.h>
+
 #include <map>
+#include <sstream>
 #include <tuple>
 #include <utility>
 
@@ -12,6 +15,12 @@ namespace {
 
 namespace nn = torch::nn;
 using torch_adapter::seeded;
+
+/// The same module by seeded() or deferred_init().
+template <class F>
+auto made(bool deferred, std::uint64_t seed, F const& make) {
+  return deferred ? torch_adapter::deferred_init(seed, make) : seeded(seed, make);
+}
 
 /// Numbers in [0, below) that depend on their place alone.
 at::Tensor numbers(std::int64_t first, std::int64_t rows, std::int64_t columns, std::int64_t below) {
@@ -119,8 +128,8 @@ struct OddImpl : nn::Module {
 };
 TORCH_MODULE(Odd);
 
-Program odd(std::vector<torch_adapter::UnitPolicy> recompute) {
-  auto net = seeded(3, [] { return Odd{}; });
+Program odd(std::vector<torch_adapter::UnitPolicy> recompute, bool deferred = false) {
+  auto net = made(deferred, 3, [] { return Odd{}; });
   Program program{net.ptr(), {}, {}};
   program.options.recompute = std::move(recompute);
   program.loss = [net, call = 0](std::int64_t first, std::int64_t count) mutable {
@@ -154,6 +163,43 @@ struct StripsImpl : nn::Module {
 TORCH_MODULE(Strips);
 
 // ---- what only processes do, and what ranks do differently ----------------------------------------------------------
+
+// ---- TorchScript ----------------------------------------------------------------------------------------------------
+
+/// A loaded TorchScript module, whose parameters it registers as its own.
+struct ScriptedImpl : nn::Module {
+  torch::jit::Module script;
+  ScriptedImpl() {
+    torch::jit::Module source{"layer"};
+    source.register_parameter("weight", at::randn({width, width}) * 0.3, /*is_buffer=*/false);
+    source.register_parameter("bias", at::zeros({width}), /*is_buffer=*/false);
+    source.define(R"(
+      def forward(self, x):
+          for i in range(2):
+              x = x + torch.tanh(torch.matmul(x, self.weight) + self.bias)
+          return x
+    )");
+    std::stringstream file;
+    source.save(file);
+    script = torch::jit::load(file);
+    for (auto const& parameter : script.named_parameters()) {
+      register_parameter(parameter.name, parameter.value);
+    }
+  }
+  at::Tensor forward(at::Tensor const& x) { return script.forward({x}).toTensor(); }
+};
+ZEROTH_TORCH_UNIT(Scripted);
+struct ScriptsImpl : nn::Module {
+  Scripted first{register_module("first", Scripted{})}, second{register_module("second", Scripted{})};
+  Scripted third{register_module("third", Scripted{})};
+  at::Tensor forward(at::Tensor const& x) { return third(second(first(x))); }
+};
+TORCH_MODULE(Scripts);
+
+struct WideImpl : nn::Module {
+  nn::Linear linear{register_module("linear", nn::Linear{nn::LinearOptions{1024, 4096}.bias(false)})};
+};
+ZEROTH_TORCH_UNIT(Wide);
 
 struct DropImpl : nn::Module {
   nn::Linear linear{register_module("linear", nn::Linear{width, width})};
@@ -193,9 +239,19 @@ struct ExpertsImpl : nn::Module {
 };
 TORCH_MODULE(Experts);
 
-Program gpt(std::vector<torch_adapter::UnitPolicy> recompute) {
+Program views(bool deferred) {
+  auto net = made(deferred, 17, [] { return Strips{}; });
+  Program program{net.ptr(), {}, {}};
+  program.loss = [net](std::int64_t first, std::int64_t count) mutable {
+    auto const type = net->first->planes.scalar_type();
+    return torch::mse_loss(net(noise(first, count, width).to(type)).to(at::kFloat), noise(first + 1, count, width));
+  };
+  return program;
+}
+
+Program gpt(std::vector<torch_adapter::UnitPolicy> recompute, bool deferred = false) {
   ::gpt::Shape const shape{.layers = 3, .heads = 2, .channels = 32, .context = 16, .vocabulary = 256};
-  auto net = seeded(5, [&] { return torch_gpt::Gpt{shape}; });
+  auto net = made(deferred, 5, [&] { return torch_gpt::Gpt{shape}; });
   Program program{net.ptr(), {}, {}};
   program.options.matrix = torch_gpt::options_of(shape).matrix;
   program.options.recompute = std::move(recompute);
@@ -208,21 +264,37 @@ Program gpt(std::vector<torch_adapter::UnitPolicy> recompute) {
 
 }  // namespace
 
+Program scripted_program(Job& /*job*/) {
+  auto net = seeded(19, [] { return Scripts{}; });
+  Program program{net.ptr(), {}, {}};
+  program.loss = [net](std::int64_t first, std::int64_t count) mutable {
+    return torch::mse_loss(net(noise(first, count, width)), noise(first + 1, count, width));
+  };
+  return program;
+}
+
 Program gpt_program(Job& /*job*/) { return gpt({}); }
+Program gpt_deferred(Job& /*job*/) { return gpt({}, true); }
+Program odd_deferred(Job& /*job*/) { return odd({}, true); }
+Program views_program(Job& /*job*/) { return views(false); }
+Program views_deferred(Job& /*job*/) { return views(true); }
 Program gpt_recomputed(Job& /*job*/) { return gpt({"transformer.h.*"}); }
 Program odd_program(Job& /*job*/) { return odd({}); }
 Program odd_recomputed(Job& /*job*/) {
   return odd({"splitter", "merger", "cell", "outer", "embed", "head", "no_gradient", "frozen"});
 }
 
-Program views_program(Job& /*job*/) {
-  auto net = seeded(17, [] { return Strips{}; });
-  Program program{net.ptr(), {}, {}};
-  program.loss = [net](std::int64_t first, std::int64_t count) mutable {
-    auto const type = net->first->planes.scalar_type();
-    return torch::mse_loss(net(noise(first, count, width).to(type)).to(at::kFloat), noise(first + 1, count, width));
-  };
-  return program;
+void make_wide_trainer(Job& job, int units, bool is_deferred) {
+  at::set_num_threads(1);
+  auto net = made(is_deferred, 1, [units] {
+    nn::ModuleList list;
+    for (int i = 0; i < units; ++i) {
+      list->push_back(Wide{});
+    }
+    return list;
+  });
+  File const file{.stage = 3, .slots = 2, .optimizer = R"("type": "SGD", "params": {"lr": 1e-3})"};
+  torch_adapter::Trainer const trainer{job, file.config(), *net};
 }
 
 Program dropout_program(Job& /*job*/) { return dropout({}); }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""torch_gpt trains what train_gpt trains, to rounding, and both read what the other one saved; torch_vision tells digits
-apart, where scikit-learn's are found beside libtorch.
+"""torch_gpt trains what train_gpt trains, to rounding, and both read what the other one saved; torch_gan learns a circle;
+torch_vision tells digits apart, where scikit-learn's are found beside libtorch.
 
     test_examples.py FOLDER_OF_PROGRAMS TORCH_DIR
 """
@@ -59,6 +59,19 @@ def check_muon(programs, folder):
     expect_near("losses of torch_gpt with Muon, and of train_gpt", ours, theirs, 2e-4)
 
 
+def check_gan(programs, folder):
+    said = []
+    for stage in (0, 3):
+        config = folder / f"gan{stage}.json"
+        config.write_text(json.dumps({
+            "train_micro_batch_size_per_gpu": 32, "zero_optimization": {"stage": stage},
+            "optimizer": {"type": "AdamW", "params": {"lr": 2e-3, "betas": [0.5, 0.99]}}}), encoding="utf-8")
+        said.append(run(programs / "torch_gan", config))
+    distance = float(re.search(r"points are ([0-9.]+) from the circle", said[0])[1])
+    if said[0] != said[1] or len(said[0].splitlines()) != 4 or distance > 0.15:
+        sys.exit(f"torch_gan says at stages 0 and 3\n{said[0]}{said[1]}")
+
+
 def check_vision(programs, folder, torch_dir):
     packed = pathlib.Path(torch_dir).parents[3] / "sklearn" / "datasets" / "data" / "digits.csv.gz"
     if not packed.exists():
@@ -76,6 +89,7 @@ def main(programs, torch_dir):
     with tempfile.TemporaryDirectory() as folder:
         check_gpt(pathlib.Path(programs), pathlib.Path(folder))
         check_muon(pathlib.Path(programs), pathlib.Path(folder))
+        check_gan(pathlib.Path(programs), pathlib.Path(folder))
         check_vision(pathlib.Path(programs), pathlib.Path(folder), torch_dir)
 
 

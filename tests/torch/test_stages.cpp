@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "support/folder.hpp"
+#include "support/job.hpp"
 #include "torch_catch.hpp"
 #include "train.hpp"
 
@@ -153,6 +156,14 @@ TEST_CASE("modules train and evaluate like libtorch's AdamW, to rounding") {
   }
 }
 
+TEST_CASE("loaded TorchScript modules train the same at stages 0 to 3, and like libtorch alone") {
+  expect_same_at_every_stage({"scripted", scripted_program}, {}, 2);
+  File const file{.stage = 3, .micro = 4, .more = R"("gradient_clipping": 0.0)", .learning_rate = 1e-3};
+  auto const trained = train_on_threads(1, file.config(), scripted_program);
+  auto const plain = train_plainly(scripted_program, 4, 4, file.learning_rate);
+  CHECK(difference(trained.losses, plain.losses) < 2e-5);
+}
+
 /// The GPT with forward under autocast.
 Program gpt_in_autocast(Job& job) {
   auto program = gpt_program(job);
@@ -175,6 +186,44 @@ TEST_CASE("autocast trains the same at stages 0 to 3, and like libtorch alone") 
   CHECK(trained.losses[0] == plain.losses[0]);
   CHECK(plain.losses[0] != without.losses[0]);
   CHECK(difference(trained.losses, plain.losses) < 1e-3);  // products round to 8 bits
+}
+
+TEST_CASE("a step's factors of learning rates train like those of options, by names") {
+  auto const train_with = [](int stage, float of_options, std::optional<float> of_step) {
+    std::vector<float> weights;
+    auto const outcome = run_job(1, [&](Job& job) {
+      auto program = gpt_program(job);
+      auto const is_bias = [](std::string const& name) { return name.ends_with(".bias"); };
+      program.options.parameter = [&](std::string const& name) {
+        return ParamOptions{.learning_rate_factor = is_bias(name) ? of_options : 1};
+      };
+      torch_adapter::Trainer trainer{job, File{.stage = stage}.config(), *program.module, program.options};
+      std::vector<RateFactor> factors;
+      for (auto const& item : program.module->named_parameters()) {
+        if (of_step && is_bias(item.key())) {
+          factors.push_back({trainer.param(item.key()), *of_step});
+        }
+      }
+      for (int step = 0; step < 3; ++step) {
+        for (auto micro : trainer.micro_steps()) {
+          micro.backward(program.loss(micro.first_sample(), trainer.micro_batch()));
+        }
+        trainer.step({.learning_rate_factors = factors});
+      }
+      trainer.finish();
+      for (auto const& item : program.module->named_parameters()) {
+        auto const row = trainer.read(item.key()).view({-1});
+        weights.insert(weights.end(), row.data_ptr<float>(), row.data_ptr<float>() + row.numel());
+      }
+    });
+    REQUIRE(messages_of(outcome) == "");
+    return weights;
+  };
+  auto const expected = train_with(0, 0.25F, {});
+  CHECK(train_with(0, 1, {}) != expected);
+  for (int stage : {0, 3}) {
+    CHECK(train_with(stage, 1, 0.25F) == expected);
+  }
 }
 
 TEST_CASE("units with recompute train the same") {

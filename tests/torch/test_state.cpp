@@ -3,12 +3,15 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/folder.hpp"
@@ -157,6 +160,80 @@ TEST_CASE("weights are read, written, saved and loaded by the module's names") {
   };
   auto const loaded = train_on_threads(2, File{.stage = 2}.config(), from_file, {.steps = 0, .evaluates = false});
   CHECK(loaded.weights == saved.weights);
+}
+
+TEST_CASE("weight files have buffers in their own types, aligned, and load at any stage and number of ranks") {
+  Folder const folder;
+  auto const file = folder / "model.safetensors";
+  auto const with_buffers = [](std::vector<torch_adapter::UnitPolicy> const& not_saved) {
+    return [=](Job& job) {
+      auto program = vision_program(job);
+      program.module->register_buffer("odd", at::arange(3, at::kByte));
+      program.options.buffers_not_saved = not_saved;
+      return program;
+    };
+  };
+  for (auto const& [dtype, element_bytes] : {std::pair{"F32", 4}, {"BF16", 2}}) {
+    INFO(dtype);
+    Run run{.steps = 2, .evaluates = false};
+    run.after_step = [&](Trainer& trainer, int) { trainer.save_weights(file); };
+    File saving{.stage = 3};
+    if (element_bytes == 2) {
+      saving.more = R"("bf16": {"enabled": true})";
+      saving.zero = R"("stage3_gather_16bit_weights_on_model_save": true)";
+    }
+    auto const saved = train_on_threads(2, saving.config(), with_buffers({}), run);
+    InputFile const written{file};
+    auto const [header, begin] = torch_adapter::detail::header_and_data_begin(written, file);
+    std::map<std::string, int> counts;
+    for (auto const& tensor : header.tensors) {
+      auto const type = torch_adapter::detail::stored_type(tensor.dtype);
+      REQUIRE(type);
+      CHECK((begin + tensor.offset) % static_cast<std::int64_t>(c10::elementSize(*type)) == 0);
+      ++counts[tensor.dtype];
+    }
+    CHECK(counts["I64"] > 0);  // num_batches_tracked
+    CHECK(counts["U8"] == 1);
+    CHECK(counts[dtype] > 8);
+    CHECK(written.bytes() == begin + header.data_bytes);
+    CHECK(std::distance(std::filesystem::directory_iterator{folder.path()}, {}) == 1);  // nothing is left over
+    auto const from_file = [&](Job& job) {
+      auto program = with_buffers({})(job);
+      program.module->buffers().back().zero_();
+      program.options.weights = file;
+      return program;
+    };
+    auto const loaded = train_on_threads(3, File{.stage = 1}.config(), from_file, {.steps = 0, .evaluates = false});
+    CHECK(loaded.buffers == saved.buffers);
+    CHECK((element_bytes == 2 || loaded.weights == saved.weights));
+  }
+  Run run{.steps = 1, .evaluates = false};
+  run.after_step = [&](Trainer& trainer, int) { trainer.save_weights(file); };
+  static_cast<void>(train_on_threads(2, File{}.config(), with_buffers({"*", "*.*", "*.*.*", "*.*.*.*"}), run));
+  auto const [header, begin] = torch_adapter::detail::header_and_data_begin(InputFile{file}, file);
+  CHECK(std::ranges::all_of(header.tensors, [](auto const& tensor) { return tensor.dtype == "F32"; }));
+  CHECK(std::ranges::none_of(header.tensors, [](auto const& tensor) { return tensor.name.ends_with("mean"); }));
+}
+
+TEST_CASE("a weight file with buffers that cannot be written is one error on all ranks, and training goes on") {
+  Folder const folder;
+  std::filesystem::create_directory(folder / "taken");
+  std::vector<std::string> messages(2);
+  auto const outcome = run_job(2, [&](Job& job) {
+    auto const program = vision_program(job);
+    Trainer trainer{job, File{.stage = 3}.config(), *program.module, program.options};
+    auto& message = messages[static_cast<std::size_t>(job.rank())];
+    message = thrown<SystemError>([&] { trainer.save_weights(folder / "taken"); });
+    message += thrown<SystemError>([&] { trainer.save_weights(folder / "nowhere" / "file"); });
+    trainer.save_weights(folder / "good");
+  });
+  CHECK(messages_of(outcome) == "");
+  for (auto const& message : messages) {
+    CHECK_THAT(message, Catch::Contains("save_weights() failed and changed nothing") &&
+                            Catch::Contains((folder / "taken").string()) && Catch::Contains("nowhere"));
+  }
+  CHECK(std::filesystem::exists(folder / "good"));
+  CHECK(std::distance(std::filesystem::directory_iterator{folder.path()}, {}) == 2);
 }
 
 struct NormedImpl : nn::Module {

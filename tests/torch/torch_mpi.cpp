@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Processes train modules as threads do, bit for bit, and dropout, for which threads have too few generators. Run by
 /// mpirun, and by zeroth run over tcp; every rank compares itself with a job of as many threads in its own process.
+#include <malloc.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -9,7 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "gan.hpp"
 #include "support/process_transport.hpp"
+#include "support/resident.hpp"
 #include "support/rules.hpp"
 #include "torch_catch.hpp"
 #include "train.hpp"
@@ -43,6 +46,20 @@ TEST_CASE("processes train modules like threads, at every stage") {
   }
 }
 
+TEST_CASE("a GAN with two Trainers trains in processes like on threads, at every stage") {
+  for (int stage : {0, 1, 2, 3}) {
+    auto const config = in_micro_steps(stage).config();
+    std::pair<Trained, int> mine;
+    int const status = torch_adapter::launch({.transport = process_transport()}, [&](Job& job) {
+      mine = {train_gan(job, config, config), job.world()};
+    });
+    REQUIRE(status == 0);
+    INFO("stage " << stage << " on " << mine.second << " ranks");
+    auto const expected = in_micro_steps(0).config();
+    CHECK(bits_of(mine.first) == bits_of(train_gan_on_threads(mine.second, expected, expected)));
+  }
+}
+
 TEST_CASE("a unit that some ranks skip in a micro-step trains in processes like on threads, at every stage") {
   for (int stage : {0, 1, 2, 3}) {
     auto const [mine, world] = train_in_processes(in_micro_steps(stage).config(), experts_program);
@@ -59,6 +76,28 @@ TEST_CASE("a program's own rule trains modules in processes like the library's r
     INFO("stage " << stage << " on " << world << " ranks");
     CHECK(bits_of(mine) == bits_of(train_on_threads(world, library.config(), gpt_program)));
   }
+}
+
+TEST_CASE("a process that makes a module by deferred_init() never holds more than its shards and one unit") {
+  constexpr int units = 24;
+  auto const construct = [](bool is_deferred) {
+    std::pair<std::int64_t, int> seen;
+    int const status = torch_adapter::launch({.transport = process_transport()}, [&](Job& job) {
+      ::malloc_trim(0);
+      forget_peak();
+      auto const before = resident_bytes();
+      make_wide_trainer(job, units, is_deferred);
+      seen = {peak_resident_bytes() - before, job.world()};
+    });
+    REQUIRE(status == 0);
+    return seen;
+  };
+  static_cast<void>(construct(true));  // pages of libtorch's code come in
+  auto const [plain, world] = construct(false);
+  auto const without_memory = construct(true).first;
+  INFO("grown by " << plain << ", and by " << without_memory << " with deferred_init(), on " << world << " ranks");
+  CHECK(plain > units * wide_bytes);
+  CHECK(without_memory < units * wide_bytes / world + 2 * wide_bytes);  // a shard, a unit, and what transports take
 }
 
 TEST_CASE("dropout in processes has the masks of its seed, at every stage and with recompute") {

@@ -62,7 +62,7 @@ struct File {
                                     std::optional<double> clip = {});
 
 /// examples/torch_gpt, examples/torch_vision on images of noise, a module of all that is odd, one that reads parameters
-/// through views of all kinds, one with dropout in each unit, whose masks follow from the samples where ranks are
+/// through views of all kinds, one of loaded TorchScript modules, one with dropout in each unit, whose masks follow from the samples where ranks are
 /// processes, and one of whose two experts a rank skips one.
 [[nodiscard]] Program gpt_program(Job& job);
 [[nodiscard]] Program gpt_recomputed(Job& job);
@@ -70,10 +70,19 @@ struct File {
 [[nodiscard]] Program odd_program(Job& job);
 [[nodiscard]] Program odd_recomputed(Job& job);
 [[nodiscard]] Program views_program(Job& job);
+[[nodiscard]] Program scripted_program(Job& job);
 [[nodiscard]] Program dropout_program(Job& job);
 [[nodiscard]] Program dropout_recomputed(Job& job);
+/// The same as without, made by deferred_init().
+[[nodiscard]] Program gpt_deferred(Job& job);
+[[nodiscard]] Program odd_deferred(Job& job);
+[[nodiscard]] Program views_deferred(Job& job);
 /// Whose masks follow from libtorch's generator, wherever it is.
 [[nodiscard]] Program dropout_going_on(Job& job);
 [[nodiscard]] Program experts_program(Job& job);
+
+/// Makes, and destroys, a Trainer at stage 3 of this many units of wide_bytes, made by deferred_init() or by seeded().
+void make_wide_trainer(Job& job, int units, bool is_deferred);
+inline constexpr std::int64_t wide_bytes = 4LL * 1024 * 4096;
 
 }  // namespace zeroth::testing

@@ -6,9 +6,11 @@
 /// passes, and to nothing outside of them. torch/runtime.hpp opens the units whose parameters libtorch is about to
 /// read.
 #pragma once
+#include "zeroth/adapters/torch/deferred.hpp"
 #include "zeroth/adapters/torch/holder.hpp"
 #include "zeroth/adapters/torch/launch.hpp"
 #include "zeroth/adapters/torch/matrices.hpp"
 #include "zeroth/adapters/torch/sync_batch_norm.hpp"
 #include "zeroth/adapters/torch/trainer.hpp"
 #include "zeroth/adapters/torch/units.hpp"
+#include "zeroth/adapters/torch/unshard.hpp"

@@ -34,9 +34,19 @@
 
 namespace zeroth {
 
-/// Overrides of the file for one step.
+/// A parameter's factor of the learning rate in one step.
+struct RateFactor {
+  AnyParam param;  ///< A trainable parameter of the engine's model.
+  float factor;  ///< 0 or more. Decoupled weight decay is proportional to the rate, so 0 leaves the values as they are.
+};
+
+/// Overrides of the file and the model for one step. The same on all ranks.
 struct StepOptions {
-  std::optional<float> learning_rate;  ///< Learning rate of this step instead of the schedule's. The same on all ranks.
+  std::optional<float> learning_rate{};  ///< Learning rate of this step instead of the schedule's.
+  /// Factors of this step instead of ParamOptions::learning_rate_factor: torch.optim's rates by group of parameters.
+  /// Parameters that are not in the list have those of their options. With zeroth.delayed_update they apply to this
+  /// step's update, whenever it runs. A step whose factors are not those of the model waits for the update before it.
+  std::span<RateFactor const> learning_rate_factors{};
 };
 
 /// Trains `model` as `config` says, with dtypes and shapes known at run time: for adapters of dynamically typed
@@ -78,7 +88,9 @@ class ZEROTH_EXPORT AnyEngine {
   /// step's report; nullopt on the first call.
   ///
   /// Waits for the previous step only. So the device stays busy, the host cannot run further ahead, and every rank gets
-  /// each report in the same iteration. Throws Error if a dynamic loss scale cannot become smaller.
+  /// each report in the same iteration. Throws Error if a dynamic loss scale cannot become smaller. Throws
+  /// ContractError for invalid options, and for learning_rate_factors with parameter servers, or if a GPU's optimizer
+  /// states are in host memory and updated there.
   std::optional<StepReport> step(StepOptions const& options = {});
   /// Waits for all work and for a running save, and returns the report that step() still owes. Between steps it also
   /// applies an update that is owed with zeroth.delayed_update.
@@ -225,6 +237,7 @@ class ZEROTH_EXPORT AnyEngine {
 
  private:
   friend class ActivationStore;
+  void take_rate_factors(std::span<RateFactor const> factors);
   [[nodiscard]] int passes_in_step() const;
   [[nodiscard]] int actions_in_step() const;
 

@@ -17,7 +17,9 @@
 #include <utility>
 #include <vector>
 
+#include "zeroth/adapters/torch/deferred.hpp"
 #include "zeroth/adapters/torch/device.hpp"
+#include "zeroth/adapters/torch/ignored.hpp"
 #include "zeroth/adapters/torch/matrices.hpp"
 #include "zeroth/adapters/torch/storage.hpp"
 #include "zeroth/adapters/torch/units.hpp"
@@ -57,8 +59,12 @@ struct Unit {
   std::optional<AnyBackward> backward{};  ///< Set while it is open in backward.
   int backward_turns = 0;                 ///< Its backward visits in this micro-step.
   bool used = false;                      ///< Whether forward used it in this micro-step.
+  int forward_pins = 0;                   ///< Number of Unsharded objects that keep `forward` open.
+  int backward_pins = 0;                  ///< Number of Unsharded objects that keep `backward` open.
   [[nodiscard]] std::string label() const { return name.empty() ? "root" : name; }
   [[nodiscard]] bool is_open() const noexcept { return forward || backward; }
+  /// Whether it is open because operations read it, not only because the program keeps forward's guard.
+  [[nodiscard]] bool is_in_use() const noexcept { return backward || (forward && forward_pins == 0); }
 };
 
 /// How the program wants parameters to be trained, and how they are named.
@@ -131,7 +137,7 @@ inline void mark_matrices(std::vector<Parameter>& parameters, ::torch::nn::Modul
 
 /// Collects the units and their parameters. The root comes first, then the units of `chosen` in their order.
 [[nodiscard]] inline Described collect(::torch::nn::Module& root, std::vector<ChosenUnit> const& chosen,
-                                       Wishes const& wishes) {
+                                       Wishes const& wishes, Ignored const& ignored) {
   Described described;
   described.units.push_back({"", nullptr});
   for (auto const& unit : chosen) {
@@ -150,6 +156,9 @@ inline void mark_matrices(std::vector<Parameter>& parameters, ::torch::nn::Modul
   std::unordered_map<at::TensorImpl*, std::size_t> seen;
   for (auto const& item : root.named_parameters()) {
     auto const& tensor = item.value();
+    if (ignored.has(tensor)) {
+      continue;
+    }
     auto const [at, is_new] = seen.emplace(tensor.unsafeGetTensorImpl(), described.parameters.size());
     if (is_new) {
       check_tensor(item.key(), tensor);
@@ -204,18 +213,26 @@ inline void arrange(Described& described) {
 }
 
 /// The module's own values, unless the program chooses otherwise.
-[[nodiscard]] inline Init start_of(Parameter const& parameter, Wishes const& wishes) {
+[[nodiscard]] inline Init start_of(Parameter const& parameter, Wishes const& wishes,
+                                   std::shared_ptr<RemadeValues> const& remade) {
   if (wishes.weights) {
     return Constant{0};
   }
   if (auto init = wishes.start ? wishes.start(parameter.name) : std::nullopt) {
     return *init;
   }
-  auto const values = parameter.tensor.detach().contiguous().view({-1});
-  return FromMemory{[values](std::int64_t first, std::span<float> into) {
+  auto const copy = [](at::Tensor const& values, std::int64_t first, std::span<float> into) {
     at::NoGradGuard const no_grad;
     auto const count = static_cast<std::int64_t>(into.size());
-    at::from_blob(into.data(), {count}, at::kFloat).copy_(values.narrow(0, first, count));
+    at::from_blob(into.data(), {count}, at::kFloat).copy_(values.view({-1}).narrow(0, first, count));
+  };
+  if (remaker_of(parameter.tensor) != nullptr) {
+    return FromMemory{[copy, remade, tensor = parameter.tensor](std::int64_t first, std::span<float> into) {
+      copy(remade->of(tensor), first, into);
+    }};
+  }
+  return FromMemory{[copy, values = parameter.tensor.detach().contiguous()](std::int64_t first, std::span<float> into) {
+    copy(values, first, into);
   }};
 }
 
@@ -228,9 +245,11 @@ inline void arrange(Described& described) {
   return options;
 }
 
-/// Declares all of it as a Model. The Model holds the module's values until it is destroyed.
+/// Declares all of it as a Model. The Model holds the module's values until it is destroyed, or those of one unit if
+/// deferred_init() made the module.
 [[nodiscard]] inline Model declare(Described& described, Wishes const& wishes) {
   Model model{wishes.seed};
+  auto const remade = std::make_shared<RemadeValues>();
   for (auto& unit : described.units) {
     unit.id = model.unit(unit.label(), {.stays_open = unit.outer});
   }
@@ -241,7 +260,7 @@ inline void arrange(Described& described) {
     auto const sizes = parameter.tensor.sizes();
     auto const& users = parameter.units;
     parameter.id = model.param(*described.units[users.front()].id, parameter.name,
-                               std::span{sizes.data(), sizes.size()}, start_of(parameter, wishes), options);
+                               std::span{sizes.data(), sizes.size()}, start_of(parameter, wishes, remade), options);
     for (std::size_t further = 1; further < users.size(); ++further) {
       model.tie(*described.units[users[further]].id, *parameter.id);
     }
@@ -262,7 +281,8 @@ inline void adopt(Described& described, std::shared_ptr<Owner> const& owner, Dty
         rank_prefix() + "parameter \"" + parameter.name + "\" of unit \"" + home.label() +
         "\" was read outside of a micro-step or an evaluation pass, or by code that libtorch does not dispatch, but "
         "its memory belongs to its engine: call Trainer::read() for its values, or Trainer::save_weights() for a file "
-        "of all. The stage file's optimizer makes the updates: one of torch::optim has nothing to work on";
+        "of all. In a pass of another Trainer, call use_frozen() of that pass first. Code that reads data_ptr() calls "
+        "unshard() before. The stage file's optimizer makes the updates: one of torch::optim has nothing to work on";
     auto storage = c10::make_intrusive<LentStorage>(bytes, owner, p, why_closed);
     parameter.storage = storage;
     parameter.tensor.set_data(tensor_on(std::move(storage), sizes, type));

@@ -10,11 +10,18 @@
 
 namespace zeroth::torch_adapter::detail {
 
-/// The number of Trainers in this process. It is above one if ranks are threads, which share the heap and libtorch's
-/// generator.
-[[nodiscard]] inline std::atomic<int>& trainers() noexcept {
+/// The number of threads in this process that have Trainers. It is above one if ranks are threads, which share the heap
+/// and libtorch's generator.
+[[nodiscard]] inline std::atomic<int>& training_threads() noexcept {
   static std::atomic<int> count{0};
   return count;
+}
+/// Counts a Trainer that this thread has made, by 1, or destroyed, by -1.
+inline void count_trainer(int change) noexcept {
+  thread_local int trainers = 0;
+  int const before = trainers > 0 ? 1 : 0;
+  trainers += change;
+  training_threads() += (trainers > 0 ? 1 : 0) - before;
 }
 
 /// Whether the environment configures malloc.
@@ -32,7 +39,7 @@ namespace zeroth::torch_adapter::detail {
 /// whole process.
 inline void keep_values_apart() noexcept {
 #ifdef __GLIBC__
-  if (trainers() == 0 && !heap_is_chosen()) {
+  if (training_threads() == 0 && !heap_is_chosen()) {
     ::mallopt(M_MMAP_THRESHOLD, 128 << 10);  // where glibc begins, before it raises it
   }
 #endif

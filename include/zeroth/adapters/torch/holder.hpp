@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "zeroth/adapters/torch/deferred.hpp"
 #include "zeroth/adapters/torch/recompute.hpp"
 #include "zeroth/adapters/torch/units.hpp"
 
@@ -32,7 +33,7 @@ class UnitHolder : public ::torch::nn::ModuleHolder<Impl> {
 
  public:
   /// Makes the module without arguments.
-  UnitHolder() : Base{std::shared_ptr<Impl>{std::make_shared<detail::MarkedModule<Impl>>()}} {}
+  UnitHolder() : Base{std::shared_ptr<Impl>{detail::make_unit<detail::MarkedModule<Impl>>()}} {}
   /// Makes an empty holder.
   UnitHolder(std::nullptr_t) : Base{nullptr} {}  // NOLINT(google-explicit-constructor): as torch's
   /// Holds a module that such a holder made. Throws ContractError for any other module, which would not be a unit.
@@ -42,13 +43,13 @@ class UnitHolder : public ::torch::nn::ModuleHolder<Impl> {
                    "a holder made by ZEROTH_TORCH_UNIT was given a module that no such holder made, and that would not "
                    "be a unit: give the holder the arguments of the module's constructor");
   }
-  /// Makes the module from these arguments.
+  /// Makes the module from these arguments. Within deferred_init() they are kept.
   template <class Head, class... Tail>
     requires(std::constructible_from<Impl, Head, Tail...> &&
              !(sizeof...(Tail) == 0 && std::derived_from<std::remove_cvref_t<Head>, Base>))
   explicit UnitHolder(Head&& head, Tail&&... tail)
       : Base{std::shared_ptr<Impl>{
-            std::make_shared<detail::MarkedModule<Impl>>(std::forward<Head>(head), std::forward<Tail>(tail)...)}} {}
+            detail::make_unit<detail::MarkedModule<Impl>>(std::forward<Head>(head), std::forward<Tail>(tail)...)}} {}
 
   /// Calls forward().
   template <class... Args>

@@ -20,7 +20,7 @@ class KeptState {
     for (auto const& buffer : buffers) {
       buffers_.emplace_back(buffer, buffer.clone());
     }
-    if (trainers() == 1) {
+    if (training_threads() == 1) {
       generator_ = random_state();
     }
   }

@@ -9,10 +9,13 @@
 #include <string>
 #include <utility>
 
+#include "zeroth/adapters/torch/frozen.hpp"
 #include "zeroth/adapters/torch/runtime.hpp"
 #include "zeroth/engine/pass.hpp"
 
 namespace zeroth::torch_adapter {
+
+class Trainer;
 
 namespace detail {
 inline void check_loss(at::Tensor const& loss, bool needs_gradient) {
@@ -46,6 +49,7 @@ class [[nodiscard]] MicroStep {
     runtime_->end();
     step_.reset();  // what failed is still open: the engine sees that, and sends nothing of it
     runtime_->drop();
+    frozen_.clear();
   }
   /// See AnyPass::first_sample().
   [[nodiscard]] std::int64_t first_sample() const noexcept { return step_->first_sample(); }
@@ -57,8 +61,23 @@ class [[nodiscard]] MicroStep {
     runtime_->end_forward();
     runtime_->backward(loss, step_->report_loss(loss.item<float>(), options));
   }
+  /// Makes the module of another Trainer usable in forward and backward, frozen, until this micro-step ends: a GAN's
+  /// discriminator in the generator's micro-step, or the reverse. Its units are gathered when libtorch reads them;
+  /// gradients flow through it to its inputs, and none reach its parameters. Call it before the other module, on all
+  /// ranks, each of which must then use the same units of the other module in the same order. A rank without data calls
+  /// backward() with weight 0, since skip() is not possible. Meanwhile calls on the other Trainer throw ContractError.
+  ///
+  /// Collective; waits at the end of the micro-step. Costs a gather of each unit in forward and, unless it is still
+  /// there, one in backward, where nothing is prefetched. Throws ContractError for this micro-step's own Trainer and
+  /// for one that is used already, and if the other module was changed as micro_steps() of its Trainer would reject.
+  void use_frozen(Trainer& other);
   /// Declares that this rank has no data this time: see AnyMicroStep::skip(). Do not call the module or backward().
-  void skip() { step_->skip(); }
+  void skip() {
+    ZEROTH_EXPECTS(frozen_.empty(),
+                   "skip() of a micro-step that called use_frozen(), in which all ranks use the other module alike: "
+                   "call backward(loss, {.weight = 0}) with any samples");
+    step_->skip();
+  }
   /// Declares that this rank does not use the unit of this name this time, though other ranks may. Call it before any
   /// later unit is used. A unit that no rank uses need not be skipped. Throws ContractError if no unit has this name.
   void skip(std::string const& unit) { runtime_->skip(unit); }
@@ -68,6 +87,7 @@ class [[nodiscard]] MicroStep {
  private:
   detail::Runtime* runtime_;
   std::optional<AnyMicroStep> step_;
+  detail::FrozenUses frozen_;
 };
 
 /// Forward only, without autograd. Call the module as usual. Calling train() and eval() is up to the program.
@@ -84,9 +104,13 @@ class [[nodiscard]] EvaluationPass {
     runtime_->end();
     pass_.reset();
     runtime_->drop();
+    frozen_.clear();
   }
   /// See AnyPass::first_sample().
   [[nodiscard]] std::int64_t first_sample() const noexcept { return pass_->first_sample(); }
+  /// Makes the module of another Trainer usable until this pass ends: see MicroStep::use_frozen(). Copies rank 0's
+  /// buffers of that module to all ranks first.
+  void use_frozen(Trainer& other);
   /// Reports the mean loss over this rank's batch, once. Waits for it. Throws ContractError for a loss that is not one
   /// number in Float or Double.
   void report_loss(at::Tensor const& loss, LossOptions const& options = {}) {
@@ -100,6 +124,7 @@ class [[nodiscard]] EvaluationPass {
   at::NoGradGuard no_grad_;
   detail::Runtime* runtime_;
   std::optional<AnyEvaluationPass> pass_;
+  detail::FrozenUses frozen_;
 };
 
 namespace detail {

@@ -31,7 +31,7 @@ struct Call final : ::torch::CustomClassHolder {
     auto const before = random_state();
     auto outputs = run(inputs);
     if (!at::equal(before, random_state())) {
-      ZEROTH_EXPECTS(trainers() == 1,
+      ZEROTH_EXPECTS(training_threads() == 1,
                      "a unit that is run again in backward draws random numbers, as dropout does, or another rank did "
                      "meanwhile: ranks that are threads share libtorch's generator, and it cannot be set back for one "
                      "of them; start ranks as processes, with mpirun or torchrun");

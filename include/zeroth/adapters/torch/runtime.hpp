@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -26,20 +27,11 @@
 #include "zeroth/adapters/torch/described.hpp"
 #include "zeroth/adapters/torch/errors.hpp"
 #include "zeroth/adapters/torch/kept_state.hpp"
+#include "zeroth/adapters/torch/observed.hpp"
+#include "zeroth/adapters/torch/uses.hpp"
 #include "zeroth/engine/pass.hpp"
 
 namespace zeroth::torch_adapter::detail {
-
-/// An operation's inputs. RecordFunction::inputs() asserts, in programs compiled without NDEBUG, on a flag that
-/// libtorch does not maintain because it is compiled with NDEBUG. An explicit instantiation may name private members.
-template <auto member>
-struct InputsOf {
-  friend auto inputs_of(at::RecordFunction const& operation) -> c10::ArrayRef<c10::IValue const> {
-    return operation.*member;
-  }
-};
-template struct InputsOf<&at::RecordFunction::inputs_>;
-auto inputs_of(at::RecordFunction const& operation) -> c10::ArrayRef<c10::IValue const>;
 
 inline void check_holder(Unit const& unit) {
   ZEROTH_EXPECTS(dynamic_cast<Marked const*>(unit.module) != nullptr,
@@ -98,20 +90,12 @@ class Runtime {
 
   /// Begins a pass: of training, or of evaluation if `micro` is null. The pass must outlive end().
   void begin(AnyPass& pass, AnyMicroStep* micro) {
-    ZEROTH_EXPECTS(active() == nullptr, "a pass begins while one of another Trainer is under way on this thread");
+    ZEROTH_EXPECTS(active() == nullptr,
+                   "a pass begins while one of another Trainer is under way on this thread: use_frozen() of the pass "
+                   "that is under way reads the other Trainer's module in it");
     check_unchanged(parameters_, *owner_, micro != nullptr);
     swallowed() = nullptr;
-    pass_ = &pass;
-    micro_ = micro;
-    phase_ = Phase::forward;
-    reached_ = 0;
-    running_again_ = 0;
-    failed_ = false;
-    order_.clear();
-    for (auto& unit : units_) {
-      unit.backward_turns = 0;
-      unit.used = false;
-    }
+    enter(pass, micro);
     active() = this;
     callback_ = at::addThreadLocalCallback(
         at::RecordFunctionCallback{before_operation}.needsInputs(true).scopes({at::RecordScope::FUNCTION}));
@@ -120,14 +104,91 @@ class Runtime {
   void end() noexcept {
     at::removeCallback(callback_);
     active() = nullptr;
-    if (!failed_) {
-      close_all_but({});
-    }
-    pass_ = nullptr;
-    micro_ = nullptr;
+    leave();
   }
   /// Called after a failed pass has ended.
   void drop() noexcept { close_all_but({}); }
+
+  // ---- use in a pass of another Runtime ---------------------------------------------------------------------------
+
+  /// Checks that begin_frozen() is legal. Throws ContractError, and changes nothing, if it is not.
+  void check_frozen_use(Runtime const& user) const {
+    ZEROTH_EXPECTS(&user != this,
+                   "use_frozen() of the Trainer whose pass this is: its parameters are readable in its own passes, and "
+                   "detach() keeps gradients from them");
+    ZEROTH_EXPECTS(active() == &user, "use_frozen() on another thread than the one on which the pass began");
+    ZEROTH_EXPECTS(used_by_ == nullptr, "use_frozen() of a Trainer that this pass uses already: once is enough");
+    check_unchanged(parameters_, *owner_, true);
+  }
+  /// Begins `pass`, an evaluation pass of this Runtime's engine, inside the pass of `user`. Until end_frozen(),
+  /// operations of that pass, forward and backward, may read these parameters. No gradient reaches them.
+  void begin_frozen(AnyPass& pass, Runtime& user) {
+    enter(pass, nullptr);
+    used_by_ = &user;
+    user.uses_.push_back(this);
+    for (auto& parameter : parameters_) {
+      parameter.tensor.requires_grad_(false);
+    }
+  }
+  /// Like end(). Call drop() afterwards, when the pass has ended.
+  void end_frozen() noexcept {
+    std::erase(std::exchange(used_by_, nullptr)->uses_, this);
+    leave();
+    for (auto& parameter : parameters_) {
+      parameter.tensor.requires_grad_(parameter.trainable);
+    }
+  }
+  /// Throws ContractError if a pass of another Runtime uses this one.
+  void expect_not_used(char const* call) const {
+    ZEROTH_EXPECTS(used_by_ == nullptr, std::string{call} +
+                                            " of a Trainer that a pass of another Trainer uses frozen: call it before "
+                                            "that pass begins, or after it has ended");
+  }
+
+  // ---- units that the program opens by hand -----------------------------------------------------------------------
+
+  /// A guard that stays open until it is unpinned or its pass ends.
+  struct Pin {
+    std::size_t unit;
+    bool backward;
+    std::uint64_t pass;
+  };
+  /// Opens a unit by hand. Throws ContractError outside of passes; `call` begins the message.
+  [[nodiscard]] Pin pin(std::size_t u, std::string const& call) {
+    ZEROTH_EXPECTS(pass_ != nullptr, call +
+                                         " outside of a pass: units are gathered in micro-steps, in evaluation "
+                                         "passes, and in passes of another Trainer that call use_frozen()");
+    auto& unit = units_[u];
+    if (!unit.is_open()) {
+      close_all_but({u});
+      open(u);
+    }
+    Pin const pin{u, unit.backward.has_value(), passes_};
+    ++(pin.backward ? unit.backward_pins : unit.forward_pins);
+    forward_pins_ += pin.backward ? 0 : 1;
+    return pin;
+  }
+  void unpin(Pin const& pin) noexcept {
+    if (pin.pass == passes_ && pass_ != nullptr) {
+      --(pin.backward ? units_[pin.unit].backward_pins : units_[pin.unit].forward_pins);
+      forward_pins_ -= pin.backward ? 0 : 1;
+    }
+  }
+  /// The Runtime of the pass on this thread, or of those that it uses, that lends `tensor` its memory; null if none
+  /// does.
+  [[nodiscard]] static Runtime* lender_of(at::Tensor const& tensor) noexcept {
+    auto* const runtime = active();
+    if (runtime == nullptr || lent_storage(tensor, *runtime->owner_) != nullptr) {
+      return runtime;
+    }
+    auto const at = std::ranges::find_if(
+        runtime->uses_, [&](Runtime const* other) { return lent_storage(tensor, *other->owner_) != nullptr; });
+    return at == runtime->uses_.end() ? nullptr : *at;
+  }
+  /// The unit to open to read `tensor`, which this Runtime lends its memory.
+  [[nodiscard]] std::size_t unit_of(at::Tensor const& tensor) const {
+    return user_of(lent_storage(tensor, *owner_)->index());
+  }
 
   /// Called between forward and report_loss().
   void end_forward() {
@@ -152,9 +213,7 @@ class Runtime {
     auto const unit = find(name, "skip()");
     micro_->skip(*units_[unit].id);
     units_[unit].backward_turns = 1;
-    for (auto& use : order_) {
-      use.returned |= use.unit == unit;
-    }
+    forward_uses_.skip(unit);
   }
   /// The unit's index. Throws ContractError, listing all units, if none has this name.
   [[nodiscard]] std::size_t find(std::string const& name, char const* call) const {
@@ -196,10 +255,6 @@ class Runtime {
     std::size_t unit;
     int calls = 0;  // of the holder that have not returned
   };
-  struct Used {  // a unit's opening in forward
-    std::size_t unit;
-    bool returned = false;  // backward has been there, or past it
-  };
   static constexpr std::size_t none = static_cast<std::size_t>(-1);
 
   /// The hook that autograd calls when it has accumulated a parameter's gradient.
@@ -214,7 +269,11 @@ class Runtime {
 
   static std::unique_ptr<at::ObserverContext> before_operation(at::RecordFunction const& operation) {
     if (auto* const runtime = active()) {
-      runtime->look_at(inputs_of(operation));
+      auto const inputs = inputs_of(operation);
+      runtime->look_at(inputs);
+      for (auto* const other : runtime->uses_) {
+        other->look_at(inputs);
+      }
     }
     return nullptr;
   }
@@ -228,21 +287,13 @@ class Runtime {
         closed |= parameters_[storage->index()].open == 0;
       }
     };
-    for (auto const& input : inputs) {
-      if (input.isTensor()) {
-        look(input.toTensor());
-      } else if (input.isTensorList() || input.isList()) {
-        for (c10::IValue const& element : input.toListRef()) {
-          if (!element.isTensor()) {
-            break;
-          }
-          look(element.toTensor());
-        }
-      }
-    }
-    if (closed) {
+    each_tensor_of(inputs, look);
+    if (closed || forward_pins_ > 0) {
       try {
-        open_touched();
+        check_pinned();
+        if (closed) {
+          open_touched();
+        }
       } catch (std::exception const& error) {
         keep(error);
       }
@@ -254,8 +305,18 @@ class Runtime {
     }
     failed_ = true;
     for (auto const p : touched_) {
-      if (parameters_[p].open == 0) {
-        parameters_[p].storage->close(error.what());
+      parameters_[p].storage->close(error.what());
+    }
+  }
+  /// Operations read a unit that the program keeps open. Its backward visits would be miscounted if it was read before
+  /// and after another unit in one forward visit.
+  void check_pinned() const {
+    for (auto const p : touched_) {
+      if (auto const u = user_of(p); units_[u].forward_pins > 0 && phase_ == Phase::forward && micro_ != nullptr) {
+        ZEROTH_EXPECTS(u == reached_ || reached_ >= units_.size() || is_around(u, reached_) || is_around(reached_, u),
+                       "unit \"" + units_[u].label() + "\" is read after unit \"" + units_[reached_].label() +
+                           "\" was, while an object of unshard() keeps it open: destroy that object before another "
+                           "unit is read");
       }
     }
   }
@@ -270,7 +331,7 @@ class Runtime {
     close_all_but(needed_);
     for (auto const unit : needed_) {
       if (!units_[unit].is_open()) {
-        phase_ == Phase::backward&& running_again_ == 0 ? open_backward(unit) : open_forward(unit);
+        open(unit);
       }
     }
   }
@@ -291,6 +352,34 @@ class Runtime {
 
   // ---- guards -----------------------------------------------------------------------------------------------------
 
+  /// Prepares for the operations of `pass`.
+  void enter(AnyPass& pass, AnyMicroStep* micro) {
+    pass_ = &pass;
+    micro_ = micro;
+    phase_ = Phase::forward;
+    reached_ = 0;
+    running_again_ = 0;
+    failed_ = false;
+    forward_pins_ = 0;
+    ++passes_;
+    forward_uses_.clear();
+    for (auto& unit : units_) {
+      unit.backward_turns = unit.forward_pins = unit.backward_pins = 0;
+      unit.used = false;
+    }
+  }
+  void leave() noexcept {
+    forward_pins_ = 0;
+    for (auto& unit : units_) {
+      unit.forward_pins = unit.backward_pins = 0;
+    }
+    if (!failed_) {
+      close_all_but({});
+    }
+    pass_ = nullptr;
+    micro_ = nullptr;
+  }
+  void open(std::size_t u) { phase_ == Phase::backward&& running_again_ == 0 ? open_backward(u) : open_forward(u); }
   void open_forward(std::size_t u) {
     check_call(u);
     for (auto const outer : units_[u].around) {
@@ -303,7 +392,7 @@ class Runtime {
     lend(unit, *unit.forward);
     if (phase_ == Phase::forward) {
       unit.used = true;
-      order_.push_back({u});
+      forward_uses_.add(u);
       reached_ = unit.outer ? reached_ : u;
     }
   }
@@ -316,18 +405,13 @@ class Runtime {
                        "the holder, or do not recompute it");
   }
   void open_backward(std::size_t u) {
-    auto const used =
-        std::find_if(order_.rbegin(), order_.rend(), [&](Used const& use) { return use.unit == u && !use.returned; });
-    auto const place = used == order_.rend() ? order_.size() : static_cast<std::size_t>(order_.rend() - used) - 1;
-    if (place < order_.size()) {
-      order_[place].returned = true;
-    }
+    auto const place = forward_uses_.visit(u);
     take_turns(u, place);
     auto& unit = units_[u];
     unit.backward.emplace(micro_->backward(*unit.id));
     ++unit.backward_turns;
     lend(unit, *unit.backward);
-    close(unit, unit.forward);  // if it has just been run again
+    close(unit, unit.forward, unit.forward_pins);  // if it has just been run again
     reached_ = unit.outer ? reached_ : u;
   }
   /// Takes the backward visits that autograd does not take, before `next`, which forward used at index `place`. These
@@ -337,12 +421,8 @@ class Runtime {
     auto const inside = [&](std::size_t u) {
       return next != none && (u == next || is_within(units_[next].name, units_[u].name));
     };
-    for (auto at = next == none ? 0 : place + 1; at < order_.size(); ++at) {
-      if (auto& use = order_[at]; !use.returned && !inside(use.unit) && !units_[use.unit].is_open()) {
-        use.returned = true;
-        due_.push_back(use.unit);
-      }
-    }
+    forward_uses_.visit_from(
+        next == none ? 0 : place + 1, [&](std::size_t u) { return !inside(u) && !units_[u].is_in_use(); }, due_);
     for (auto u = next == none ? 0 : next + 1; u < units_.size(); ++u) {
       if (!units_[u].used && units_[u].backward_turns == 0 && !inside(u)) {
         due_.push_back(u);
@@ -362,22 +442,22 @@ class Runtime {
     }
   }
   /// Closes all units except those in `needed`, the units that contain them, and the units inside them.
+  [[nodiscard]] bool is_around(std::size_t outer, std::size_t inner) const noexcept {
+    return std::ranges::find(units_[inner].around, outer) != units_[inner].around.end();
+  }
   void close_all_but(std::vector<std::size_t> const& needed) noexcept {
-    auto const is_around = [this](std::size_t outer, std::size_t inner) {
-      return std::ranges::find(units_[inner].around, outer) != units_[inner].around.end();
-    };
     for (std::size_t u = units_.size(); u-- > 0;) {
       bool const stays = std::ranges::any_of(
           needed, [&](std::size_t other) { return u == other || is_around(u, other) || is_around(other, u); });
       if (!stays) {
-        close(units_[u], units_[u].forward);
-        close(units_[u], units_[u].backward);
+        close(units_[u], units_[u].forward, units_[u].forward_pins);
+        close(units_[u], units_[u].backward, units_[u].backward_pins);
       }
     }
   }
   template <class Guard>
-  void close(Unit const& unit, std::optional<Guard>& guard) noexcept {
-    if (!guard) {
+  void close(Unit const& unit, std::optional<Guard>& guard, int pins) noexcept {
+    if (!guard || pins > 0) {
       return;
     }
     for (auto const p : unit.parameters) {
@@ -392,6 +472,10 @@ class Runtime {
 
   void take_gradient(std::size_t index, at::Tensor const& tensor) {
     auto const& parameter = parameters_[index];
+    ZEROTH_EXPECTS(used_by_ == nullptr,
+                   "a gradient of \"" + parameter.name +
+                       "\" came in a pass that uses its Trainer frozen, by a tensor that an earlier pass computed from "
+                       "it: detach() that tensor");
     ZEROTH_EXPECTS(phase_ == Phase::backward && pass_ != nullptr,
                    "the gradient of \"" + parameter.name +
                        "\" came by loss.backward(): call backward(loss) of the micro-step, which reports the loss and "
@@ -432,12 +516,16 @@ class Runtime {
   std::optional<KeptState> kept_;  // between the two runs of a micro-step
   AnyPass* pass_ = nullptr;
   AnyMicroStep* micro_ = nullptr;
+  std::uint64_t passes_ = 0;    // so far
+  std::vector<Runtime*> uses_;  // what the pass under way reads besides its own
+  Runtime* used_by_ = nullptr;  // whose pass reads this
   at::CallbackHandle callback_{};
   Phase phase_ = Phase::after;
   bool failed_ = false;
   int running_again_ = 0;
+  int forward_pins_ = 0;                             // of all units
   std::size_t reached_ = 0;                          // the unit that was opened last, but for outer ones
-  std::vector<Used> order_;                          // of this micro-step's forward
+  Uses forward_uses_;                                // of this micro-step
   std::vector<std::size_t> touched_, needed_, due_;  // kept for their memory
 };
 

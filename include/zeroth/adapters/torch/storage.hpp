@@ -33,8 +33,8 @@ class Owner final : public c10::Allocator {
 /// The storage of a parameter and all its views. Views that autograd saves follow it wherever it points.
 class LentStorage final : public c10::StorageImpl {
  public:
-  /// Starts closed. `index` is the parameter's index among those of `owner`.
-  LentStorage(std::int64_t bytes, std::shared_ptr<Owner> owner, std::size_t index, std::string why_closed)
+  /// Starts closed. `owner` identifies it; `index` is the parameter's index among those of `owner`.
+  LentStorage(std::int64_t bytes, std::shared_ptr<c10::Allocator> owner, std::size_t index, std::string why_closed)
       : StorageImpl{use_byte_size_t{}, c10::SymInt{bytes}, c10::DataPtr{nullptr, at::kCPU}, owner.get(), false},
         owner_{std::move(owner)},
         index_{index},
@@ -55,7 +55,7 @@ class LentStorage final : public c10::StorageImpl {
   }
 
  private:
-  std::shared_ptr<Owner> owner_;  // whose address is compared as long as this lives
+  std::shared_ptr<c10::Allocator> owner_;  // whose address is compared as long as this lives
   std::size_t index_;
   std::string why_closed_;
 };

@@ -16,11 +16,13 @@
 #include "zeroth/adapters/torch/buffers.hpp"
 #include "zeroth/adapters/torch/generators.hpp"
 #include "zeroth/adapters/torch/heap.hpp"
+#include "zeroth/adapters/torch/ignored.hpp"
 #include "zeroth/adapters/torch/matrices.hpp"
 #include "zeroth/adapters/torch/passes.hpp"
 #include "zeroth/adapters/torch/recompute.hpp"
 #include "zeroth/adapters/torch/runtime.hpp"
 #include "zeroth/adapters/torch/units.hpp"
+#include "zeroth/adapters/torch/unshard.hpp"
 #include "zeroth/adapters/torch/weight_files.hpp"
 #include "zeroth/engine/any_engine.hpp"
 
@@ -44,13 +46,20 @@ struct TrainerOptions {
   std::function<std::string(std::string const&)> name{};
   /// Maps a parameter's name here to its initializer. nullopt keeps the module's values.
   std::function<std::optional<Init>(std::string const&)> start{};
+  /// Parameters that the Trainer leaves alone, FSDP2's ignored_params: by their names in named_parameters(), or by the
+  /// module that registers them first (`every<Impl>()`). They stay ordinary tensors of each rank, readable at any time,
+  /// with any type: neither sharded nor updated, nor in checkpoints; weight files have them, like buffers. If they
+  /// require gradients, autograd adds this rank's to `.grad`, with the loss scale and weight of
+  /// MicroStep::backward(); the program sums them over the ranks and updates with an optimizer of its own. Their values
+  /// must be the same on all ranks.
+  std::vector<UnitPolicy> ignored{};
   std::uint64_t seed = 0;  ///< Seed of the random initializers Normal and Uniform.
   /// A safetensors file, such as Hugging Face's, with all parameters by their names here, to start from. It overrides
   /// the module's values and `start`. Empty: none. Buffers in the file are set as well.
   std::filesystem::path weights{};
   /// Tensors that weight files may contain besides parameters and buffers, by name: "h.*.attn.bias".
   std::vector<UnitPolicy> weights_left_out{};
-  /// Buffers that checkpoints leave out, and that evaluations do not broadcast; Python's
+  /// Buffers that checkpoints and weight files leave out, and that evaluations do not broadcast; Python's
   /// register_buffer(persistent=False).
   std::vector<UnitPolicy> buffers_not_saved{};
   /// Whether checkpoints contain the state of each rank's libtorch generator: 5 KiB for each distinct one.
@@ -75,17 +84,22 @@ struct TrainerOptions {
 class Trainer {
  public:
   /// Takes over `root`'s parameters: their values, which must be the same on all ranks, and requires_grad. Tensors
-  /// registered in several places are tied. Every rank holds the full module until then. Collective; waits. Throws
+  /// registered in several places are tied. Every rank holds the full module until then, unless deferred_init() made
+  /// it. Collective; waits. Throws
   /// ContractError for a module without units, on another device than the CPU, or with parameters that are not Float,
   /// BFloat16 or Half, and as the constructor of AnyEngine does.
   Trainer(Job& job, Config const& config, ::torch::nn::Module& root, TrainerOptions const& options = {})
-      : registered_{root} {
+      : registered_{root}, rank_{job.rank()} {
     check_device(job);
     auto const chosen = choose(root, options);
     detail::Wishes const wishes{options.name,  options.parameter, options.matrix,
                                 options.start, options.seed,      !options.weights.empty()};
-    auto described = detail::collect(root, chosen, wishes);
-    ZEROTH_EXPECTS(!described.parameters.empty(), "a Trainer was given a module without parameters");
+    detail::Ignored const ignored{root, options.ignored};
+    auto described = detail::collect(root, chosen, wishes, ignored);
+    ZEROTH_EXPECTS(!described.parameters.empty(),
+                   ignored.named().empty()
+                       ? "a Trainer was given a module without parameters"
+                       : "a Trainer was given a module of which TrainerOptions::ignored selects all parameters");
     detail::arrange(described);
     auto const again = to_run_again(described.units, options.recompute);
     if (job.world() > 1) {
@@ -96,7 +110,7 @@ class Trainer {
     if (options.generators_saved) {
       generators_.emplace(job, among);
     }
-    weight_files_.emplace(root, options.name, options.weights_left_out);
+    weight_files_.emplace(root, options.name, options.weights_left_out, options.buffers_not_saved, ignored);
     {
       auto const model = detail::declare(described, wishes);  // holds the module's values
       engine_.emplace(job, model, config);
@@ -110,27 +124,28 @@ class Trainer {
     if (!options.weights.empty()) {
       load_weights(options.weights);
     }
-    ++detail::trainers();
+    detail::count_trainer(1);
   }
   Trainer(Trainer const&) = delete;
   Trainer& operator=(Trainer const&) = delete;
-  ~Trainer() { --detail::trainers(); }
+  ~Trainer() { detail::count_trainer(-1); }
 
   /// A step's micro-steps: gradient_accumulation_steps of the stage file. Call step() afterwards. DDP and
   /// FSDP accumulate by no_sync() over all but the last one; here zeroth.reduce_gradients decides when ranks
   /// communicate. Throws ContractError if the module's parameters have changed since the Trainer was made.
   [[nodiscard]] MicroSteps micro_steps() {
     registered_.check();
-    return {runtime_.get(), engine_->micro_steps()};
+    return {runtime_.get(), engine_for("micro_steps()").micro_steps()};
   }
   /// See AnyEngine::step().
-  std::optional<StepReport> step(StepOptions const& options = {}) { return engine_->step(options); }
+  std::optional<StepReport> step(StepOptions const& options = {}) { return engine_for("step()").step(options); }
   /// See AnyEngine::finish().
-  std::optional<StepReport> finish() { return engine_->finish(); }
+  std::optional<StepReport> finish() { return engine_for("finish()").finish(); }
   /// Like AnyEngine::evaluation(). Copies rank 0's buffers to all ranks first, as DDP does before each forward.
   [[nodiscard]] Evaluation evaluation(int passes) {
+    auto& engine = engine_for("evaluation()");
     buffers_->broadcast();
-    return {*runtime_, engine_->evaluation(passes)};
+    return {*runtime_, engine.evaluation(passes)};
   }
   [[nodiscard]] std::int64_t micro_batch() const noexcept { return engine_->micro_batch(); }  ///< Samples per pass.
   /// The stage file's compute dtype as a libtorch type. The program must convert inputs of other types.
@@ -141,36 +156,45 @@ class Trainer {
   /// Like AnyEngine::save(), and saves rank 0's buffers and every rank's generator. Throws ContractError, before
   /// anything is saved, if those and the program's state together exceed 1 MiB.
   Saving save(std::filesystem::path const& folder, SaveOptions const& options = {}) {
+    auto& engine = engine_for("save()");
     auto const state = buffers_->pack(options.program_state, generators_ ? &*generators_ : nullptr);
     auto with_buffers = options;
     with_buffers.program_state = state;
-    return engine_->save(folder, with_buffers);
+    return engine.save(folder, with_buffers);
   }
   /// See AnyEngine::claim().
-  void claim(std::filesystem::path const& folder) { engine_->claim(folder); }
+  void claim(std::filesystem::path const& folder) { engine_for("claim()").claim(folder); }
   /// Like AnyEngine::restore(), and restores the buffers. Restores this rank's generator if the same number of ranks
   /// saved it; otherwise rank 0 logs that it did not. Throws ContractError if the buffers do not match the module's;
   /// then parameters are restored, and no buffer is.
   Restored restore(std::filesystem::path const& path, RestoreOptions const& options = {}) {
-    auto restored = engine_->restore(path, options);
+    auto restored = engine_for("restore()").restore(path, options);
     unpack(restored);
     return restored;
   }
   /// Like AnyEngine::restore_latest(), and restores buffers and generator as restore() does.
   std::optional<Restored> restore_latest(std::filesystem::path const& folder, RestoreOptions const& options = {}) {
-    auto restored = engine_->restore_latest(folder, options);
+    auto restored = engine_for("restore_latest()").restore_latest(folder, options);
     if (restored) {
       unpack(*restored);
     }
     return restored;
   }
-  /// See AnyEngine::save_weights(). Saves parameters by name, without buffers.
-  void save_weights(std::filesystem::path const& file) { engine_->save_weights(file); }
-  /// Like AnyEngine::load_weights(): the file must contain all parameters by name. It may contain buffers, which are
-  /// set, and tensors that TrainerOptions::weights_left_out selects, which are ignored.
+  /// Like AnyEngine::save_weights(): parameters by name. Adds rank 0's buffers, except those that
+  /// TrainerOptions::buffers_not_saved selects, and ignored parameters, in their own types; with such tensors rank 0
+  /// writes the file twice.
+  void save_weights(std::filesystem::path const& file) {
+    auto& engine = engine_for("save_weights()");
+    weight_files_->save(file, rank_, collectives_ ? &*collectives_ : nullptr,
+                        [&engine](std::filesystem::path const& path) { engine.save_weights(path); });
+  }
+  /// Like AnyEngine::load_weights(): the file must contain all parameters by name. It may contain buffers and ignored
+  /// parameters, which are set, and tensors that TrainerOptions::weights_left_out selects, which are not read.
   void load_weights(std::filesystem::path const& file) {
-    engine_->load_weights(file, [this](std::string const& name) { return weight_files_->may_have(name); });
-    weight_files_->set_buffers(file);
+    engine_for("load_weights()").load_weights(file, [this](std::string const& name) {
+      return weight_files_->may_have(name);
+    });
+    weight_files_->set_tensors(file);
   }
 
   /// Returns a full parameter as the optimizer holds it, in Float, on all ranks: FSDP's summon_full_params for one
@@ -178,7 +202,7 @@ class Trainer {
   [[nodiscard]] at::Tensor read(std::string const& name) {
     auto const& parameter = find(name, "read()");
     auto values = at::empty(parameter.tensor.sizes(), at::kFloat);
-    engine_->read(*parameter.id, {values.data_ptr<float>(), static_cast<std::size_t>(values.numel())});
+    engine_for("read()").read(*parameter.id, {values.data_ptr<float>(), static_cast<std::size_t>(values.numel())});
     return values;
   }
   /// Sets a parameter's values, which have its shape and are the same on all ranks. See AnyEngine::write().
@@ -189,13 +213,23 @@ class Trainer {
         "write() of \"" + name + "\": " +
             c10::str("the values have shape ", values.sizes(), ", the parameter has ", parameter.tensor.sizes()));
     auto const row = values.detach().to(at::kCPU, at::kFloat).contiguous();
-    engine_->write(*parameter.id, {row.data_ptr<float>(), static_cast<std::size_t>(row.numel())});
+    engine_for("write()").write(*parameter.id, {row.data_ptr<float>(), static_cast<std::size_t>(row.numel())});
   }
+  /// Gathers a unit, by its name in named_modules() ("" is the root), and keeps it gathered until the result is
+  /// destroyed or the pass ends: FSDP2's unshard() and reshard(). For code that reads data_ptr(), such as a kernel in a
+  /// torch::autograd::Function; in backward as well. Operations of libtorch need no call. A unit whose guard stays open
+  /// around others takes a parameter slot from them. Collective among the ranks that use the unit. Throws ContractError
+  /// for an unknown name, listing the units, outside of passes that read this module, and if slots do not suffice.
+  Unsharded unshard(std::string const& unit) {
+    return {*runtime_, runtime_->find(unit, "unshard()"), "unshard() of \"" + unit + "\""};
+  }
+  /// The engine's handle of a parameter, for AnyEngine's own calls and StepOptions::learning_rate_factors.
+  [[nodiscard]] AnyParam const& param(std::string const& name) const { return *find(name, "param()").id; }
   /// The norm over all parameters: see AnyEngine::gradient_norm().
-  [[nodiscard]] float gradient_norm() { return engine_->gradient_norm(); }
+  [[nodiscard]] float gradient_norm() { return engine_for("gradient_norm()").gradient_norm(); }
   /// The norm of one trainable parameter, by name.
   [[nodiscard]] float gradient_norm(std::string const& name) {
-    return engine_->gradient_norm(*find(name, "gradient_norm()").id);
+    return engine_for("gradient_norm()").gradient_norm(*find(name, "gradient_norm()").id);
   }
 
  private:
@@ -240,6 +274,16 @@ class Trainer {
       generators_->restore_from(saved);
     }
   }
+  /// The engine, for a call that belongs outside of passes.
+  [[nodiscard]] AnyEngine& engine_for(char const* call) {
+    runtime_->expect_not_used(call);
+    return *engine_;
+  }
+  friend class MicroStep;
+  friend class EvaluationPass;
+  void lend_to(detail::Runtime& user, detail::FrozenUses& uses) {
+    uses.push_back(std::make_unique<detail::FrozenUse>(user, *runtime_, *engine_));
+  }
   [[nodiscard]] detail::Parameter const& find(std::string const& name, char const* call) const {
     auto const& all = runtime_->parameters();
     auto const found = std::ranges::find(all, name, &detail::Parameter::name);
@@ -249,6 +293,7 @@ class Trainer {
   }
 
   detail::Registered registered_;
+  int rank_;
   std::optional<Collectives> collectives_;  // where there are several ranks
   std::optional<detail::Buffers> buffers_;
   std::optional<detail::Generators> generators_;
@@ -256,5 +301,14 @@ class Trainer {
   std::optional<AnyEngine> engine_;
   std::unique_ptr<detail::Runtime> runtime_;  // ends first: it closes what the engine lent
 };
+
+inline void MicroStep::use_frozen(Trainer& other) {
+  other.lend_to(*runtime_, frozen_);
+  other.runtime_->prepare(*step_);
+}
+inline void EvaluationPass::use_frozen(Trainer& other) {
+  other.lend_to(*runtime_, frozen_);
+  other.buffers_->broadcast();
+}
 
 }  // namespace zeroth::torch_adapter
