@@ -11,6 +11,7 @@
 
 #include <zeroth/checkpoint/folder.hpp>
 #include <zeroth/core/error.hpp>
+#include <zeroth/engine/work_bar.hpp>
 
 namespace gpt {
 
@@ -78,10 +79,15 @@ std::optional<zeroth::Restored> Checkpoints::resume(zeroth::AnyEngine& engine) {
     engine.claim(options_.checkpoint);  // before there are steps to lose
   }
   std::optional<zeroth::Restored> restored;
+  zeroth::WorkBar bar{"restore"};  // on rank 0
+  zeroth::RestoreOptions options{.order = order_};
+  if (engine.place() == 0) {
+    options.progress = [&bar](std::int64_t done, std::int64_t all) { bar.set(done, all); };
+  }
   if (!options_.resume.empty() && options_.resume != resume_newest) {
-    restored = engine.restore(options_.resume, {.order = order_});
+    restored = engine.restore(options_.resume, options);
   } else if (!options_.checkpoint.empty()) {  // without --resume a restart still finds the run's own checkpoints
-    restored = engine.restore_latest(options_.checkpoint, {.order = order_});
+    restored = engine.restore_latest(options_.checkpoint, options);
   }
   last_ = restored ? restored->step : -1;
   return restored;

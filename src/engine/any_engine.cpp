@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
-#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -15,7 +14,6 @@
 #include "core/hash.hpp"
 #include "core/logger.hpp"
 #include "engine/engine_state.hpp"
-#include "engine/parameter_values.hpp"
 #include "engine/replicas.hpp"
 #include "engine/restore.hpp"
 #include "engine/server.hpp"
@@ -110,9 +108,10 @@ std::optional<StepReport> take_report(EngineState& engine) {
   engine::add_staleness(engine, report);
   report.metrics = MetricMeans{results.totals[owed->parity].metrics};
   tell_nonfinite(engine, report);
+  auto const own_times = engine.session.own_times.add(report, engine);
   if (engine.session.reporter) {
     engine.session.reporter->see(report, engine.session.samples,
-                                 events_of_metrics(engine.session, results.totals[owed->parity].metrics));
+                                 events_of_metrics(engine.session, results.totals[owed->parity].metrics), own_times);
   }
   return report;
 }
@@ -146,47 +145,9 @@ void check_save(std::filesystem::path const& folder, SaveOptions const& options)
                  fmt::format("save(): keep_for is {} s; allowed: 0 (none) or more", options.keep_for.count()));
 }
 
-/// The id of `param` in this rank's stage; nullopt if only other stages have it.
-std::optional<ParamId> param_of_stage(EngineState const& engine, ModelId model, ParamId param, char const* call) {
-  auto const& share = engine.runtime.share;
-  bool const elsewhere = share.knows(model, param) && !share.params()[param].local;
-  auto const local = elsewhere ? std::nullopt : std::optional{share.local(model, param, call)};
-  if (local) {
-    engine.session.protocol->check_param(model, *local, call);
-  }
-  return local;
-}
-
-/// Like the overload above. Also throws ContractError unless `param` has `count` elements.
-std::optional<ParamId> param_of_stage(EngineState const& engine, ModelId model, ParamId param, std::int64_t count,
-                                      char const* call) {
-  auto const local = param_of_stage(engine, model, param, call);
-  auto const& share = engine.runtime.share;
-  ZEROTH_EXPECTS(count == share.count(param), fmt::format("{} of parameter \"{}\" got {} values, but it has {}", call,
-                                                          share.name(param), count, share.count(param)));
-  return local;
-}
-
 engine::WholeModel whole_model(EngineState const& engine) {
   auto const& runtime = engine.runtime;
   return {*engine.sharded.manager, runtime.share, runtime.part, runtime.exchange(), runtime.whole()};
-}
-
-/// The sums that step() will use for its decision.
-optim::StepSums sum_step(EngineState& engine) {
-  auto& accumulator = *engine.session.accumulator;
-  auto const& call_log = engine.noted_call_log();
-  engine::order_norm(engine);
-  auto const total = engine.sharded.manager->optimizer.sum_step(accumulator.sums(false, 0), accumulator.losses());
-  engine.check_call_logs(total, call_log, engine.session.protocol->steps() + 1, engine.runtime.deciders());
-  return total;
-}
-
-float norm_of(EngineState& engine, optim::StepSums const& total) {
-  optim::StepScalars scalars;
-  scalars.loss_scale.scale = engine.sharded.manager->optimizer.loss_scale();
-  optim::advance(engine::rules_for(engine, {}), total, scalars);
-  return scalars.gradient_norm;
 }
 
 }  // namespace
@@ -235,52 +196,15 @@ void AnyEngine::serve() {
   engine.or_end([&] { engine::serve(engine); });
 }
 
-/// Stores this stage's parameters with their factors in Session::rate_factors. Throws ContractError for invalid ones.
-void AnyEngine::take_rate_factors(std::span<RateFactor const> factors) {
-  constexpr auto* call = "step() with learning_rate_factors";
-  auto& engine = *state_;
-  auto& taken = engine.session.rate_factors;
-  taken.clear();
-  if (factors.empty()) {
-    return;
-  }
-  ZEROTH_EXPECTS(
-      !engine.runtime.servers,
-      fmt::format("{} and parameter servers (zeroth.parameter_server.servers), which make the updates and do "
-                  "not get them; allowed there: ParamOptions::learning_rate_factor",
-                  call));
-  ZEROTH_EXPECTS(engine.sharded.manager->optimizer.takes_rate_factors(),
-                 fmt::format("{} and optimizer states that are updated in host memory (offload_optimizer); allowed "
-                             "there: ParamOptions::learning_rate_factor",
-                             call));
-  for (auto const& [param, factor] : factors) {
-    auto const local = param_of_stage(engine, param.model_, param.id_, call);
-    auto const& known = engine.runtime.share.params()[param.id_];
-    ZEROTH_EXPECTS(known.trainable, fmt::format("{}: parameter \"{}\" is frozen", call, known.name));
-    ZEROTH_EXPECTS(std::isfinite(factor) && factor >= 0,
-                   fmt::format("{}: that of \"{}\" is {}, must be 0 or more and finite", call, known.name, factor));
-    if (local) {
-      ZEROTH_EXPECTS(std::ranges::find(taken, *local, &shard::Optimizer::RateFactor::param) == taken.end(),
-                     fmt::format("{}: parameter \"{}\" is in the list twice", call, known.name));
-      taken.push_back({*local, factor});
-    }
-  }
-}
-
 std::optional<StepReport> AnyEngine::step(StepOptions const& options) {
   auto& engine = state_->of_worker("step()");
   CallGuard const call_guard{engine.session.thread_check, "step()"};
   engine.session.protocol->check_step(options.learning_rate);
-  take_rate_factors(options.learning_rate_factors);
   return engine.or_end([&] {
     auto report = take_report(engine);
     auto& accumulator = *engine.session.accumulator;
     if (options.learning_rate) {  // ranks that give different rates get an error about that
       accumulator.call_log().add(Verb::learning_rate, std::bit_cast<std::uint32_t>(*options.learning_rate));
-    }
-    for (auto const& [param, factor] : engine.session.rate_factors) {
-      accumulator.call_log().add(Verb::rate_factor_of, index_of(param));
-      accumulator.call_log().add(Verb::rate_factor, std::bit_cast<std::uint32_t>(factor));
     }
     auto const rules = engine::rules_for(engine, options);
     engine.noted_call_log();
@@ -292,7 +216,6 @@ std::optional<StepReport> AnyEngine::step(StepOptions const& options) {
     engine::order_step(engine, options);
     engine.sharded.manager->optimizer.decide(sums, accumulator.losses(), rules, accumulator.parity());
     engine::push_step(engine, options);
-    engine.sharded.manager->optimizer.set_rate_factors(engine.session.rate_factors);
     engine.sharded.schedule->update();
     engine.session.protocol->end_step();
     engine.record_addends();
@@ -531,101 +454,6 @@ std::optional<Restored> AnyEngine::restore_latest(std::filesystem::path const& f
   check_restore(engine.session, "restore_latest()");
   return engine.runtime.servers ? engine::restore_latest_on_servers(engine, folder, options)
                                 : engine::restore_latest(engine, folder, options);
-}
-
-void AnyEngine::read(AnyParam const& param, std::span<float> values) {
-  auto& engine = state_->of_worker("read()");
-  CallGuard const call_guard{engine.session.thread_check, "read()"};
-  engine.session.protocol->check_between_passes("read()");
-  auto const id = param_of_stage(engine, param.model_, param.id_, std::ssize(values), "read()");
-  if (id) {
-    engine.session.accumulator->call_log().add(Verb::read, index_of(*id));
-  }
-  engine.or_end([&] {
-    engine.meet("read");
-    if (id) {
-      engine::order_read(engine, *id);
-      engine::read_values(*engine.sharded.manager, *id, values, engine.runtime);
-    }
-    if (engine.runtime.has_pipeline()) {
-      engine::tell(values, engine.runtime.first_in_line(engine.runtime.share.params()[param.id_].stage()),
-                   engine.runtime.line());
-    }
-  });
-}
-
-void AnyEngine::write(AnyParam const& param, std::span<float const> values) {
-  auto& engine = state_->of_worker("write()");
-  CallGuard const call_guard{engine.session.thread_check, "write()"};
-  engine.session.protocol->check_between_passes("write()");
-  engine.session.protocol->check_not_swapped("write()");
-  auto const id = param_of_stage(engine, param.model_, param.id_, std::ssize(values), "write()");
-  if (!id) {
-    return;  // the parameter is another stage's
-  }
-  engine.session.accumulator->call_log().add(Verb::write, index_of(*id));
-  engine.or_end([&] {
-    engine.meet("write");
-    engine.settle_update();
-    engine.session.await_saved();
-    auto const& runtime = engine.runtime;
-    engine::write_values(*engine.sharded.manager, *id, values, runtime,
-                         runtime.ties.over(runtime.share.params()[param.id_].stages()));
-    engine::order_write(engine, *id, values);
-    engine.compare_replicas(shard::States::without, "write()");
-  });
-}
-
-void AnyEngine::swap_ema() {
-  auto& engine = state_->of_worker("swap_ema()");
-  CallGuard const call_guard{engine.session.thread_check, "swap_ema()"};
-  engine.session.protocol->check_between_steps("swap_ema()");
-  ZEROTH_EXPECTS(engine.settings().update.ema_decay >= 0,
-                 "swap_ema(): the engine keeps no averages; set zeroth.ema.decay in the stage file");
-  engine.session.accumulator->call_log().add(Verb::swap_ema);
-  engine.or_end([&] {
-    engine.meet("swap_ema");
-    engine.settle_update();
-    engine.session.await_saved();
-    engine.runtime.servers ? engine::swap_ema_on_servers(engine) : engine::exchange_averages(*engine.sharded.manager);
-    engine.session.protocol->swap_ema();
-    engine.compare_replicas(shard::States::with, "swap_ema()");
-    engine.compare_ties(shard::States::with, "swap_ema()");
-  });
-}
-
-float AnyEngine::gradient_norm() {
-  auto& engine = state_->of_worker("gradient_norm()");
-  CallGuard const call_guard{engine.session.thread_check, "gradient_norm()"};
-  engine.session.protocol->check_reduced("gradient_norm()");
-  engine.session.accumulator->call_log().add(Verb::gradient_norm);
-  return engine.or_end([&] { return norm_of(engine, sum_step(engine)); });
-}
-
-float AnyEngine::gradient_norm(AnyParam const& param) {
-  auto& engine = state_->of_worker("gradient_norm(param)");
-  CallGuard const call_guard{engine.session.thread_check, "gradient_norm(param)"};
-  engine.session.protocol->check_reduced("gradient_norm(param)");
-  ZEROTH_EXPECTS(!engine.runtime.servers || !engine.runtime.servers->is_stale(),
-                 "gradient_norm(param) with zeroth.parameter_server.staleness: no rank has all workers' gradients; "
-                 "gradient_norm() is that of this worker's");
-  auto const id = param_of_stage(engine, param.model_, param.id_, "gradient_norm(param)");
-  auto const& known = engine.runtime.share.params()[param.id_];
-  ZEROTH_EXPECTS(known.trainable,
-                 fmt::format("gradient_norm(param): parameter \"{}\" is frozen and has no gradient", known.name));
-  if (id) {
-    engine.session.accumulator->call_log().add(Verb::gradient_norm_of, index_of(*id));
-  }
-  return engine.or_end([&] {
-    auto total = sum_step(engine);
-    engine::order_norm_of(engine, param.id_);
-    bool const counts = !engine.runtime.servers && known.stage() == engine.runtime.share.stage() &&
-                        (engine.runtime.counts() || engine.sharded.model->params[*id].part);
-    auto const mine =
-        counts ? engine::squares_of_slice(*engine.sharded.manager, *id, engine.runtime.exchange()) : optim::ExactSum{};
-    total.sum_of_squares = engine::sum_over_ranks(mine, engine.runtime.share, param.id_, engine.runtime.everyone());
-    return norm_of(engine, total);
-  });
 }
 
 int AnyEngine::place() const noexcept { return state_->runtime.exchange().rank(); }

@@ -42,10 +42,10 @@ std::string describe(std::uint64_t call, model::Description const& model) {
     case Verb::read: return fmt::format("read() of parameter \"{}\"", param());
     case Verb::write: return fmt::format("write() of parameter \"{}\"", param());
     case Verb::gradient_norm: return "gradient_norm()";
+    case Verb::learning_rate_factors: return fmt::format("set_learning_rate_factors(), hash {:08x}", argument);
+    case Verb::edit_gradients: return "edit_gradients()";
     case Verb::gradient_norm_of: return fmt::format("gradient_norm() of parameter \"{}\"", param());
     case Verb::add_metric: return fmt::format("add_metric() of a name with the hash {:08x}", argument);
-    case Verb::rate_factor_of: return fmt::format("step() with a learning_rate_factor of \"{}\"", param());
-    case Verb::rate_factor: return fmt::format("a learning_rate_factor of {}", std::bit_cast<float>(argument));
     case Verb::learning_rate: return fmt::format("step() with a learning rate of {}", std::bit_cast<float>(argument));
   }
   return "?";

@@ -29,12 +29,12 @@ enum class Verb : std::uint8_t {
   save_failure,
   save_with_rank_state,
   learning_rate,
-  rate_factor_of,
-  rate_factor,
+  learning_rate_factors,
   read,
   write,
   gradient_norm,
   gradient_norm_of,
+  edit_gradients,
   add_metric,
   begin_action
 };

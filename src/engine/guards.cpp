@@ -10,6 +10,32 @@
 
 namespace zeroth {
 namespace detail {
+namespace {
+
+/// The dtypes of a parameter of this stage.
+PrecisionSettings precision_of(EngineState const& state, ParamId param) noexcept {
+  auto const& memory = state.sharded.manager->memory;
+  return memory.precision(memory.layout().location(param).flat);
+}
+
+std::string_view cpp_type(Dtype dtype) noexcept {
+  return dtype == Dtype::fp32 ? "float" : dtype == Dtype::bf16 ? "zeroth::bf16" : "zeroth::fp16";
+}
+
+void expect_parameter(std::string const& name, Dtype has, std::optional<Dtype> expected) {
+  ZEROTH_EXPECTS(!expected || *expected == has,
+                 fmt::format("parameter \"{}\" is {}, and a guard was asked for {}; allowed: as<{}>() of the guard",
+                             name, name_of(has), name_of(*expected), cpp_type(has)));
+}
+
+void expect_gradient(std::string const& name, Dtype has, std::optional<Dtype> expected) {
+  ZEROTH_EXPECTS(!expected || *expected == has,
+                 fmt::format("the gradient of parameter \"{}\" is {}, and a guard was asked for {}; allowed: "
+                             "grad_as<{}>() of the guard",
+                             name, name_of(has), name_of(*expected), cpp_type(has)));
+}
+
+}  // namespace
 
 void Contribution::clear(std::int64_t bytes) const {
   engine::CallGuard const call_guard{engine->session.thread_check, "accumulator()"};
@@ -57,30 +83,32 @@ EngineState& Guard::engine() const {
   return *engine_;
 }
 
-AnyView Guard::parameter(ModelId model, ParamId of_model) const {
+AnyView Guard::parameter(ModelId model, ParamId of_model, std::optional<Dtype> expected) const {
   auto& state = engine();
   engine::CallGuard const call_guard{state.session.thread_check, "operator[]"};
   auto const param = state.runtime.share.local(model, of_model, "operator[]");
   state.session.protocol->check_parameter(id_, model, param);
   auto const& described = state.sharded.model->params[param];
-  return {state.sharded.manager->parameters.address(param), state.settings().precision.compute, described.shape,
-          described.count};
+  auto const dtype = precision_of(state, param).compute;
+  expect_parameter(described.name, dtype, expected);
+  return {state.sharded.manager->parameters.address(param), dtype, described.shape, described.count};
 }
 
-Contribution Guard::contribute(ModelId model, ParamId of_model) const {
+Contribution Guard::contribute(ModelId model, ParamId of_model, std::optional<Dtype> expected) const {
   auto& state = engine();
   engine::CallGuard const call_guard{state.session.thread_check, "grad"};
   auto const param = state.runtime.share.local(model, of_model, "grad");
   auto const unit = state.session.protocol->check_gradient(id_, model, param);
+  expect_gradient(state.sharded.model->params[param].name, precision_of(state, param).gradient, expected);
   auto const [data, beta] = state.sharded.manager->gradients.contribute(unit, param);
   return {&state, data, beta};
 }
 
 AnyView Guard::gradient_shape(ParamId of_model) const {
   auto const& state = *engine_;
-  auto const& described =
-      state.sharded.model->params[state.runtime.share.local(state.sharded.model->id, of_model, "grad")];
-  return {nullptr, state.settings().precision.gradient, described.shape, described.count};
+  auto const param = state.runtime.share.local(state.sharded.model->id, of_model, "grad");
+  auto const& described = state.sharded.model->params[param];
+  return {nullptr, precision_of(state, param).gradient, described.shape, described.count};
 }
 
 }  // namespace detail

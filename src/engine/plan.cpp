@@ -27,10 +27,10 @@ using shard::Placement;
 
 namespace {
 
-std::vector<PlannedSlots> planned(shard::SlotCounts const& counts) {
+std::vector<PlannedSlots> planned(shard::SlotCounts const& counts, Dtype dtype) {
   std::vector<PlannedSlots> slots;
   for (auto const& c : counts.classes) {
-    slots.push_back({c.slots, c.capacity_count, std::ssize(c.flats)});
+    slots.push_back({c.slots, c.capacity_count, std::ssize(c.flats), c.fp32 ? Dtype::fp32 : dtype});
   }
   return slots;
 }
@@ -86,13 +86,13 @@ void count_elements(shard::Layout const& layout, Plan& plan) {
   }
 }
 
-PlannedPersistence persistent_in(shard::Layout const& layout, Dtype compute) {
+PlannedPersistence persistent_in(shard::Layout const& layout, Settings const& settings) {
   PlannedPersistence persistent;
   for (auto const& flat : layout.flats()) {
     if (flat.persistent) {
       persistent.parameters += std::ssize(flat.trainable.params) + std::ssize(flat.frozen.params);
       persistent.count += flat.used_count();
-      persistent.bytes += flat.padded_count() * bytes_of(compute);
+      persistent.bytes += flat.padded_count() * bytes_of(shard::precision_of(flat, settings).compute);
     }
   }
   return persistent;
@@ -101,9 +101,9 @@ PlannedPersistence persistent_in(shard::Layout const& layout, Dtype compute) {
 /// Bytes of states of all tensor ranks, and of errors of all ranks. A parameter that every tensor rank holds whole is
 /// saved once.
 std::int64_t checkpoint_bytes(shard::Layout const& layout, Settings const& settings) {
-  auto const& precision = settings.precision;
   std::int64_t bytes = 0;
   for (auto const& flat : layout.flats()) {
+    auto const precision = shard::precision_of(flat, settings);
     if (shard::keeps_errors(flat, settings)) {
       auto const copies = layout.world() + (shard::encodes_momenta(settings) ? 1 : 0);
       bytes += copies * flat.gradients().padded_count * bytes_of(Dtype::fp32);
@@ -138,7 +138,7 @@ Plan plan_of(engine::Blueprint const& blueprint, PlanOptions const& options) {
   result.shards_gradients = request.placements.gradients != Placement::whole;
   result.shards_optimizer = request.placements.optimizer != Placement::whole;
   if (result.shards_parameters) {
-    result.persistent = persistent_in(layout, settings.precision.compute);
+    result.persistent = persistent_in(layout, settings);
   }
   result.parameter_ranks = request.places.size(request.placements.parameters.cut);
   result.gradient_ranks = request.places.size(request.placements.gradients.cut);
@@ -146,8 +146,8 @@ Plan plan_of(engine::Blueprint const& blueprint, PlanOptions const& options) {
   for (auto const& split : engine::splits_of(settings, request)) {
     result.communicators.push_back({split.name, split.ranks_with(0, request.places)});
   }
-  result.parameter_slots = planned(limits.parameter_slots);
-  result.gradient_slots = planned(limits.gradient_slots);
+  result.parameter_slots = planned(limits.parameter_slots, settings.precision.compute);
+  result.gradient_slots = planned(limits.gradient_slots, settings.precision.gradient);
   if (limits.bucket_units < std::numeric_limits<int>::max()) {
     result.most_units_in_a_bucket = limits.bucket_units;
   }
@@ -246,12 +246,11 @@ Plan plan_with_servers(model::Description const& model, Config const& config, in
   auto const alone = engine::make_blueprint(model, model, config, workers, options);
   auto result = plan_of(engine::with_servers(alone, model, false), options);
   auto const server = plan_of(engine::with_servers(alone, model, true), options);
-  auto const& precision = result.settings.precision;
   std::int64_t pushed = 0;
   std::int64_t pulled = 0;
-  shard::Layout const layout{
-      model, result.settings.parameter_server.servers, {}, result.settings.pipeline.tied_gradients};
+  shard::Layout const layout{model, result.settings.parameter_server.servers, shard::layout_options(result.settings)};
   for (auto const& flat : layout.flats()) {
+    auto const precision = shard::precision_of(flat, result.settings);
     pushed += flat.gradients().padded_count * bytes_of(precision.reduce);
     pulled += flat.trainable.padded_count * bytes_of(precision.compute);
   }
@@ -286,8 +285,10 @@ Plan plan(Model const& model, Config const& config, int world, PlanOptions const
   result.data_ranks = data_ranks;
   result.tensor_ranks = tensor_ranks;
   result.tensor_rank_count = result.parameter_count;
+  bool const narrow = result.settings.precision.compute != Dtype::fp32;
   for (auto const& param : whole.params) {
     result.parameter_count += param.global_count() - param.count;
+    result.fp32_count += narrow && param.options.compute == Dtype::fp32 ? param.count : 0;
   }
   return result;
 }
@@ -303,7 +304,8 @@ std::string readable(std::int64_t bytes) { return fmt::format("{:.2f} MiB", stat
 std::string slots_line(char const* what, std::vector<PlannedSlots> const& slots, Dtype dtype) {
   std::string line = fmt::format("{}:", what);
   for (auto const& each : slots) {
-    line += fmt::format(" {} x {} elements ({} units)", each.slots, each.capacity_count, each.flat_units);
+    line += fmt::format(" {} x {} elements ({} units{})", each.slots, each.capacity_count, each.flat_units,
+                        each.dtype == dtype ? "" : fmt::format(", {}", name_of(each.dtype)));
   }
   return line + fmt::format(", {}\n", name_of(dtype));
 }
@@ -463,6 +465,9 @@ std::string decisions(Plan const& plan) {
   text += groups_lines(plan);
   text += offload_lines(plan) + parameters_disk_line(plan);
   text += dtypes_lines(settings);
+  if (plan.fp32_count > 0) {
+    text += fmt::format("fp32 throughout: {} elements, by ParamOptions::compute\n", plan.fp32_count);
+  }
   text += fmt::format("batch: {} = {} samples x {} micro-steps x {} ranks\n", settings.batch.train,
                       settings.batch.micro, settings.batch.accumulation, plan.data_ranks);
   text += fmt::format("on another number of ranks the same global batch has {}{}\n",

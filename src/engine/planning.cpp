@@ -31,7 +31,7 @@ std::int64_t most_in_slots(std::int64_t units, std::int64_t largest_unit) {
 std::int64_t staging_bytes(shard::Layout const& layout, shard::PlanRequest const& request, comm::Transport transport) {
   std::int64_t most = 0;
   for (auto const& flat : layout.flats()) {
-    auto const& precision = request.settings.precision;
+    auto const precision = shard::precision_of(flat, request.settings);
     auto const hops = shard::routes_of(flat, request, 0).sum.hops;
     for (auto const& hop : hops) {
       if (request.settings.reduce_codec == Codec::none) {
@@ -64,6 +64,31 @@ std::int64_t largest_unit(shard::Layout const& layout) noexcept {
     largest = std::max(largest, flat.padded_count());
   }
   return largest;
+}
+
+/// Throws if parameters are fp32 in a model of 16 bits where that is not possible.
+void expect_possible_dtypes(shard::Layout const& layout, Settings const& settings, model::Description const& model,
+                            Config const& config) {
+  auto const found = std::ranges::find(layout.flats(), true, &shard::FlatUnit::fp32);
+  if (found == layout.flats().end()) {
+    return;
+  }
+  auto const& part = found->trainable.params.empty() ? found->frozen : found->trainable;
+  auto const option = fmt::format("parameter \"{}\" has ParamOptions::compute fp32 in a model of {}",
+                                  model.params[part.params.front().param].name, name_of(settings.precision.compute));
+  if (auto const servers = settings.parameter_server.servers; servers > 0) {
+    throw ConfigError{fmt::format(
+        "{}: zeroth.parameter_server.servers is {}, and {}: servers hold parameters of one dtype; set it to "
+        "0, or leave that option out",
+        config.source(), servers, option)};
+  }
+  if (shard::has_trust_ratios(settings) && settings.offload.parameters == OffloadDevice::nvme) {
+    throw ConfigError{fmt::format(
+        "{}: optimizer.type is Lamb, which reads all masters before it updates the first, and {}: such a "
+        "parameter is its own master; set zero_optimization.offload_param.device to \"none\", or leave that "
+        "option out",
+        config.source(), option)};
+  }
 }
 
 }  // namespace
@@ -126,15 +151,16 @@ Blueprint make_blueprint(model::Description const& model, model::Description con
                     "else needs zeroth.mesh.pipeline 1",
                     config.source(), stages)};
   }
-  auto const tied = config.pipeline().tied_gradients;
-  shard::Layout layout{model, world, {}, tied};
+  shard::Layout layout{model, world, {.tied = config.pipeline().tied_gradients}};
   auto const largest_here = largest_unit(layout);
   auto settings =
       config.settings(world, model.stage.stages > 1 ? largest_unit(shard::Layout{whole, world}) : largest_here);
-  if (settings.persistence.param_count > 0 || settings.matrix_update) {
-    // At every stage: squares are summed by flat units, and stages are to have the same norm.
-    layout = shard::Layout{model, world, settings.persistence, tied, shard::matrices_of(settings)};
+  // At every stage: squares are summed by flat units, and stages are to have the same norm.
+  if (auto const options = shard::layout_options(settings);
+      options.persistence.param_count > 0 || options.matrices_apart || options.fp32_apart) {
+    layout = shard::Layout{model, world, options};
   }
+  expect_possible_dtypes(layout, settings, model, config);
   auto const is_marked = [](model::ParamDescription const& param) { return param.options.matrix; };
   if (settings.matrix_update && std::ranges::none_of(whole.params, is_marked)) {  // a stage may have none
     throw ConfigError{
@@ -307,7 +333,7 @@ std::string parameters_note(Settings const& settings, shard::MemoryPlan const& p
   if (disk.bytes == 0) {
     return {};
   }
-  auto const element_bytes = bytes_of(settings.precision.compute);
+  auto const element_bytes = bytes_of(settings.precision.compute);  // of most parameters
   auto const better = better_size(disk.bytes / element_bytes, disk.buffers());
   if (disk.memory_bytes() * much <= disk.bytes || better * element_bytes >= disk.tile_bytes) {
     return {};

@@ -66,12 +66,16 @@ std::string in_words(MemoryBytes const& bytes) {
                      megabytes(bytes.slots), megabytes(bytes.scratch), megabytes(bytes.total()));
 }
 
+std::int64_t lines_every(ReportSettings const& asked) noexcept {
+  bool const has_tables =
+      asked.wall_clock_breakdown || asked.memory_breakdown || (asked.comms.enabled && asked.comms.verbose);
+  return asked.steps_per_print > 0 ? asked.steps_per_print : has_tables ? usual_interval : 0;
+}
+
 Reporter::Reporter(ReporterContext context)
     : context_{std::move(context)}, scales_loss_{context_.settings->precision.compute == Dtype::fp16} {
   auto const& asked = settings();
-  bool const has_tables =
-      asked.wall_clock_breakdown || asked.memory_breakdown || (asked.comms.enabled && asked.comms.verbose);
-  interval_ = asked.steps_per_print > 0 ? asked.steps_per_print : has_tables ? usual_interval : 0;
+  interval_ = lines_every(asked);
   if (asked.tensorboard.enabled || asked.wandb.enabled) {
     bool const is_open = open("tensorboard.output_path", [&] { return tensorboard_monitor(asked.tensorboard); });
     if (is_open && asked.wandb.enabled) {
@@ -99,7 +103,8 @@ bool Reporter::open(std::string_view key, std::function<std::unique_ptr<Monitor>
 
 void Reporter::add(std::unique_ptr<Monitor> monitor) { monitors_.push_back(std::move(monitor)); }
 
-void Reporter::see(StepReport const& report, std::int64_t samples, std::vector<MonitorEvent> metrics) {
+void Reporter::see(StepReport const& report, std::int64_t samples, std::vector<MonitorEvent> metrics,
+                   std::optional<RankSpread> const& own_times) {
   skipped_ += report.skipped ? 1 : 0;
   if (!monitors_.empty()) {
     std::vector<MonitorEvent> events{{"Train/Samples/train_loss", report.loss, samples},
@@ -125,7 +130,7 @@ void Reporter::see(StepReport const& report, std::int64_t samples, std::vector<M
   sums_.save_ms += report.save_ms;
   ++sum_of_steps_;
   if (is_line) {
-    print(report);
+    print(report, own_times);
     sums_ = {};
     sum_of_steps_ = 0;
     since_line_.clear();
@@ -183,7 +188,7 @@ void Reporter::profile(StepReport const& report) {
   }
 }
 
-void Reporter::print(StepReport const& report) {
+void Reporter::print(StepReport const& report, std::optional<RankSpread> const& own_times) {
   auto const steps = static_cast<double>(sum_of_steps_);
   auto line = fmt::format("step {}: loss {:.6g}, lr {:.6g}, gradient norm {:.6g}, {:.3f} ms a step", report.step,
                           report.loss, report.learning_rate, report.grad_norm, sums_.step_ms / steps);
@@ -200,6 +205,9 @@ void Reporter::print(StepReport const& report) {
     line += fmt::format("\n  of {:.3f} ms a step {:.3f} ms waited for communication and {:.3f} ms for a save\n{}",
                         sums_.step_ms / steps, sums_.exposed_comm_ms / steps, sums_.save_ms / steps,
                         breakdown(since_line_, sum_of_steps_));
+    if (own_times) {
+      line += "\n  own work of a step over ranks, without waits for others: " + describe(*own_times, "ms");
+    }
   }
   if (settings().comms.enabled && settings().comms.verbose) {
     line += "\n" + communication_table(*context_.calls, since_start_);

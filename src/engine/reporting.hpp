@@ -16,6 +16,7 @@
 #include "zeroth/device/device.hpp"
 #include "zeroth/device/memory.hpp"
 #include "zeroth/device/timeline.hpp"
+#include "zeroth/engine/rank_spread.hpp"
 #include "zeroth/engine/report.hpp"
 #include "zeroth/model/description.hpp"
 #include "zeroth/monitor/monitor.hpp"
@@ -27,6 +28,9 @@ namespace zeroth::engine {
 
 /// "parameters 1.20 MB, ..., total 3.10 MB"
 [[nodiscard]] std::string in_words(MemoryBytes const& bytes);
+
+/// Steps from one line of the log to the next; 0: no lines.
+[[nodiscard]] std::int64_t lines_every(ReportSettings const& asked) noexcept;
 
 /// The objects that a reporter works with. All must outlive it.
 struct ReporterContext {
@@ -46,8 +50,10 @@ class Reporter {
   void add(std::unique_ptr<Monitor> monitor);  ///< Adds a monitor of the program's.
   /// Call when step `step` has been enqueued: the spans of all work enqueued so far belong to it, whenever they end.
   void close(std::int64_t step);
-  /// Takes the report of a closed step. `metrics` are events of the program's own numbers.
-  void see(StepReport const& report, std::int64_t samples, std::vector<MonitorEvent> metrics);
+  /// Takes the report of a closed step. `metrics` are events of the program's own numbers. `own_times`: of ranks, if
+  /// a line is due that has them.
+  void see(StepReport const& report, std::int64_t samples, std::vector<MonitorEvent> metrics,
+           std::optional<RankSpread> const& own_times = {});
   /// Traces the device into the program's `timeline`; null stops that.
   void trace(Timeline* timeline);
   /// The table of all collectives so far. Empty without comms_logger.
@@ -59,7 +65,7 @@ class Reporter {
   bool open(std::string_view key, std::function<std::unique_ptr<Monitor>()> const& make);
   [[nodiscard]] ReportSettings const& settings() const noexcept { return context_.settings->reports; }
   void write(std::vector<MonitorEvent> const& events);
-  void print(StepReport const& report);
+  void print(StepReport const& report, std::optional<RankSpread> const& own_times);
   void profile(StepReport const& report);
   void take_spans();
   [[nodiscard]] std::int64_t profiled_step() const noexcept;

@@ -114,7 +114,11 @@ void put_elements(device::Device& device, Arrival const& arrival, std::byte* to,
   }
 }
 
-void read_states(device::Device& device, Opened& opened) {
+void read_states(device::Device& device, Opened& opened, RestoreOptions const& options) {
+  std::int64_t all = 0, done_bytes = 0;
+  for (auto const& arrival : opened.arrivals) {
+    all += arrival.from.piece.bytes;
+  }
   read(opened, [&](std::size_t index, std::int64_t offset, std::span<std::byte const> bytes) {
     auto const& arrival = opened.arrivals[index];
     auto const size = bytes_of(arrival.saved);
@@ -128,6 +132,9 @@ void read_states(device::Device& device, Opened& opened) {
     };
     arrival.crossing->each_run(begin, std::ssize(bytes) / size, take);
     device.compute().synchronize();  // the bytes are valid only during this call
+    if (done_bytes += std::ssize(bytes); options.progress) {
+      options.progress(done_bytes, all);
+    }
   });
 }
 
@@ -223,7 +230,8 @@ Restored restore_from(EngineState& engine, std::filesystem::path const& path, Re
     if (options.of == RestoreOf::everything) {
       engine.sharded.manager->memory.clear_errors();
     }
-    return run_on_all_ranks(purpose, exchange, [&](RankResult&) { read_states(*engine.runtime.device, opened); });
+    return run_on_all_ranks(purpose, exchange,
+                            [&](RankResult&) { read_states(*engine.runtime.device, opened, options); });
   });
   throw_if_failed("restore() failed after it had changed states", read);
   engine.or_end([&] { spread(engine, record, options); });

@@ -29,7 +29,7 @@ Blueprint with_servers(Blueprint workers, model::Description const& model, bool 
   int const ranks = layout.world();
   int const servers = settings.parameter_server.servers;
   bool const folds = shard::folds(request);  // as these ranks would by themselves: servers add in the same way
-  layout = shard::Layout{model, servers, {}, settings.pipeline.tied_gradients, shard::matrices_of(settings)};
+  layout = shard::Layout{model, servers, shard::layout_options(settings)};
   limits = stage::limits_of(layout, settings);
   request.largest_bucket_count = stage::Buckets::largest_count(layout, limits.bucket_count);
   request.comm_staging_bytes = 0;  // channels reduce nothing

@@ -10,10 +10,10 @@
 
 #include "engine/call_guard.hpp"
 #include "engine/checkpoints.hpp"
+#include "engine/own_times.hpp"
 #include "engine/protocol.hpp"
 #include "engine/reporting.hpp"
 #include "engine/step_accumulator.hpp"
-#include "shard/optimizer.hpp"
 #include "zeroth/core/clock.hpp"
 #include "zeroth/device/device.hpp"
 
@@ -35,18 +35,18 @@ struct Session {
   float first_run_loss = 0;  ///< Loss of the last micro-step that ran twice.
   bool finished = false;     ///< finish() was called and no pass has begun since: nothing is in flight.
   bool told_nonfinite = false;
-  std::vector<std::string> metrics;                        ///< Their names.
-  std::vector<shard::Optimizer::RateFactor> rate_factors;  ///< Those of the last step().
-  std::int64_t samples = 0;                                ///< Samples of completed steps, over all ranks.
-  std::int64_t first_step = 0;                             ///< The step before the first one that this engine has run.
-  std::string stage_file;                                  ///< Resolved.
-  std::uint64_t run_id = 0;                                ///< Random, the same on all ranks.
-  std::vector<device::Stream const*> activation_waits;     ///< Those of the program's ActivationStores.
-  double ended_activation_ms = 0;                          ///< What stores that were destroyed waited.
-  std::optional<StepReport> kept_report;                   ///< The report that finish() still owes, because it threw.
-  std::unique_ptr<Reporter> reporter;                      ///< On rank 0.
-  std::unique_ptr<checkpoint::FolderLock> claimed;         ///< The lock of claim(), on rank 0.
-  std::unique_ptr<Checkpoints> checkpoints;                ///< Made by the first save; destroyed before all else.
+  std::vector<std::string> metrics;                     ///< Their names.
+  std::int64_t samples = 0;                             ///< Samples of completed steps, over all ranks.
+  std::int64_t first_step = 0;                          ///< The step before the first one that this engine has run.
+  std::string stage_file;                               ///< Resolved.
+  std::uint64_t run_id = 0;                             ///< Random, the same on all ranks.
+  std::vector<device::Stream const*> activation_waits;  ///< Those of the program's ActivationStores.
+  double ended_activation_ms = 0;                       ///< What stores that were destroyed waited.
+  std::optional<StepReport> kept_report;                ///< The report that finish() still owes, because it threw.
+  std::unique_ptr<Reporter> reporter;                   ///< On rank 0.
+  OwnTimes own_times;                                   ///< For the reporter's lines.
+  std::unique_ptr<checkpoint::FolderLock> claimed;      ///< The lock of claim(), on rank 0.
+  std::unique_ptr<Checkpoints> checkpoints;             ///< Made by the first save; destroyed before all else.
 };
 
 }  // namespace zeroth::engine

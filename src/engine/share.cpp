@@ -62,6 +62,7 @@ Share::Known Share::known(model::Description const& whole, model::ParamDescripti
   Known known{param.name, param.global_shape(), param.global_count(), param.options.trainable, param.options.cut, {}};
   auto users = param.ties;
   users.insert(std::ranges::upper_bound(users, param.owner), param.owner);
+  known.is_fp32 = param.options.compute == Dtype::fp32;
   for (auto const user : users) {
     known.uses.push_back({stage_of(index_of(user)), whole.units[user].name});
   }

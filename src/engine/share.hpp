@@ -60,6 +60,7 @@ class Share {
     std::optional<Cut> cut;                     ///< The division among tensor ranks.
     std::vector<model::SharedParam::Use> uses;  ///< In the order of units.
     std::optional<ParamId> local{};             ///< Its id in this stage, even if other stages have it too.
+    bool is_fp32 = false;                       ///< ParamOptions::compute.
     /// The stage that saves it in files and counts it.
     [[nodiscard]] int stage() const noexcept { return uses.front().stage; }
     [[nodiscard]] std::vector<int> stages() const;  ///< All stages that have it, ascending.

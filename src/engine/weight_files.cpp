@@ -27,10 +27,11 @@
 namespace zeroth::engine {
 namespace {
 
-std::vector<NamedShape> shapes_of(Share const& model) {
+/// Parameters with ParamOptions::compute fp32 stay fp32.
+std::vector<NamedShape> shapes_of(Share const& model, Dtype dtype) {
   std::vector<NamedShape> shapes;
   for (auto const& param : model.params()) {
-    shapes.push_back({param.name, param.shape});
+    shapes.push_back({param.name, param.shape, param.is_fp32 ? Dtype::fp32 : dtype});
   }
   return shapes;
 }
@@ -260,7 +261,7 @@ std::vector<RankResult> save_weights(WholeModel const& whole, std::filesystem::p
       auto const count = whole.part.of > 1 ? whole.part.of * Relay::most : 0;
       of_parts = device.allocate_host(count * bytes_of(Dtype::fp32));
       buffers = {reinterpret_cast<float*>(of_parts->data()), static_cast<std::size_t>(count)};
-      writer.emplace(file, shapes_of(whole.share), dtype);
+      writer.emplace(file, shapes_of(whole.share, dtype));
     }
   });
   if (failed(opened)) {

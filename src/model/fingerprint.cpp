@@ -54,6 +54,9 @@ struct AddInit {
 
 /// Adds nothing if there are no such options, so that the hash is the same as before they existed.
 void add_newer_options(Fnv1a& hash, ParamOptions const& options) {
+  if (options.compute) {
+    hash.add(std::uint64_t{3});
+  }
   if (options.matrix) {
     hash.add(std::uint64_t{2});
   }
@@ -81,6 +84,9 @@ std::uint64_t fingerprint(Description const& description) {
     hash.add(unit.name);
     hash.add(static_cast<std::uint64_t>(unit.uses_per_micro_step));
     hash.add(std::uint64_t{unit.stays_open});
+    if (!unit.reshard_after_forward) {
+      hash.add(std::uint64_t{4});
+    }
     if (unit.input_per_sample > 0) {  // otherwise the hash is the same as before pipelines existed
       hash.add(static_cast<std::uint64_t>(unit.input_per_sample));
     }

@@ -50,6 +50,11 @@ void check_values(std::string const& name, Init const& init, ParamOptions const&
     ZEROTH_EXPECTS(std::isfinite(factor) && factor >= 0,
                    fmt::format("parameter \"{}\": {} is {}, must be 0 or more and finite", name, what, factor));
   };
+  ZEROTH_EXPECTS(
+      !options.compute || *options.compute == Dtype::fp32,
+      fmt::format("parameter \"{}\": ParamOptions::compute is {}; allowed: fp32, or nothing for the engine's "
+                  "compute dtype",
+                  name, name_of(*options.compute)));
   check_factor("learning_rate_factor", options.learning_rate_factor);
   check_factor("weight_decay_factor", options.weight_decay_factor);
   ZEROTH_EXPECTS(!options.partial || !options.cut,
@@ -134,6 +139,7 @@ Unit Model::unit(std::string name, UnitOptions const& options) {
   state_->units.push_back({.name = std::move(name),
                            .uses_per_micro_step = uses.value_or(0),
                            .stays_open = options.stays_open,
+                           .reshard_after_forward = options.reshard_after_forward,
                            .rows_per_sample = options.rows_per_sample,
                            .input_per_sample = options.input_per_sample,
                            .tensor_sums_per_sample = options.tensor_sums_per_sample,

@@ -123,9 +123,13 @@ void Carrier::run_encoded(Names const& names, FlatId unit, std::span<Trip const>
   }
 }
 
-std::int64_t Carrier::scratch_bytes(PlanRequest const& request) noexcept {
+std::int64_t Carrier::scratch_bytes(Layout const& layout, PlanRequest const& request) noexcept {
   auto const codec = request.settings.reduce_codec;
-  auto const bytes = encoded_bytes(codec, request.settings.precision.reduce, request.largest_bucket_count);
+  std::int64_t bytes = 0;
+  for (auto const& flat : layout.flats()) {
+    bytes = std::max(bytes,
+                     encoded_bytes(codec, precision_of(flat, request.settings).reduce, request.largest_bucket_count));
+  }
   return codec == Codec::none ? 0 : keeps_elements(codec) ? bytes : 2 * bytes;
 }
 

@@ -45,7 +45,7 @@ class Carrier {
   /// units that begin with it.
   void run(Names const& names, FlatId unit, std::span<Trip const> trips);
   /// Bytes that a plan reserves for what a transaction of reductions sends and receives encoded; 0 without a codec.
-  [[nodiscard]] static std::int64_t scratch_bytes(PlanRequest const& request) noexcept;
+  [[nodiscard]] static std::int64_t scratch_bytes(Layout const& layout, PlanRequest const& request) noexcept;
   /// Enqueues one transaction over `axes`.
   void submit(Lane lane, Axes axes, Names const& names, FlatId unit, std::span<comm::Collective const> transaction);
   /// Enqueues one transaction over the tensor ranks, on the reduce stream.

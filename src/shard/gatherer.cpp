@@ -25,7 +25,7 @@ Gatherer::Gatherer(Memory& memory) : memory_{&memory}, carrier_{memory} { trips_
 void Gatherer::gather(FlatId flat, std::string_view purpose, std::byte* whole) {
   auto const& unit = memory_->flat(flat);
   auto const& routes = memory_->routes(flat);
-  auto const dtype = memory_->request().settings.precision.compute;
+  auto const dtype = memory_->precision(flat).compute;
   auto& stream = memory_->stream(routes.gather.lane);
   auto* const frozen = whole + unit.trainable.padded_count * bytes_of(dtype);
   struct PartOnRoute {
@@ -34,7 +34,8 @@ void Gatherer::gather(FlatId flat, std::string_view purpose, std::byte* whole) {
     Codec codec;
     [[nodiscard]] Range held() const noexcept { return route->hops.front().from; }
   };
-  std::array const parts{PartOnRoute{&routes.gather, {whole, 0, dtype}, memory_->request().settings.gather_codec},
+  auto const codec = gather_codec_of(unit, memory_->request().settings);
+  std::array const parts{PartOnRoute{&routes.gather, {whole, 0, dtype}, codec},
                          PartOnRoute{&routes.gather_frozen, {frozen, 0, dtype}, Codec::none}};
   memory_->home_of_parameters(flat).bring(flat, stream, parts[0].whole.at(parts[0].held()),
                                           parts[1].whole.at(parts[1].held()));

@@ -23,10 +23,10 @@ std::int64_t freeze_step_of(Settings const& settings) noexcept {
 Gradients::Gradients(Memory& memory)
     : memory_{&memory},
       stream_{memory.context().reduce_stream},
-      dtype_{memory.request().settings.precision.gradient},
       sums_micro_steps_{memory.request().settings.sums_micro_steps},
       poison_{memory.request().settings.poison},
-      pool_{*memory.context().device, memory.request().gradient_slots, memory.gradient_slots(), bytes_of(dtype_)},
+      pool_{*memory.context().device, memory.request().gradient_slots, memory.gradient_slots(),
+            bytes_of(memory.request().settings.precision.gradient)},
       reducer_{make_reducer(memory)},
       replay_{*memory.context().device, memory.layout().gradient_count(), memory.request().settings.replay_every > 0},
       freeze_step_{freeze_step_of(memory.request().settings)},
@@ -47,8 +47,8 @@ Gradients::Gradients(Memory& memory)
 Slot& Gradients::slot(FlatId flat) noexcept { return memory_->gradients_whole() ? whole_[flat] : *pool_.find(flat); }
 
 void Gradients::fill(FlatId flat, Range range, std::uint8_t value) {
-  memory_->kernels().fill(memory_->compute(), slot(flat).data + range.begin * bytes_of(dtype_),
-                          range.count() * bytes_of(dtype_), value);
+  auto const bytes = bytes_of(dtype(flat));
+  memory_->kernels().fill(memory_->compute(), slot(flat).data + range.begin * bytes, range.count() * bytes, value);
 }
 
 bool Gradients::begin(FlatId flat) {
@@ -75,11 +75,11 @@ bool Gradients::begin(FlatId flat) {
 }
 
 std::byte* Gradients::held(FlatId flat, std::int64_t in_part) noexcept {
-  return slot(flat).data + in_part * bytes_of(dtype_);
+  return slot(flat).data + in_part * bytes_of(dtype(flat));
 }
 
 std::byte* Gradients::lent(GradientLocation const& at) const noexcept {
-  return memory_->addresses(at.flat).lent_gradient + at.in_part * bytes_of(dtype_);
+  return memory_->addresses(at.flat).lent_gradient + at.in_part * bytes_of(dtype(at.flat));
 }
 
 void Gradients::copy(Lent const& lent, std::byte* destination, std::byte const* source) {
@@ -95,7 +95,7 @@ Gradients::Target Gradients::contribute(UnitId unit, ParamId param) {
   }
   auto const is = [&](Lent const& lent) { return lent.at.gradient == at.gradient; };
   if (std::ranges::none_of(lent_, is)) {
-    lent_.push_back({at, memory_->model().params[param].count * bytes_of(dtype_)});
+    lent_.push_back({at, memory_->model().params[param].count * bytes_of(dtype(at.flat))});
     copy(lent_.back(), lent(at), held(at.flat, at.in_part));
   }
   return {lent(at), beta};
@@ -120,7 +120,7 @@ void Gradients::begin_pass(Run run, std::int64_t step) noexcept {
 
 void Gradients::compare(FlatId flat) {
   for (auto const& placed : memory_->flat(flat).gradients().params) {
-    auto const bytes = touched_[placed.gradient] != 0 ? placed.count * bytes_of(dtype_) : 0;
+    auto const bytes = touched_[placed.gradient] != 0 ? placed.count * bytes_of(dtype(flat)) : 0;
     if (!replay_.is_same(placed.gradient, {held(flat, placed.offset), static_cast<std::size_t>(bytes)})) {
       throw SystemError{fmt::format(
           "step {}: the first micro-step ran twice (zeroth.replay_every), and the gradient of parameter "
@@ -174,7 +174,7 @@ void Gradients::add_up(FlatId flat, bool last) {
   stream_->wait(*written_[flat]);
   device::ReduceEpilogue epilogue;
   epilogue.source = slot(flat).data;
-  epilogue.source_dtype = dtype_;
+  epilogue.source_dtype = dtype(flat);
   epilogue.destination = memory_->addresses(flat).sums;
   epilogue.destination_dtype = Dtype::fp32;
   epilogue.count = memory_->flat(flat).gradients().padded_count;
@@ -204,7 +204,7 @@ void Gradients::reduce(std::span<FlatId const> flats, bool last) {
   unreduced_.clear();
   for (auto const flat : flats) {
     unreduced_.push_back(sums_micro_steps_ ? Unreduced{flat, memory_->addresses(flat).sums, Dtype::fp32}
-                                           : Unreduced{flat, slot(flat).data, dtype_});
+                                           : Unreduced{flat, slot(flat).data, dtype(flat)});
   }
   reducer_->reduce(unreduced_, last);
   if (last && memory_->request().settings.delayed_update) {

@@ -71,6 +71,7 @@ class Gradients {
   void copy(Lent const& lent, std::byte* destination, std::byte const* source);
   [[nodiscard]] Slot& slot(FlatId flat) noexcept;
   [[nodiscard]] std::string_view name(FlatId flat) const noexcept { return memory_->flat(flat).name; }
+  [[nodiscard]] Dtype dtype(FlatId flat) const noexcept { return memory_->precision(flat).gradient; }
   void fill(FlatId flat, Range range, std::uint8_t value);
   void clear_padding(FlatId flat, Placed const& placed);
   void compare(FlatId flat);
@@ -80,7 +81,6 @@ class Gradients {
 
   Memory* memory_;
   device::Stream* stream_;
-  Dtype dtype_;
   bool sums_micro_steps_, poison_;
   SlotPool pool_;
   std::unique_ptr<Reducer> reducer_;

@@ -44,7 +44,7 @@ void HeldState::edit(Range elements, OffloadedStates::Use const& use) const {
 }
 
 HeldState held_of_updated(Memory const& memory, FlatId flat, std::size_t state) {
-  auto const& precision = memory.request().settings.precision;
+  auto const precision = memory.precision(flat);
   if (state == 0 && !precision.has_master()) {  // the optimizer's elements are a subset of the parameters
     auto const optimized = memory.optimized(flat);
     auto const before = optimized.begin - memory.held(memory.flat(flat).trainable, memory.parameters_of(flat)).begin;
@@ -57,12 +57,11 @@ HeldState held_of_updated(Memory const& memory, FlatId flat, std::size_t state) 
           .rest = {memory.offloaded_states(), flat, state, 0}};
 }
 
-void round_parameters(Memory const& memory, bool trainable, std::byte* to, void const* source, Dtype source_dtype,
-                      std::int64_t count) {
-  auto const& settings = memory.request().settings;
-  auto const dtype = settings.precision.compute;
+void round_parameters(Memory const& memory, FlatId flat, bool trainable, std::byte* to, void const* source,
+                      Dtype source_dtype, std::int64_t count) {
+  auto const dtype = memory.precision(flat).compute;
   memory.kernels().convert(memory.compute(), to, dtype, source, source_dtype, count);
-  if (trainable && settings.gather_codec != Codec::none) {
+  if (trainable && gather_codec_of(memory.flat(flat), memory.request().settings) != Codec::none) {
     auto const blocks = (count + codec_block_count - 1) / codec_block_count;
     memory.kernels().quantise(memory.compute(), {to, dtype, blocks * codec_block_count});
   }
@@ -71,7 +70,7 @@ void round_parameters(Memory const& memory, bool trainable, std::byte* to, void 
 HeldState held_of_parameters(Memory const& memory, FlatId flat, bool trainable) {
   auto const& unit = memory.flat(flat);
   auto const placement = memory.parameters_of(flat);
-  auto const dtype = memory.request().settings.precision.compute;
+  auto const dtype = memory.precision(flat).compute;
   auto const rest = memory.home_of_parameters(flat).offloaded(flat, trainable);
   auto* const data = memory.addresses(flat).parameters;
   if (data == nullptr) {

@@ -31,7 +31,7 @@ struct HeldState {
 [[nodiscard]] HeldState held_of_parameters(Memory const& memory, FlatId flat, bool trainable);
 /// Rounds `source` to `count` elements of a compute copy at `to`, as an update does. With Settings::gather_codec `to`
 /// must begin a block, and what follows the last element in its block must be padding: it is rounded too.
-void round_parameters(Memory const& memory, bool trainable, std::byte* to, void const* source, Dtype source_dtype,
-                      std::int64_t count);
+void round_parameters(Memory const& memory, FlatId flat, bool trainable, std::byte* to, void const* source,
+                      Dtype source_dtype, std::int64_t count);
 
 }  // namespace zeroth::shard

@@ -12,7 +12,6 @@ namespace zeroth::shard {
 
 HostStates::HostStates(Parts parts, Memory const& memory)
     : OffloadedStates{std::move(parts)},
-      parameters_are_masters_{!memory.request().settings.precision.has_master()},
       scalars_{device().allocate_host(sizeof(optim::StepScalars))},
       team_{device().holds_values() ? offload().host_threads : 1},
       begun_{device().make_event()},
@@ -20,6 +19,14 @@ HostStates::HostStates(Parts parts, Memory const& memory)
   ::new (scalars_->data()) optim::StepScalars{};
   for (std::int64_t i = 0; i < std::ssize(plan().tiles); ++i) {
     works_.push_back(work_of(i, memory));
+  }
+}
+
+/// The host may still be reading the works of the last update.
+void HostStates::follow_factors(Memory const& memory) {
+  updates()->synchronize();
+  for (std::int64_t i = 0; i < std::ssize(plan().tiles); ++i) {
+    works_[static_cast<std::size_t>(i)] = work_of(i, memory);
   }
 }
 
@@ -50,8 +57,8 @@ HostStates::Work HostStates::work_of(std::int64_t number, Memory const& memory) 
       return states(flat)[k].position < 0 ? nullptr : storage().data() + at;
     };
     args.gradient = gradient + before * bytes_of(args.gradient_dtype);
-    args.master = parameters_are_masters_ ? parameters + before * bytes_of(args.master_dtype) : state(0);
-    args.parameter = parameters_are_masters_ ? args.parameter : parameters + before * bytes_of(args.parameter_dtype);
+    args.master = has_masters(flat) ? state(0) : parameters + before * bytes_of(args.master_dtype);
+    args.parameter = has_masters(flat) ? parameters + before * bytes_of(args.parameter_dtype) : args.parameter;
     std::array<std::byte*, optim::most_kept_states> kept{};
     for (std::size_t k = 0; k < kept.size(); ++k) {
       kept[k] = state(1 + k);
@@ -77,14 +84,15 @@ void HostStates::acquire(optim::UpdateArgs& args) {
     device().kernels().copy(writes(), scalars_->data(), args.scalars, sizeof(optim::StepScalars));
   }
   auto const bytes = [&args](Dtype dtype) { return static_cast<std::size_t>(args.count * bytes_of(dtype)); };
-  auto* const parameters = parameters_are_masters_ ? args.master : args.parameter;
+  bool const masters = has_masters(tile(number).flat);
+  auto* const parameters = masters ? args.parameter : args.master;
   parameters_ = {static_cast<std::byte*>(parameters), bytes(args.parameter_dtype)};
   auto const& name = unit(tile(number).flat).name;
   std::array const pieces{
       device::StoredPiece{{position(number), "gradients", name},
                           {static_cast<std::byte*>(const_cast<void*>(args.gradient)), bytes(args.gradient_dtype)}},
       device::StoredPiece{parameters_of(number), parameters_}};  // both are only read
-  queue().fill(writes(), [&] { write(name, std::span{pieces}.first(parameters_are_masters_ ? 2 : 1)); });
+  queue().fill(writes(), [&] { write(name, std::span{pieces}.first(masters ? 1 : 2)); });
   queue().acquire(*updates());
 }
 

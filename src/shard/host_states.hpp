@@ -26,6 +26,7 @@ class HostStates final : public OffloadedStates {
   void acquire(optim::UpdateArgs& args) override;
   void update(optim::UpdateArgs const& args) override;
   void release() override;
+  void follow_factors(Memory const& memory) override;
   [[nodiscard]] device::Stream& stream() noexcept override { return *updates(); }
 
  private:
@@ -38,8 +39,9 @@ class HostStates final : public OffloadedStates {
   [[nodiscard]] Work work_of(std::int64_t number, Memory const& memory);
   [[nodiscard]] std::int64_t position(std::int64_t number) const noexcept;
   [[nodiscard]] device::Stored parameters_of(std::int64_t number) const noexcept;
+  /// Whether `flat` has masters besides its parameters.
+  [[nodiscard]] bool has_masters(FlatId flat) const noexcept { return states(flat).front().position >= 0; }
 
-  bool const parameters_are_masters_;
   std::unique_ptr<device::Memory> scalars_;  // optim::StepScalars
   device::UpdateThreads team_;
   std::vector<Work> works_;

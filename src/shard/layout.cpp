@@ -65,17 +65,20 @@ struct Sort {
   bool persistent;
   TensorKind tensor_kind;
   bool matrices;
+  bool fp32;
   friend bool operator==(Sort const&, Sort const&) = default;
 };
 
 /// All of them, in the order in which a unit's flat units have them.
 constexpr auto sorts = [] {
-  std::array<Sort, 12> all{};
+  std::array<Sort, 24> all{};
   auto next = all.begin();
-  for (bool const persistent : {false, true}) {
-    for (auto const kind : {TensorKind::cut, TensorKind::whole, TensorKind::partial}) {
-      for (bool const matrices : {false, true}) {
-        *next++ = {persistent, kind, matrices};
+  for (bool const fp32 : {false, true}) {
+    for (bool const persistent : {false, true}) {
+      for (auto const kind : {TensorKind::cut, TensorKind::whole, TensorKind::partial}) {
+        for (bool const matrices : {false, true}) {
+          *next++ = {persistent, kind, matrices, fp32};
+        }
       }
     }
   }
@@ -88,7 +91,7 @@ std::string name_of_flat(std::string const& unit, Sort const& sort) {
   std::string words;
   for (auto const word :
        {kinds[static_cast<std::size_t>(sort.tensor_kind)], std::string_view{sort.matrices ? "matrices" : ""},
-        std::string_view{sort.persistent ? "persistent" : ""}}) {
+        std::string_view{sort.persistent ? "persistent" : ""}, std::string_view{sort.fp32 ? "fp32" : ""}}) {
     words += word.empty() ? "" : fmt::format("{}{}", words.empty() ? "" : ", ", word);
   }
   return words.empty() ? unit : fmt::format("{} ({})", unit, words);
@@ -118,16 +121,15 @@ ById<ParamId, std::int64_t> elements_of(model::Description const& description) {
   return elements;
 }
 
-Layout::Layout(model::Description const& description, int world, PersistenceSettings const& persistence,
-               TiedGradients tied, Matrices matrices)
+Layout::Layout(model::Description const& description, int world, LayoutOptions const& options)
     : world_{world}, stage_{description.stage.stage}, gradient_count_{description.params.size()} {
   ZEROTH_EXPECTS(world >= 1, fmt::format("a layout for {} ranks", world));
-  place_params(description, persistence, matrices);
+  place_params(description, options);
   for (auto& flat : flats_) {
     flat.writers = flat.users;
   }
   gradients_by_unit_ = by_unit_;
-  if (tied == TiedGradients::apart) {
+  if (options.tied == TiedGradients::apart) {
     sum_ties_apart(description);
   }
   std::int64_t padded = 0;
@@ -145,13 +147,23 @@ Layout::Layout(model::Description const& description, int world, PersistenceSett
     location.offset = location.in_part + (location.trainable ? 0 : flats_[location.flat].trainable.padded_count);
   }
   set_orders();
+  note_what_stays(description);
+}
+
+void Layout::note_what_stays(model::Description const& description) {
   flat_stays_open_.assign(flats_.size(), 0);
+  flat_stays_gathered_.assign(flats_.size(), 0);
   for (auto const unit : stays_open_.ids()) {
     if (stays_open(unit)) {
       open_units_.push_back(unit);
-      for (auto const* const flats : {&by_unit_[unit], &gradients_by_unit_[unit]}) {
-        for (auto const flat : *flats) {
+    }
+    for (auto const* const flats : {&by_unit_[unit], &gradients_by_unit_[unit]}) {
+      for (auto const flat : *flats) {
+        if (stays_open(unit)) {
           flat_stays_open_[flat] = 1;
+        }
+        if (stays_open(unit) || !description.units[unit].reshard_after_forward) {
+          flat_stays_gathered_[flat] = 1;
         }
       }
     }
@@ -159,15 +171,15 @@ Layout::Layout(model::Description const& description, int world, PersistenceSett
 }
 
 /// Assigns parameters to flat units, which are not cut yet.
-void Layout::place_params(model::Description const& description, PersistenceSettings const& persistence,
-                          Matrices matrices) {
+void Layout::place_params(model::Description const& description, LayoutOptions const& options) {
   by_unit_.resize(description.units.size());
   by_param_.resize(description.params.size());
   auto const elements = description.stage.stages > 1 ? description.places : elements_of(description);
-  auto const persistent = persistent_of(description, persistence);
+  auto const persistent = persistent_of(description, options.persistence);
   auto const sort_of = [&](ParamId param) {
-    return Sort{persistent[param] != 0, tensor_kind_of(description, param),
-                matrices == Matrices::apart && description.params[param].options.matrix};
+    auto const& asked = description.params[param].options;
+    return Sort{persistent[param] != 0, tensor_kind_of(description, param), options.matrices_apart && asked.matrix,
+                options.fp32_apart && asked.compute == Dtype::fp32};
   };
   auto const open_flat = [&](std::string name, Sort const& sort) {
     auto const id = flats_.next_id();
@@ -176,6 +188,7 @@ void Layout::place_params(model::Description const& description, PersistenceSett
     flats_.back().persistent = sort.persistent;
     flats_.back().tensor_kind = sort.tensor_kind;
     flats_.back().matrices = sort.matrices;
+    flats_.back().fp32 = sort.fp32;
     return id;
   };
   auto const add = [&](FlatId flat, ParamId param) {
@@ -254,6 +267,7 @@ void Layout::divide(model::Description const& description, FlatId flat, Placed p
     use.name = fmt::format("{} ({})", flats_[flat].name, description.units[unit].name);
     use.users = use.writers = {unit};
     use.tensor_kind = flats_[flat].tensor_kind;
+    use.fp32 = flats_[flat].fp32;
     use.of_one_use = true;
     place(use.apart, placed);
     flats_.push_back(std::move(use));

@@ -59,8 +59,9 @@ enum class TensorKind : std::uint8_t {
 };
 
 /// The unit of gathers and reductions: one unit's own parameters, or one tied parameter. A unit's persistent parameters
-/// form a separate flat unit, and so do those of each TensorKind, and its matrices if they have a rule of their own. A
-/// flat unit may also hold only the gradient of one unit's use of a tied parameter, if uses are summed apart.
+/// form a separate flat unit, and so do those of each TensorKind, its matrices if they have a rule of their own, and
+/// those that are fp32 in a model of 16 bits. A flat unit may also hold only the gradient of one unit's use of a tied
+/// parameter, if uses are summed apart.
 struct FlatUnit {
   std::string name;
   Part trainable, frozen;
@@ -72,6 +73,7 @@ struct FlatUnit {
   TensorKind tensor_kind = TensorKind::cut;
   bool of_one_use = false;  ///< Accumulates the gradient of one use of a tied parameter, that by `writers`.
   bool matrices = false;    ///< Its parameters are matrices, which have a rule of their own. See update_of().
+  bool fp32 = false;        ///< Its parameters are fp32 in a model of 16 bits. See precision_of().
   /// The part that backward writes.
   [[nodiscard]] Part const& gradients() const noexcept { return apart.params.empty() ? trainable : apart; }
   [[nodiscard]] std::int64_t used_count() const noexcept { return trainable.used_count + frozen.used_count; }
@@ -108,22 +110,39 @@ struct Tie {
   std::vector<int> stages;  ///< The stages that have the parameter, ascending.
 };
 
-/// Whether matrices are flat units of their own, as a rule of their own requires.
-enum class Matrices : bool { with_others, apart };
-[[nodiscard]] inline Matrices matrices_of(Settings const& settings) noexcept {
-  return settings.matrix_update ? Matrices::apart : Matrices::with_others;
+/// What decides, besides the model, which parameters share a flat unit.
+struct LayoutOptions {
+  PersistenceSettings persistence{};
+  TiedGradients tied = TiedGradients::together;
+  bool matrices_apart = false;  ///< They have a rule of their own.
+  bool fp32_apart = false;      ///< The compute dtype has 16 bits.
+};
+[[nodiscard]] inline LayoutOptions layout_options(Settings const& settings) noexcept {
+  return {.persistence = settings.persistence,
+          .tied = settings.pipeline.tied_gradients,
+          .matrices_apart = settings.matrix_update.has_value(),
+          .fp32_apart = settings.precision.compute != Dtype::fp32};
 }
 /// The optimizer of `flat`'s parameters.
 [[nodiscard]] inline optim::Update const& update_of(FlatUnit const& flat, Settings const& settings) noexcept {
   return flat.matrices && settings.matrix_update ? *settings.matrix_update : settings.update;
 }
 
+/// The dtypes of `flat`'s states.
+[[nodiscard]] inline PrecisionSettings precision_of(FlatUnit const& flat, Settings const& settings) noexcept {
+  return flat.fp32 ? PrecisionSettings{} : settings.precision;
+}
+/// The codec in which `flat`'s trained parameters are gathered. Parameters that are fp32 in a model of 16 bits are to
+/// lose nothing.
+[[nodiscard]] inline Codec gather_codec_of(FlatUnit const& flat, Settings const& settings) noexcept {
+  return flat.fp32 ? Codec::none : settings.gather_codec;
+}
+
 /// A model sharded over `world` ranks.
 class Layout {
  public:
   /// Throws ContractError if `world` ranks hold more than model::largest_count elements, padding included.
-  Layout(model::Description const& description, int world, PersistenceSettings const& persistence = {},
-         TiedGradients tied = TiedGradients::together, Matrices matrices = Matrices::with_others);
+  Layout(model::Description const& description, int world, LayoutOptions const& options = {});
 
   [[nodiscard]] int world() const noexcept { return world_; }
   [[nodiscard]] int stage() const noexcept { return stage_; }  ///< Stage of the pipeline; 0 without one.
@@ -144,6 +163,9 @@ class Layout {
   [[nodiscard]] std::span<UnitId const> open_units() const noexcept { return open_units_; }
   /// Whether one of open_units() uses `flat`.
   [[nodiscard]] bool stays_open(FlatId flat) const noexcept { return flat_stays_open_[flat] != 0; }
+  /// Whether `flat`, once gathered, stays so until the update: it stays open, or a unit that uses it is not to be
+  /// resharded after forward.
+  [[nodiscard]] bool stays_gathered(FlatId flat) const noexcept { return flat_stays_gathered_[flat] != 0; }
   [[nodiscard]] std::uint32_t unit_count() const noexcept { return static_cast<std::uint32_t>(by_unit_.size()); }
   /// Flat units with gradients, in the order in which backward completes them: an earlier first use in forward
   /// completes later.
@@ -152,10 +174,11 @@ class Layout {
   [[nodiscard]] std::span<FlatId const> update_order() const noexcept { return update_order_; }
 
  private:
-  void place_params(model::Description const& description, PersistenceSettings const& persistence, Matrices matrices);
+  void place_params(model::Description const& description, LayoutOptions const& options);
   void sum_ties_apart(model::Description const& description);
   void divide(model::Description const& description, FlatId flat, Placed placed, model::SharedParam const* shared);
   void set_orders();
+  void note_what_stays(model::Description const& description);
 
   int world_, stage_;
   ById<FlatId, FlatUnit> flats_;
@@ -163,7 +186,7 @@ class Layout {
   std::vector<Tie> ties_;
   std::size_t gradient_count_;
   ById<UnitId, char> stays_open_;
-  ById<FlatId, char> flat_stays_open_;
+  ById<FlatId, char> flat_stays_open_, flat_stays_gathered_;
   std::vector<UnitId> open_units_;
   ById<ParamId, Location> by_param_;
   std::vector<FlatId> completion_order_, update_order_;

@@ -150,7 +150,7 @@ std::uint64_t Memory::transactions_hash() const noexcept {
 
 Memory::Addresses Memory::addresses(FlatId flat) const noexcept {
   auto const& at = plan_.flats[flat];
-  auto const& precision = request_.settings.precision;
+  auto const precision = this->precision(flat);
   // Offsets of the optimizer's first element in memory that holds the whole, and among the parameters.
   auto const own = optimized(flat).begin;
   auto const summed_before = summed(flat).begin;
@@ -183,7 +183,7 @@ Memory::Addresses Memory::addresses(FlatId flat) const noexcept {
 
 optim::UpdateArgs Memory::update_args(FlatId flat, Range elements) const noexcept {
   auto const at = addresses(flat);
-  auto const& precision = request_.settings.precision;
+  auto const precision = this->precision(flat);
   auto const from_first = [&](std::byte* data, Dtype dtype) {
     return data == nullptr ? nullptr : data + elements.begin * bytes_of(dtype);
   };
@@ -210,16 +210,6 @@ std::vector<optim::Segment> Memory::segments_of(FlatId flat, Range elements) con
     segment.learning_rate_factor *= update_of(flat).learning_rate_factor;
   }
   return result;
-}
-
-ParamId Memory::param_at(FlatId flat, std::int64_t element) const {
-  auto const& params = this->flat(flat).trainable.params;
-  auto const* found = &params.front();
-  for (auto const& placed : params) {
-    bool const nearer = found->element > element || placed.element > found->element;
-    found = placed.element <= element && nearer ? &placed : found;
-  }
-  return found->param;
 }
 
 std::byte* Memory::tied() const noexcept { return plan_.tied < 0 ? nullptr : scratch_->data() + plan_.tied; }

@@ -152,6 +152,10 @@ class Memory {
   [[nodiscard]] optim::Update const& update_of(FlatId flat) const noexcept {
     return shard::update_of(this->flat(flat), request_.settings);
   }
+  /// The dtypes of `flat`'s states.
+  [[nodiscard]] PrecisionSettings precision(FlatId flat) const noexcept {
+    return precision_of(this->flat(flat), request_.settings);
+  }
   [[nodiscard]] std::size_t flat_count() const noexcept { return context_.layout->flats().size(); }
   [[nodiscard]] Placement parameters_of(FlatId flat) const noexcept {
     return placement_of_parameters(this->flat(flat), request_.placements);
@@ -195,8 +199,6 @@ class Memory {
   [[nodiscard]] optim::UpdateArgs update_args(FlatId flat, Range elements) const noexcept;
   /// The segments of such elements.
   [[nodiscard]] std::vector<optim::Segment> segments_of(FlatId flat, Range elements) const;
-  /// The trainable parameter of a flat unit that has this element of the model: see Segment::element.
-  [[nodiscard]] ParamId param_at(FlatId flat, std::int64_t element) const;
   /// The stream of updates. Delayed ones run beside compute, on the gather stream: each is followed by its publish.
   [[nodiscard]] device::Stream& update_stream() const noexcept {
     return request_.settings.delayed_update ? *context_.gather_stream : compute();

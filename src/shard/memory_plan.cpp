@@ -60,12 +60,13 @@ using Dtypes = std::array<std::optional<Dtype>, most_updated>;
 /// Dtypes of the states that an update of `flat` changes, numbered as for most_updated; none for an absent state.
 Dtypes dtypes_of_updated(FlatUnit const& flat, PlanRequest const& request) {
   Dtypes dtypes{};
-  if (request.settings.precision.has_master()) {
-    dtypes[0] = request.settings.precision.master;
+  auto const precision = precision_of(flat, request.settings);
+  if (precision.has_master()) {
+    dtypes[0] = precision.master;
   }
   auto const states = static_cast<std::size_t>(optim::state_count(update_of(flat, request.settings)));
   for (std::size_t k = 0; k + 1 < dtypes.size() && k < states; ++k) {
-    dtypes[k + 1] = request.settings.precision.states;
+    dtypes[k + 1] = precision.states;
   }
   return dtypes;
 }
@@ -78,18 +79,29 @@ Tiles tiles_of(Layout const& layout, PlanRequest const& request) {
   return cut_tiles(layout, has_states, request.placements.optimizer, request.places, request.offload);
 }
 
+/// Bytes of an element of the widest of these dtypes, over all flat units.
+std::int64_t widest(Layout const& layout, Settings const& settings, Dtype PrecisionSettings::*dtype) noexcept {
+  std::int64_t bytes = 0;
+  for (auto const& flat : layout.flats()) {
+    bytes = std::max(bytes, bytes_of(precision_of(flat, settings).*dtype));
+  }
+  return bytes;
+}
+
 /// The states stay where they are. Gradients move to the host, and parameters too if they are the masters; new
 /// parameters move back.
-void plan_host_tiles(PrecisionSettings const& precision, std::int64_t largest_count, DiskPlan& disk) {
-  auto const of_gradient = bytes_of(precision.accumulate);
-  auto const of_parameter = bytes_of(precision.compute);
-  disk.in_tile[1] = whole_blocks(largest_count * of_gradient);
-  disk.tile_bytes = disk.in_tile[1] + whole_blocks(largest_count * of_parameter);
+void plan_host_tiles(Layout const& layout, Settings const& settings, std::int64_t largest_count, DiskPlan& disk) {
+  disk.in_tile[1] = whole_blocks(largest_count * widest(layout, settings, &PrecisionSettings::accumulate));
+  disk.tile_bytes =
+      disk.in_tile[1] + whole_blocks(largest_count * widest(layout, settings, &PrecisionSettings::compute));
   disk.host_tiles = disk.bytes;
   disk.bytes += disk.tiles_in_memory * disk.tile_bytes;
   for (auto const& tile : disk.tiles) {
+    auto const precision = precision_of(layout.flats()[tile.flat], settings);
+    auto const of_parameter = bytes_of(precision.compute);
     disk.read_bytes += tile.elements.count() * of_parameter;
-    disk.written_bytes += tile.elements.count() * (of_gradient + (precision.has_master() ? 0 : of_parameter));
+    disk.written_bytes +=
+        tile.elements.count() * (bytes_of(precision.accumulate) + (precision.has_master() ? 0 : of_parameter));
   }
 }
 
@@ -109,7 +121,7 @@ void plan_disk(Layout const& layout, Tiles tiles, PlanRequest const& request, Me
         held(layout.flats()[flat].trainable, request.placements.optimizer, request.places, 0).count();
     for (std::size_t k = 0; k < dtypes.size(); ++k) {
       if (dtypes[k]) {
-        of_any[k] = dtypes[k];
+        of_any[k] = of_any[k] && bytes_of(*of_any[k]) > bytes_of(*dtypes[k]) ? of_any[k] : dtypes[k];
         at.on_disk[k] = disk.bytes;
         disk.bytes += whole_blocks((held_count - at.in_memory_count) * bytes_of(*dtypes[k]));
       }
@@ -119,7 +131,7 @@ void plan_disk(Layout const& layout, Tiles tiles, PlanRequest const& request, Me
   disk.tiles_in_memory =
       static_cast<int>(std::min(std::ssize(disk.tiles), std::ptrdiff_t{request.offload.tiles_in_memory}));
   if (request.offload.host_threads > 0) {
-    plan_host_tiles(request.settings.precision, tiles.largest_count, disk);
+    plan_host_tiles(layout, request.settings, tiles.largest_count, disk);
     return;
   }
   for (std::size_t k = 0; k < of_any.size(); ++k) {
@@ -147,9 +159,12 @@ int copies_of_tiles(PlanRequest const& request) noexcept {
 /// Assigns offloaded parameters their positions on the disk, and plans the buffers of gathers and updates.
 void plan_parameters_disk(Layout const& layout, Tiles const& states, ById<FlatId, char> const& on_disk,
                           PlanRequest const& request, MemoryPlan& plan) {
-  auto const element_bytes = bytes_of(request.settings.precision.compute);
+  auto const element_bytes = [&](FlatId flat) {
+    return bytes_of(precision_of(layout.flats()[flat], request.settings).compute);
+  };
   auto& disk = plan.parameters_disk;
   std::int64_t largest = 0;  // part of a flat unit
+  std::int64_t widest_element = 0;
   for (auto const flat : plan.flats.ids()) {
     if (on_disk[flat] == 0) {
       continue;
@@ -159,7 +174,8 @@ void plan_parameters_disk(Layout const& layout, Tiles const& states, ById<FlatId
       return held(part, request.placements.parameters, request.places, 0).count();
     };
     plan.flats[flat].parameters_on_disk = disk.bytes;
-    disk.bytes += whole_blocks((frozen_on_disk(unit, request) + count(unit.frozen)) * element_bytes);
+    disk.bytes += whole_blocks((frozen_on_disk(unit, request) + count(unit.frozen)) * element_bytes(flat));
+    widest_element = std::max(widest_element, element_bytes(flat));
     largest = std::max({largest, slices_on_disk(unit, request).count, count(unit.frozen)});
   }
   if (disk.bytes == 0) {
@@ -168,12 +184,14 @@ void plan_parameters_disk(Layout const& layout, Tiles const& states, ById<FlatId
   auto const& asked = request.offload_parameters;
   disk.tiles = cut_parameters(layout, states, on_disk, asked.disk.tile_count);
   disk.copies = copies_of_tiles(request);
-  disk.tile_bytes = whole_blocks(std::min(largest, tile_count(asked.disk.tile_count)) * element_bytes);
+  disk.tile_bytes = whole_blocks(std::min(largest, tile_count(asked.disk.tile_count)) * widest_element);
   std::int64_t updated = 0;
+  bool reads = false;  // all tiles, if some are masters
   for (auto const& tile : disk.tiles) {
-    updated += whole_blocks(tile.elements.count() * element_bytes);
+    updated += whole_blocks(tile.elements.count() * element_bytes(tile.flat));
+    reads |= !precision_of(layout.flats()[tile.flat], request.settings).has_master();
   }
-  disk.read_bytes = request.settings.precision.has_master() ? 0 : updated;
+  disk.read_bytes = reads ? updated : 0;
   disk.written_bytes = disk.copies * updated;
   disk.tiles_in_memory = static_cast<int>(std::min(std::ssize(disk.tiles), std::ptrdiff_t{asked.disk.tiles_in_memory}));
   disk.gather_buffers = static_cast<int>(
@@ -197,20 +215,20 @@ void plan_parameters(Layout const& layout, ById<FlatId, char> const& on_disk, Pl
       plan.flats[flat].parameters = take(plan.bytes.parameters, plan.padding.parameters,
                                          held_by_each(unit.trainable, placement, request.places) +
                                              held_by_each(unit.frozen, placement, request.places),
-                                         request.settings.precision.compute);
+                                         precision_of(unit, request.settings).compute);
     }
   }
 }
 
 /// Plans what backward writes, if it is whole, sums of it, if they are separate, and those of a delayed update.
 void plan_gradients(Layout const& layout, PlanRequest const& request, MemoryPlan& plan) {
-  auto const& [placements, places, precision] =
-      std::tie(request.placements, request.places, request.settings.precision);
+  auto const& [placements, places] = std::tie(request.placements, request.places);
   auto& bytes = plan.bytes.gradients;
   auto& padding = plan.padding.gradients;
   for (auto const flat : plan.flats.ids()) {
     auto& at = plan.flats[flat];
     auto const& part = layout.flats()[flat].gradients();
+    auto const precision = precision_of(layout.flats()[flat], request.settings);
     auto const whole = held_by_each(part, Placement::whole, places);
     if (placements.gradients == Placement::whole) {
       at.gradient = take(bytes, padding, whole, precision.gradient);
@@ -228,7 +246,6 @@ void plan_gradients(Layout const& layout, PlanRequest const& request, MemoryPlan
 
 /// Plans the masters and the rule's states that are in memory, and errors of gradients.
 void plan_optimizer(Layout const& layout, PlanRequest const& request, MemoryPlan& plan) {
-  auto const& precision = request.settings.precision;
   auto& bytes = plan.bytes.optimizer;
   auto& padding = plan.padding.optimizer;
   for (auto const flat : plan.flats.ids()) {
@@ -236,6 +253,7 @@ void plan_optimizer(Layout const& layout, PlanRequest const& request, MemoryPlan
     auto const updated = held_by_each(layout.flats()[flat].trainable, request.placements.optimizer, request.places);
     Held const in_memory{at.in_memory_count,
                          std::max(std::int64_t{0}, updated.padding_count - (updated.count - at.in_memory_count))};
+    auto const precision = precision_of(layout.flats()[flat], request.settings);
     if (precision.has_master()) {
       at.master = take(bytes, padding, in_memory, precision.master);
     }
@@ -256,10 +274,8 @@ void plan_optimizer(Layout const& layout, PlanRequest const& request, MemoryPlan
 
 void plan_slots(PlanRequest const& request, MemoryPlan& plan) {
   Cursor slots{plan.bytes.slots};
-  plan.parameter_slots =
-      slots.take(request.parameter_slots.total_count() * bytes_of(request.settings.precision.compute));
-  plan.gradient_slots =
-      slots.take(request.gradient_slots.total_count() * bytes_of(request.settings.precision.gradient));
+  plan.parameter_slots = slots.take(request.parameter_slots.total_bytes(bytes_of(request.settings.precision.compute)));
+  plan.gradient_slots = slots.take(request.gradient_slots.total_bytes(bytes_of(request.settings.precision.gradient)));
 }
 
 /// Where first moments are encoded, each rank also sums squares of its own whole gradients.
@@ -301,7 +317,7 @@ void plan_scratch(Layout const& layout, PlanRequest const& request, MemoryPlan& 
     plan.conversion = scratch.take(bytes);
   }
   auto const encoded = Parameters::encoded_bytes(layout, request);
-  if (auto const bytes = std::max(Carrier::scratch_bytes(request), encoded.reduce); bytes > 0) {
+  if (auto const bytes = std::max(Carrier::scratch_bytes(layout, request), encoded.reduce); bytes > 0) {
     plan.encoded_reduce = scratch.take(bytes);
   }
   if (encoded.gather > 0) {
@@ -336,8 +352,9 @@ void plan_scratch(Layout const& layout, PlanRequest const& request, MemoryPlan& 
     for (auto const flat : plan.flats.ids()) {
       auto const& unit = layout.flats()[flat];
       auto& at = plan.flats[flat];
-      at.lent_parameters = scratch.take(unit.padded_count() * bytes_of(request.settings.precision.compute));
-      at.lent_gradient = scratch.take(unit.gradients().padded_count * bytes_of(request.settings.precision.gradient));
+      auto const precision = precision_of(unit, request.settings);
+      at.lent_parameters = scratch.take(unit.padded_count() * bytes_of(precision.compute));
+      at.lent_gradient = scratch.take(unit.gradients().padded_count * bytes_of(precision.gradient));
     }
   }
 }
@@ -345,7 +362,7 @@ void plan_scratch(Layout const& layout, PlanRequest const& request, MemoryPlan& 
 }  // namespace
 
 StoredSlices slices_on_disk(FlatUnit const& flat, PlanRequest const& request) noexcept {
-  auto const element_bytes = bytes_of(request.settings.precision.compute);
+  auto const element_bytes = bytes_of(precision_of(flat, request.settings).compute);
   auto const count = held(flat.trainable, request.placements.optimizer, request.places, 0).count();
   return {copies_of_tiles(request), count, whole_blocks(count * element_bytes) / element_bytes};
 }
@@ -356,7 +373,7 @@ std::int64_t frozen_on_disk(FlatUnit const& flat, PlanRequest const& request) no
 }
 
 std::int64_t bytes_read_to_gather(FlatUnit const& flat, PlanRequest const& request) noexcept {
-  auto const element_bytes = bytes_of(request.settings.precision.compute);
+  auto const element_bytes = bytes_of(precision_of(flat, request.settings).compute);
   auto const frozen = held(flat.frozen, request.placements.parameters, request.places, 0).count();
   return frozen_on_disk(flat, request) * element_bytes + whole_blocks(frozen * element_bytes);
 }

@@ -18,7 +18,7 @@ ById<FlatId, StoredStates> stored_parameters(Layout const& layout, MemoryPlan co
     StoredStates states;
     if (auto const at = plan.flats[flat].parameters_on_disk; at >= 0) {
       auto const stored = slices_on_disk(layout.flats()[flat], request);
-      states.front() = {at,           0,      bytes_of(request.settings.precision.compute),
+      states.front() = {at,           0,      bytes_of(precision_of(layout.flats()[flat], request.settings).compute),
                         "parameters", stored, stored.slices > 1 ? place - request.places.first_replica(place) : 0};
     }
     all.push_back(std::move(states));
@@ -61,7 +61,7 @@ std::byte* OffloadedParameters::gather_buffer(std::int64_t piece) const noexcept
 
 /// The pieces of each slice, then of the frozen part.
 std::vector<OffloadedParameters::Piece> OffloadedParameters::cut(FlatId flat) const {
-  auto const most = plan_->parameters_disk.tile_bytes / bytes_of(request_->settings.precision.compute);
+  auto const most = plan_->parameters_disk.tile_bytes / bytes_of(precision(flat).compute);
   auto const stored = slices_on_disk(unit(flat), *request_);
   std::vector<Piece> pieces;
   auto const add = [&](bool trainable, std::int64_t first, std::int64_t end) {
@@ -78,7 +78,7 @@ std::vector<OffloadedParameters::Piece> OffloadedParameters::cut(FlatId flat) co
 
 void OffloadedParameters::read_piece(FlatId flat, std::size_t number) {
   auto const& [trainable, elements] = pieces_[flat][number];
-  auto const bytes = whole_blocks(elements.count() * bytes_of(request_->settings.precision.compute));
+  auto const bytes = whole_blocks(elements.count() * bytes_of(precision(flat).compute));
   close_window();
   if (number == 0) {
     reads().wait(*written_[flat]);
@@ -115,7 +115,7 @@ void OffloadedParameters::bring(FlatId flat, device::Stream& stream, std::byte* 
     drop();
     read_ahead(flat);
   }
-  auto const element_bytes = bytes_of(request_->settings.precision.compute);
+  auto const element_bytes = bytes_of(precision(flat).compute);
   for (auto const& [is_trainable, elements] : pieces_[flat]) {
     read_more();
     gathers_.acquire(stream);
@@ -136,17 +136,17 @@ void OffloadedParameters::await(FlatId flat) { gather_waits_->wait(*arrived_[fla
 /// If parameters are the masters, they come from the disk. Otherwise they are rounded again.
 void OffloadedParameters::acquire(optim::UpdateArgs& args) {
   rounded_ = acquire_tile().front();
-  args.master = request_->settings.precision.has_master() ? args.master : rounded_;
+  args.master = precision(acquired()).has_master() ? args.master : rounded_;
 }
 
 /// Rounds, whether or not the update was skipped.
 void OffloadedParameters::round(optim::UpdateArgs const& args) {
-  if (request_->settings.precision.has_master()) {
+  if (auto const of_tile = precision(acquired()); of_tile.has_master()) {
     auto& of_device = SwappedStates::device();
-    of_device.kernels().convert(of_device.compute(), rounded_, request_->settings.precision.compute, args.master,
-                                args.master_dtype, args.count);
+    of_device.kernels().convert(of_device.compute(), rounded_, of_tile.compute, args.master, args.master_dtype,
+                                args.count);
     if (request_->settings.gather_codec != Codec::none) {
-      of_device.kernels().quantise(of_device.compute(), {rounded_, request_->settings.precision.compute, args.count});
+      of_device.kernels().quantise(of_device.compute(), {rounded_, of_tile.compute, args.count});
     }
   }
 }

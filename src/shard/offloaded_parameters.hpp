@@ -51,6 +51,11 @@ class OffloadedParameters final : public SwappedStates, public ParameterHome {
   };
   [[nodiscard]] std::vector<Piece> cut(FlatId flat) const;
   [[nodiscard]] std::byte* gather_buffer(std::int64_t piece) const noexcept;
+  [[nodiscard]] PrecisionSettings precision(FlatId flat) const noexcept {
+    return precision_of(unit(flat), request_->settings);
+  }
+  /// The flat unit of the acquired tile.
+  [[nodiscard]] FlatId acquired() noexcept { return tile(queue().released()).flat; }
   /// Reads pieces of the last flat unit in ahead_ until all buffers are full. True if all of its pieces are read.
   bool read_more();
   void read_piece(FlatId flat, std::size_t number);

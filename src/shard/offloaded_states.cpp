@@ -63,7 +63,8 @@ ById<FlatId, StoredStates> stored_states(Layout const& layout, MemoryPlan const&
     StoredStates states;
     for (std::size_t k = 0; k < states.size(); ++k) {
       if (at.on_disk[k] >= 0) {
-        auto const bytes = bytes_of(k == 0 ? request.settings.precision.master : request.settings.precision.states);
+        auto const precision = precision_of(layout.flats()[flat], request.settings);
+        auto const bytes = bytes_of(k == 0 ? precision.master : precision.states);
         states[k] = {at.on_disk[k], at.in_memory_count, bytes, names[k]};
       }
     }

@@ -21,6 +21,8 @@
 
 namespace zeroth::shard {
 
+class Memory;
+
 /// The position of a state of a flat unit in the storage, and its name.
 struct StoredState {
   std::int64_t position = -1;        ///< The first element's position; -1 if there is no such state.
@@ -72,6 +74,8 @@ class OffloadedStates : public StateHome {
   /// Call before the stored states change: drops what was read ahead for updates. Waits. Ranks whose part does not
   /// change call it as well, so that all ranks read the same amount.
   void forget();
+  /// Call after factors of learning rates in the model's description have changed. Waits.
+  virtual void follow_factors(Memory const& /*memory*/) {}
   /// An event after all writes enqueued so far, for other streams. Outside of updates.
   [[nodiscard]] device::Event const& written();
 

@@ -81,11 +81,7 @@ void Optimizer::cut_stretches() {
   auto const add = [&](FlatId flat, Range elements, StateHome& states) {
     Stretch stretch{elements, &states, {}};
     auto const add_piece = [&](Range const& piece) {
-      auto& added = stretch.pieces.emplace_back(
-          Piece{piece.begin - elements.begin, piece.count(), memory_->segments_of(flat, piece), {}});
-      for (auto const& segment : added.segments) {
-        added.params.push_back(memory_->param_at(flat, segment.element));
-      }
+      stretch.pieces.push_back({piece.begin - elements.begin, piece.count(), memory_->segments_of(flat, piece)});
     };
     auto const& tiles = plan.parameters_disk.tiles;
     if (plan.flats[flat].parameters_on_disk < 0) {
@@ -109,6 +105,14 @@ void Optimizer::cut_stretches() {
   }
 }
 
+void Optimizer::follow_factors() {
+  memory_->update_stream().synchronize();  // updates under way read segments
+  cut_stretches();
+  if (auto* const offloaded = memory_->offloaded_states()) {
+    offloaded->follow_factors(*memory_);
+  }
+}
+
 /// Memory is allocated as zeros, which padding keeps, and a disk has zeros too.
 void Optimizer::begin_states() {
   constexpr std::int64_t most = 1 << 16;
@@ -121,15 +125,16 @@ void Optimizer::begin_states() {
   }
   auto& kernels = memory_->kernels();
   auto& compute = memory_->compute();
-  auto const dtype = memory_->request().settings.precision.states;
   auto const piece = memory_->context().device->allocate_host(most * bytes_of(Dtype::fp32));
   auto* const values = reinterpret_cast<float*>(piece->data());
-  auto const fill = [&](std::byte* data, std::int64_t /*first*/, std::int64_t count) {
-    for (std::int64_t done = 0; done < count; done += most) {
-      kernels.convert(compute, data + done * bytes_of(dtype), dtype, values, Dtype::fp32, std::min(most, count - done));
-    }
-  };
   for (auto const flat : memory_->layout().flats().ids()) {
+    auto const dtype = memory_->precision(flat).states;
+    auto const fill = [&](std::byte* data, std::int64_t /*first*/, std::int64_t count) {
+      for (std::int64_t done = 0; done < count; done += most) {
+        kernels.convert(compute, data + done * bytes_of(dtype), dtype, values, Dtype::fp32,
+                        std::min(most, count - done));
+      }
+    };
     auto const states = optim::states_of(memory_->update_of(flat).rule);
     for (std::size_t k = 0; k < states.size(); ++k) {
       if (states[k].initial == 0) {
@@ -210,28 +215,6 @@ void Optimizer::begin_updates(bool frozen) {
   compute(norms_);
 }
 
-void Optimizer::set_rate_factors(std::span<RateFactor const> factors) {
-  if (factors.empty() && !has_rate_factors_) {
-    return;
-  }
-  memory_->update_stream().synchronize();  // updates that are under way read segments
-  has_rate_factors_ = !factors.empty();
-  auto const factor_of = [&](ParamId param) {
-    auto const given = std::ranges::find(factors, param, &RateFactor::param);
-    return given == factors.end() ? memory_->model().params[param].options.learning_rate_factor : given->factor;
-  };
-  for (auto const flat : memory_->layout().update_order()) {
-    float const of_rule = memory_->update_of(flat).learning_rate_factor;
-    for (auto& stretch : stretches_[flat]) {
-      for (auto& piece : stretch.pieces) {
-        for (std::size_t i = 0; i < piece.segments.size(); ++i) {
-          piece.segments[i].learning_rate_factor = factor_of(piece.params[i]) * of_rule;
-        }
-      }
-    }
-  }
-}
-
 /// States and parameters come from their homes and return there.
 void Optimizer::update(FlatId flat) {
   if (before_update_) {
@@ -253,7 +236,7 @@ void Optimizer::update(FlatId flat) {
       args.update = &before_freeze_;
     }
     states->acquire(args);
-    for (auto const& [before, count, segments, params] : pieces) {
+    for (auto const& [before, count, segments] : pieces) {
       auto of_piece = args;
       advance(of_piece, before);
       of_piece.count = count;
@@ -277,10 +260,10 @@ void Optimizer::update(FlatId flat) {
 /// Once the parameters of all pieces are in memory. Those on a disk were rounded piece by piece.
 void Optimizer::quantise(FlatId flat) {
   auto* const updated = memory_->addresses(flat).updated_parameters;
-  if (memory_->request().settings.gather_codec != Codec::none && updated != nullptr) {
-    memory_->kernels().quantise(memory_->update_stream(), {.values = updated,
-                                                           .dtype = memory_->request().settings.precision.compute,
-                                                           .count = memory_->optimized(flat).count()});
+  if (gather_codec_of(memory_->flat(flat), memory_->request().settings) != Codec::none && updated != nullptr) {
+    memory_->kernels().quantise(
+        memory_->update_stream(),
+        {.values = updated, .dtype = memory_->precision(flat).compute, .count = memory_->optimized(flat).count()});
   }
 }
 

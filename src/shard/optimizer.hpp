@@ -41,16 +41,6 @@ class Optimizer {
   /// update. Collective.
   /// `frozen`: see Gradients::frozen().
   void begin_updates(bool frozen);
-  /// A parameter's factor of the learning rate in one update.
-  struct RateFactor {
-    ParamId param{};
-    float factor = 1;
-  };
-  /// Whether updates run where set_rate_factors() reaches them: not in host memory beside a GPU.
-  [[nodiscard]] bool takes_rate_factors() const noexcept { return memory_->plan().disk.host_tiles < 0; }
-  /// Sets the factors of the updates that follow: `factors`, and those of the model for all other parameters. Waits for
-  /// updates under way if they or the last ones had other factors than the model's.
-  void set_rate_factors(std::span<RateFactor const> factors);
   /// Call after begin_updates(), and once no rank reads what this one is about to write: Parameters::await_gathers().
   void update(FlatId flat);
   /// Bytes passed to collectives for the directions of matrices, or for first moments, so far, over all ranks.
@@ -67,6 +57,8 @@ class Optimizer {
   [[nodiscard]] StepResults const& results();
   /// The parity of the last decide(). Negative if there was none: StepResults::initial then has the current scalars.
   [[nodiscard]] int last_decision() const noexcept { return last_decision_; }
+  /// Call after factors of learning rates in the model's description have changed. Waits for updates under way.
+  void follow_factors();
   /// Sets the state as if the last step had left it. Waits.
   void restore(std::int64_t applied, optim::LossScaleState const& loss_scale);
   /// `action` is called by update() on the host for every flat unit, before any work is enqueued: it must block until a
@@ -83,7 +75,6 @@ class Optimizer {
   struct Piece {
     std::int64_t before, count;
     std::vector<optim::Segment> segments;
-    std::vector<ParamId> params;  // of the segments
   };
   /// Elements, counted from the optimizer's first one, whose states come from their home together. Parameters may come
   /// in smaller pieces.
@@ -115,7 +106,6 @@ class Optimizer {
   std::optional<EncodedMomenta> momenta_;     // if the rule encodes them
   optim::Update before_freeze_;               // the update of steps in which it does not
   bool frozen_ = false;
-  bool has_rate_factors_ = false;  // other than the model's
   std::size_t metric_count_ = 0;
   std::unique_ptr<device::Event> decided_;
   std::function<void(FlatId)> before_update_;

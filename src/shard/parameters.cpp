@@ -12,9 +12,9 @@ Parameters::Parameters(Memory& memory)
     : memory_{&memory},
       stream_{memory.context().gather_stream},
       recorder_{&memory.gathers().recorder()},
-      dtype_{memory.request().settings.precision.compute},
       poison_{memory.request().settings.poison},
-      pool_{*memory.context().device, memory.request().parameter_slots, memory.parameter_slots(), bytes_of(dtype_)},
+      pool_{*memory.context().device, memory.request().parameter_slots, memory.parameter_slots(),
+            bytes_of(memory.request().settings.precision.compute)},
       gathers_done_{memory.context().device->make_event()},
       carrier_{memory},
       gatherer_{make_gatherer(memory)} {
@@ -81,7 +81,7 @@ void Parameters::await(FlatId flat, std::string_view purpose) {
   compute.wait(*slot.ready);
   if (poison_) {
     memory_->kernels().copy(compute, memory_->addresses(flat).lent_parameters, slot.data,
-                            memory_->flat(flat).padded_count() * bytes_of(dtype_));
+                            memory_->flat(flat).padded_count() * element_bytes(flat));
   }
 }
 
@@ -95,7 +95,7 @@ void Parameters::release(FlatId flat, std::string_view purpose) {
     auto& compute = memory_->compute();
     if (poison_) {
       memory_->kernels().fill(compute, memory_->addresses(flat).lent_parameters,
-                              memory_->flat(flat).padded_count() * bytes_of(dtype_), 0xff);
+                              memory_->flat(flat).padded_count() * element_bytes(flat), 0xff);
     }
     compute.record(*slot.free);
   }
@@ -110,24 +110,28 @@ void Parameters::await_uses(FlatId flat) {
 std::byte const* Parameters::address(ParamId param) noexcept {
   auto const& location = memory_->layout().location(param);
   auto const* const data = poison_ ? memory_->addresses(location.flat).lent_parameters : slot(location.flat).data;
-  return data + location.offset * bytes_of(dtype_);
+  return data + location.offset * element_bytes(location.flat);
 }
 
 Parameters::EncodedBytes Parameters::encoded_bytes(Layout const& layout, PlanRequest const& request) {
   auto const codec = request.settings.gather_codec;
+  auto const dtype = request.settings.precision.compute;
   if (codec == Codec::none) {
     return {};
   }
   auto const of = [&](Route const& route) {
     std::int64_t most = 0;
     for (auto const& hop : route.hops) {
-      most = std::max(most, zeroth::encoded_bytes(codec, request.settings.precision.compute, hop.to.count()));
+      most = std::max(most, zeroth::encoded_bytes(codec, dtype, hop.to.count()));
     }
     return most;
   };
   EncodedBytes bytes;
   std::int64_t persistent = 0, all = 0, largest = 0;  // of publishes; those among replicas run in batches
   for (auto const& flat : layout.flats()) {
+    if (flat.fp32) {
+      continue;
+    }
     auto const routes = routes_of(flat, request, 0);
     auto const of_publish = of(routes.publish);
     bytes.gather = std::max(bytes.gather, of(routes.gather));
@@ -140,8 +144,7 @@ Parameters::EncodedBytes Parameters::encoded_bytes(Layout const& layout, PlanReq
       bytes.gather = std::max(bytes.gather, of_publish);
     }
   }
-  auto const bucket = zeroth::encoded_bytes(codec, request.settings.precision.compute,
-                                            tile_count(request.settings.reduce_bucket_count));
+  auto const bucket = zeroth::encoded_bytes(codec, dtype, tile_count(request.settings.reduce_bucket_count));
   bytes.gather = std::max(bytes.gather, persistent);
   bytes.reduce = std::min(all, std::max(bucket, largest));
   return bytes;
@@ -175,9 +178,10 @@ void Parameters::publish(std::span<FlatId const> flats) {
   for (auto const flat : flats) {
     if (in_memory(flat)) {
       auto const& route = memory_->routes(flat).publish;
-      Elements const held{memory_->addresses(flat).parameters, route.hops.back().to.begin, dtype_};
+      auto const codec = gather_codec_of(memory_->flat(flat), memory_->request().settings);
+      Elements const held{memory_->addresses(flat).parameters, route.hops.back().to.begin, dtype(flat)};
       stream.wait(memory_->updated(flat));
-      trips_.push_back({.route = &route, .from = held, .to = held, .codec = memory_->request().settings.gather_codec});
+      trips_.push_back({.route = &route, .from = held, .to = held, .codec = codec});
     }
   }
   if (trips_.empty()) {
@@ -206,11 +210,11 @@ void Parameters::pull(FlatId flat) {
     if (links.is_stale()) {
       links.await_pull(*stream_, flat);
     } else {
-      links.pull(*stream_, name(flat), part, {memory_->addresses(flat).parameters, 0, dtype_});
+      links.pull(*stream_, name(flat), part, {memory_->addresses(flat).parameters, 0, dtype(flat)});
     }
   }
   stream_->record(*slot(flat).ready);
-  carrier_.count("pull", flat, comm::Operation::receive, part.padded_count * bytes_of(dtype_));
+  carrier_.count("pull", flat, comm::Operation::receive, part.padded_count * element_bytes(flat));
 }
 
 /// Gathers all replicas' slices of a tile, after this rank has updated its own and before the tile is written to the
@@ -224,8 +228,8 @@ void Parameters::publish_tile(Tile const& tile, std::byte* slices, std::int64_t 
   comm::Collective const gather{.operation = comm::Operation::all_gather,
                                 .input = slices + memory_->ranks(lane).over(axes)->rank() * bytes_of_each,
                                 .output = slices,
-                                .count = bytes_of_each / bytes_of(dtype_),
-                                .dtype = dtype_};
+                                .count = bytes_of_each / element_bytes(tile.flat),
+                                .dtype = dtype(tile.flat)};
   {
     device::SpanScope const span{stream, "publish", name(tile.flat)};
     carrier_.submit(lane, axes, {"publish", "publish"}, tile.flat, {&gather, 1});

@@ -79,11 +79,12 @@ class Parameters {
                     device::Event& published);
   [[nodiscard]] bool empty(FlatId flat) const noexcept { return memory_->flat(flat).padded_count() == 0; }
   [[nodiscard]] std::string_view name(FlatId flat) const noexcept { return memory_->flat(flat).name; }
+  [[nodiscard]] Dtype dtype(FlatId flat) const noexcept { return memory_->precision(flat).compute; }
+  [[nodiscard]] std::int64_t element_bytes(FlatId flat) const noexcept { return bytes_of(dtype(flat)); }
 
   Memory* memory_;
   device::Stream* stream_;
   comm::FlightRecorder* recorder_;  // records gathers
-  Dtype dtype_;
   bool poison_;
   SlotPool pool_;
   ById<FlatId, Slot> whole_;  // for flat units held whole

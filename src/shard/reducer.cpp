@@ -93,11 +93,10 @@ void Reducer::reduce(std::span<Unreduced const> gradients, bool last) {
   if (before_errors_ && memory_->request().settings.reduce_codec == Codec::sign) {
     before_errors_();
   }
-  auto const dtype = memory_->request().settings.precision.reduce;
   std::byte* free = memory_->conversion();
   converted_.clear();
   for (auto each : gradients) {
-    if (each.dtype != dtype) {
+    if (auto const dtype = memory_->precision(each.flat).reduce; each.dtype != dtype) {
       auto const count = memory_->flat(each.flat).gradients().padded_count;
       memory_->kernels().convert(memory_->stream(Lane::reduce), free, dtype, each.data, each.dtype, count);
       each = {each.flat, std::exchange(free, free + count * bytes_of(dtype)), dtype};

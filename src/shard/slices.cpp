@@ -43,16 +43,15 @@ void Slices::round_master(FlatId flat, HeldState const& master) {
   auto const copy = held_of_parameters(*memory_, flat, true).part(before_own_slice(flat, part), part.shard_count);
   master.look({0, part.shard_count}, [&](std::byte const* from, std::int64_t first, std::int64_t count) {
     copy.edit({first, first + count}, [&](std::byte* to, std::int64_t at, std::int64_t some) {
-      round_parameters(*memory_, true, to, from + at * bytes_of(master.dtype), master.dtype, some);
+      round_parameters(*memory_, flat, true, to, from + at * bytes_of(master.dtype), master.dtype, some);
     });
   });
 }
 
 void Slices::spread() {
   auto const& request = memory_->request();
-  bool const has_master = request.settings.precision.has_master();
   for (auto const flat : memory_->layout().flats().ids()) {
-    if (auto const own = trainable(flat); !own.empty() && has_master) {
+    if (auto const own = trainable(flat); !own.empty() && memory_->precision(flat).has_master()) {
       round_master(flat, own.front());
     }
   }
@@ -63,7 +62,7 @@ void Slices::spread() {
     gather(flat, unit.trainable, placement, held_of_parameters(*memory_, flat, true));
     gather(flat, unit.frozen, placement, held_of_parameters(*memory_, flat, false));
     auto const states = static_cast<std::size_t>(optim::state_count(memory_->update_of(flat)));
-    for (std::size_t state = has_master ? 0 : 1; state <= states; ++state) {
+    for (std::size_t state = memory_->precision(flat).has_master() ? 0 : 1; state <= states; ++state) {
       gather(flat, unit.trainable, request.placements.optimizer, held_of_updated(*memory_, flat, state));
     }
   }

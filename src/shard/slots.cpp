@@ -15,18 +15,35 @@ int SlotCounts::total_slots() const noexcept {
   return std::accumulate(classes.begin(), classes.end(), 0, [](int sum, SlotClass const& c) { return sum + c.slots; });
 }
 
-SlotCounts classify(ById<FlatId, std::int64_t> const& counts) {
+namespace {
+
+std::int64_t bytes_of_element(SlotClass const& slot_class, std::int64_t element_bytes) noexcept {
+  return slot_class.fp32 ? bytes_of(Dtype::fp32) : element_bytes;
+}
+
+}  // namespace
+
+std::int64_t SlotCounts::total_bytes(std::int64_t element_bytes) const noexcept {
+  return std::accumulate(classes.begin(), classes.end(), std::int64_t{0}, [&](std::int64_t sum, SlotClass const& c) {
+    return sum + c.slots * c.capacity_count * bytes_of_element(c, element_bytes);
+  });
+}
+
+SlotCounts classify(ById<FlatId, std::int64_t> const& counts, ById<FlatId, char> const& fp32) {
+  auto const is_fp32 = [&](FlatId flat) { return fp32.size() > 0 && fp32[flat] != 0; };
   auto const ids = counts.ids();
   std::vector<FlatId> by_size(ids.begin(), ids.end());
-  std::ranges::stable_sort(by_size, [&](FlatId a, FlatId b) { return counts[a] > counts[b]; });
+  std::ranges::stable_sort(
+      by_size, [&](FlatId a, FlatId b) { return is_fp32(a) != is_fp32(b) ? is_fp32(b) : counts[a] > counts[b]; });
   SlotCounts result;
   result.class_of.assign(counts.size(), -1);
   for (auto const flat : by_size) {
     if (counts[flat] == 0) {
-      break;
+      continue;
     }
-    if (result.classes.empty() || 2 * counts[flat] <= result.classes.back().capacity_count) {
-      result.classes.push_back({counts[flat], {}, 0});
+    if (result.classes.empty() || result.classes.back().fp32 != is_fp32(flat) ||
+        2 * counts[flat] <= result.classes.back().capacity_count) {
+      result.classes.push_back({counts[flat], {}, 0, is_fp32(flat)});
     }
     result.classes.back().flats.push_back(flat);
     result.class_of[flat] = static_cast<int>(result.classes.size()) - 1;
@@ -42,7 +59,7 @@ SlotPool::SlotPool(device::Device& device, SlotCounts const& counts, std::byte* 
     : class_of_{counts.class_of}, by_flat_(counts.class_of.size(), nullptr) {
   slots_.reserve(static_cast<std::size_t>(counts.total_slots()));
   for (auto const& slot_class : counts.classes) {
-    auto const bytes = slot_class.capacity_count * element_bytes;
+    auto const bytes = slot_class.capacity_count * bytes_of_element(slot_class, element_bytes);
     add_class(slot_class, bytes, memory, &device);
     memory += slot_class.slots * bytes;
   }

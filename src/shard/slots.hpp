@@ -18,6 +18,7 @@ struct SlotClass {
   std::int64_t capacity_count = 0;  ///< Elements of the class's largest unit.
   std::vector<FlatId> flats;        ///< Members.
   int slots = 0;
+  bool fp32 = false;  ///< All members are: see FlatUnit::fp32.
 };
 
 /// The number of slots of each capacity.
@@ -25,12 +26,15 @@ struct SlotCounts {
   std::vector<SlotClass> classes;
   ById<FlatId, int> class_of;  ///< -1 if the unit needs no slot.
   [[nodiscard]] std::int64_t total_count() const noexcept;
+  /// Bytes of all slots, if elements have `element_bytes` in all classes but those of fp32.
+  [[nodiscard]] std::int64_t total_bytes(std::int64_t element_bytes) const noexcept;
   [[nodiscard]] int total_slots() const noexcept;
 };
 
 /// Groups flat units by size, largest first: a class holds units of more than half of its capacity. A count of 0 means
-/// that the unit needs no slot. The returned classes have no slots yet.
-[[nodiscard]] SlotCounts classify(ById<FlatId, std::int64_t> const& counts);
+/// that the unit needs no slot. Those that are fp32 in a model of 16 bits have classes of their own, after the others.
+/// The returned classes have no slots yet.
+[[nodiscard]] SlotCounts classify(ById<FlatId, std::int64_t> const& counts, ById<FlatId, char> const& fp32 = {});
 
 /// A buffer and the two events that guard it.
 struct Slot {
@@ -48,7 +52,7 @@ struct Slot {
 /// Binds flat units to slots. The choice of a slot depends on what was enqueued, never on what has completed.
 class SlotPool {
  public:
-  /// `memory` holds total_count() elements of `element_bytes`, class after class.
+  /// `memory` holds SlotCounts::total_bytes(element_bytes), class after class.
   SlotPool(device::Device& device, SlotCounts const& counts, std::byte* memory, std::int64_t element_bytes);
   /// A pool without memory and events, for dry runs that only count.
   explicit SlotPool(SlotCounts const& counts);

@@ -38,7 +38,11 @@ std::int64_t TiedSums::scratch_bytes(Layout const& layout, PlanRequest const& re
     most = std::max(most, tie.stages.size() > 1 ? rounds_of(tie) * std::ssize(tie.stages) : 0);
   }
   // In-place sums have the gradient's dtype, and so do all sums then.
-  return most * piece_count_of(layout, request) * bytes_of(request.settings.precision.accumulate);
+  std::int64_t widest = 0;
+  for (auto const& tie : layout.ties()) {
+    widest = std::max(widest, bytes_of(precision_of(layout.flats()[tie.flat], request.settings).accumulate));
+  }
+  return most * piece_count_of(layout, request) * widest;
 }
 
 TiedSums::TiedSums(Memory& memory) : memory_{&memory}, piece_count_{piece_count_of(memory.layout(), memory.request())} {

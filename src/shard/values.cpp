@@ -125,9 +125,9 @@ void Values::store(ParamId param, std::int64_t first, std::span<float const> val
   first += at.in_part;
   write(compute_copy(at.flat, at.trainable), first, values,
         [&](std::byte* to, float const* source, std::int64_t count) {
-          round_parameters(*memory_, at.trainable, to, source, Dtype::fp32, count);
+          round_parameters(*memory_, at.flat, at.trainable, to, source, Dtype::fp32, count);
         });
-  if (auto const& precision = memory_->request().settings.precision; at.trainable && precision.has_master()) {
+  if (auto const precision = memory_->precision(at.flat); at.trainable && precision.has_master()) {
     write(masters(at.flat), first, values, [&](std::byte* to, float const* source, std::int64_t count) {
       memory_->kernels().convert(memory_->compute(), to, precision.master, source, Dtype::fp32, count);
     });
@@ -186,7 +186,7 @@ void Values::add_to(LaneHash& hash, HeldState const& held, std::int64_t elements
 
 std::uint64_t Values::hash(FlatId flat, Placement placement, States states, std::span<std::byte> piece) {
   auto const& unit = memory_->flat(flat);
-  auto const& [precision, placements] = std::tie(memory_->request().settings.precision, memory_->request().placements);
+  auto const& placements = memory_->request().placements;
   LaneHash hash;
   auto const add = [&](HeldState const& held, std::int64_t elements) { add_to(hash, held, elements, piece); };
   if (memory_->parameters_of(flat) == placement) {
@@ -198,7 +198,7 @@ std::uint64_t Values::hash(FlatId flat, Placement placement, States states, std:
   if (placements.optimizer == placement) {
     auto const kept = static_cast<std::size_t>(optim::state_count(memory_->update_of(flat)));
     auto const end = states == States::with ? 1 + kept : 1;
-    for (std::size_t state = precision.has_master() ? 0 : 1; state < end; ++state) {
+    for (std::size_t state = memory_->precision(flat).has_master() ? 0 : 1; state < end; ++state) {
       add(held_of_updated(*memory_, flat, state), memory_->optimized(flat).count());
     }
   }

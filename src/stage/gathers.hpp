@@ -171,7 +171,7 @@ class Gathers {
       decided_.unbind(*decided_.find(*evicted));
       slot = decided_.bind(flat);
     }
-    slot->pins = layout_->stays_open(flat) ? 1 : 0;  // a unit that stays open has its own slot
+    slot->pins = layout_->stays_gathered(flat) ? 1 : 0;  // in a slot of its own
     waiting_.push_back({flat, evicted, purpose});
     ++decisions_;
   }

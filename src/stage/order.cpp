@@ -224,10 +224,12 @@ PrefetchShortage Order::shortage() {
 SlotCounts Order::parameter_slots() {
   auto const& flats = layout_->flats();
   ById<shard::FlatId, std::int64_t> counts;
+  ById<shard::FlatId, char> fp32;
   for (auto const& flat : flats) {
     counts.push_back(flat.gathered_count());
+    fp32.push_back(flat.fp32 ? 1 : 0);
   }
-  auto result = shard::classify(counts);
+  auto result = shard::classify(counts, fp32);
   for (auto const pass : {PassKind::training, PassKind::evaluation}) {
     std::vector<int> needed(result.classes.size());
     Window window{*this, pass, [&](shard::FlatId flat, int change) {
@@ -248,9 +250,9 @@ SlotCounts Order::parameter_slots() {
       window.advance();
     }
   }
-  // Units that stay open have additional slots of their own.
+  // Units that stay gathered have additional slots of their own.
   for (auto const flat : flats.ids()) {
-    if (result.class_of[flat] >= 0 && layout_->stays_open(flat)) {
+    if (result.class_of[flat] >= 0 && layout_->stays_gathered(flat)) {
       auto& slot_class = result.classes[static_cast<std::size_t>(result.class_of[flat])];
       slot_class.slots = std::min(slot_class.slots + 1, static_cast<int>(slot_class.flats.size()));
     }
@@ -261,10 +263,12 @@ SlotCounts Order::parameter_slots() {
 SlotCounts Order::gradient_slots(int units_at_once) const {
   auto const& flats = layout_->flats();
   ById<shard::FlatId, std::int64_t> counts;
+  ById<shard::FlatId, char> fp32;
   for (auto const& flat : flats) {
     counts.push_back(flat.gradients().padded_count);
+    fp32.push_back(flat.fp32 ? 1 : 0);
   }
-  auto result = shard::classify(counts);
+  auto result = shard::classify(counts, fp32);
   std::vector<int> opened(layout_->unit_count() + std::size_t{1});  // by unit: change of the number of open gradients
   for (auto& slot_class : result.classes) {
     // A tied parameter's gradient is open from backward of its last user to backward of its first; for a unit that

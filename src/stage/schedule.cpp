@@ -48,7 +48,7 @@ ScheduleLimits limits_of(shard::Layout const& layout, Settings const& settings, 
       // A unit may have a flat unit of each kind.
       auto const kinds = [&](bool shard::FlatUnit::*has) { return std::ranges::any_of(layout.flats(), has) ? 2 : 1; };
       limits.bucket_units = std::max(1, settings.gradient_slots / 2) * kinds(&shard::FlatUnit::persistent) *
-                            kinds(&shard::FlatUnit::matrices);
+                            kinds(&shard::FlatUnit::matrices) * kinds(&shard::FlatUnit::fp32);
     }
   }
   return limits;

@@ -132,6 +132,25 @@ TEST_CASE("in groups, states in host memory have the bits of stage 0") {
   }
 }
 
+TEST_CASE("states in host memory follow parameters that are fp32, and factors of rates that are set later") {
+  auto const types = GENERATE(bf16_types, bf16_masters);
+  TrainOptions options;
+  options.some_fp32 = true;
+  options.begin = [](AnyEngine& engine) {
+    engine.set_learning_rate_factors([](std::string const& name) {
+      return name.ends_with(".w") ? std::optional{name.starts_with("last") ? 0.0F : 0.5F} : std::nullopt;
+    });
+    return 0;
+  };
+  auto const base = ended(2, plain(types, 0, movements[1]), options);
+  for (int const stage : {1, 3}) {
+    for (auto const* const by : updaters) {
+      INFO(fmt::format("{}, stage {}, by {}", types.name, stage, by));
+      CHECK(ended_on_gpu(2, in_host_memory(plain(types, stage, movements[2]), on_disks[1], by), options) == base);
+    }
+  }
+}
+
 TEST_CASE("an overflow leaves states in host memory unchanged") {
   TrainOptions options;
   options.overflow_at_step = 2;

@@ -16,8 +16,9 @@
 namespace zeroth::testing {
 
 struct SmallModel {
-  /// `count`: trainable elements per unit.
-  explicit SmallModel(std::int64_t count = 300, std::uint64_t seed = 3) : model{seed}, frozen{add(count)} {}
+  /// `count`: trainable elements per unit. The first `kept` units are not resharded after forward.
+  explicit SmallModel(std::int64_t count = 300, std::uint64_t seed = 3, int kept = 0)
+      : model{seed}, frozen{add(count, kept)} {}
 
   Model model;
   std::vector<Unit> units;
@@ -25,10 +26,10 @@ struct SmallModel {
   Param<1> frozen;
 
  private:
-  Param<1> add(std::int64_t count) {
+  Param<1> add(std::int64_t count, int kept) {
     for (int u = 0; u < 3; ++u) {
       auto const name = fmt::format("block{}", u);
-      units.push_back(model.unit(name));
+      units.push_back(model.unit(name, {.reshard_after_forward = u >= kept}));
       weights.push_back(model.param(units.back(), name + ".w", {count}, Normal{0.5F}));
     }
     return model.param(units[1], "block1.frozen", {50}, Constant{2}, {.trainable = false});

@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <fstream>
 #include <iterator>
 #include <memory>
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "engine/reports.hpp"
@@ -138,6 +140,47 @@ TEST_CASE("the breakdown has the times of every stream, also around the program'
   row >> stream >> what >> ms >> spans;
   CHECK(ms >= 0);
   CHECK(spans == Approx(3));
+}
+
+TEST_CASE("the slowest rank is named, by the time of its own work") {
+  Log const log;
+  auto const config = small_config(2, {.accumulation = 1, .more = R"(, "steps_per_print": 2,
+                                                                      "wall_clock_breakdown": true)"});
+  run(3, config, [](Job& job, Engine<float>& engine, SmallModel const& small) {
+    for (int step = 0; step < 4; ++step) {
+      for (auto micro : engine.micro_steps()) {
+        if (job.rank() == 1) {
+          std::this_thread::sleep_for(std::chrono::milliseconds{100});
+        }
+        micro_step(micro, small);
+      }
+      engine.step();
+    }
+    engine.finish();
+    return Seen{};
+  });
+  INFO(log.all());
+  CHECK(log.count("own work of a step over ranks, without waits for others: ") == 2);
+  CHECK(log.count(" ms at most (rank 1, ") == 2);
+}
+
+TEST_CASE("spreads over ranks have the least, mean and greatest value, and their ranks") {
+  std::vector<double> const values{3, 1, 5, 5, 1};
+  auto const spread = spread_of(values);
+  CHECK(spread.least == 1);
+  CHECK(spread.least_rank == 1);
+  CHECK(spread.mean == 3);
+  CHECK(spread.most == 5);
+  CHECK(spread.most_rank == 2);
+  CHECK(describe(spread, "GB") ==
+        "1.000 GB at least (rank 1), 3.000 GB on average, 5.000 GB at most (rank 2, 1.67 times the average)");
+  CHECK_THROWS_AS(spread_of({}), ContractError);
+  std::vector<int> slowest(3, -1);
+  auto const outcome = run_job(3, [&](Job& job) {
+    slowest[static_cast<std::size_t>(job.rank())] = spread_over_ranks(job, job.rank() == 1 ? 7.5 : 0.25).most_rank;
+  });
+  REQUIRE(messages_of(outcome) == "");
+  CHECK(slowest == std::vector<int>(3, 1));
 }
 
 TEST_CASE("a table of times has the spans of its steps, including the last") {

@@ -54,6 +54,46 @@ TEST_CASE("a loss in device memory is reported like one that the host knows") {
   }
 }
 
+TEST_CASE("weights by tokens make the loss and the gradients those of a mean over all tokens") {
+  struct Batch {
+    float mean, tokens;
+  };
+  constexpr Batch batches[] = {{2, 6}, {4, 2}};
+  int const stage = GENERATE(0, 2, 3);
+  int const world = GENERATE(1, 2);  // two micro-steps of one rank, or one of each of two
+  auto const step_of = [&](bool by_tokens) {
+    auto const config = small_config(stage, {.accumulation = 2 / world, .micro_batch = 1})
+                            .with(R"({"optimizer": {"type": "SGD", "params": {"lr": 1, "weight_decay": 0}}})");
+    return run(world, config,
+               [&](Job&, Engine<float>& engine, SmallModel const& small) {
+                 auto before = read_weights(engine, small);
+                 for (auto micro : engine.micro_steps()) {
+                   auto const& [mean, tokens] = batches[micro.first_sample()];
+                   forward(micro, small);
+                   float const seed = micro.report_loss(mean, {.weight = by_tokens ? tokens / 6 : 1});
+                   for (auto u = small.units.size(); u-- > 0;) {
+                     auto const p = micro.backward(small.units[u]);
+                     auto gradient =
+                         p.grad(small.weights[u]);  // of the mean, by a parameter that is added to each loss
+                     for (std::int64_t i = 0; i < p[small.weights[u]].count(); ++i) {
+                       gradient.data()[i] = (gradient.beta() == 0 ? 0 : gradient.data()[i]) + seed * mean;
+                     }
+                   }
+                 }
+                 engine.step();
+                 Seen seen{{engine.finish().value()}, read_weights(engine, small)};
+                 std::ranges::transform(before, seen.weights, seen.weights.begin(), std::minus{});
+                 return seen;
+               })
+        .front();
+  };
+  auto const tokens = step_of(true), means = step_of(false);
+  CHECK(tokens.reports[0].loss == Approx(2.5));  // (6 * 2 + 2 * 4) / 8
+  CHECK(means.reports[0].loss == Approx(3));
+  CHECK(tokens.weights.front() == Approx(2.5).epsilon(1e-4));
+  CHECK(means.weights.front() == Approx(3).epsilon(1e-4));
+}
+
 TEST_CASE("a loss of weight 0 is ignored, whatever its value") {
   enum class Said { by_host, by_device, in_evaluation };
   for (auto const said : {Said::by_host, Said::by_device, Said::in_evaluation}) {

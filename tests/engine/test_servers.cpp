@@ -405,14 +405,6 @@ TEST_CASE("what servers cannot be told is refused") {
                static_cast<void>(engine.restore("/nowhere", options));
              }),
              Contains("RestoreOptions::saved_name with parameter servers"));
-  CHECK_THAT(thrown_on_workers([](AnyEngine& engine, SmallModel const& small) {
-               for (auto micro : engine.micro_steps()) {
-                 micro.skip();
-               }
-               std::vector<RateFactor> const factors{{small.weights[0], 0.5F}};
-               engine.step({.learning_rate_factors = factors});
-             }),
-             Contains("step() with learning_rate_factors and parameter servers"));
 }
 
 TEST_CASE("what fails on servers is thrown on workers, and training goes on") {

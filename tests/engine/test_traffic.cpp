@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -63,6 +64,46 @@ TEST_CASE("gathered bytes are none, those of published parameters, or those of s
   for (auto const& report : reports) {
     CHECK(report.gathered_bytes == whole + (frozen_count + 2 * trainable_count) * 4);
   }
+}
+
+TEST_CASE("units that are not resharded after forward are gathered once in a step, in slots of their own") {
+  auto const config = small_config(3, {.accumulation = 2, .zero = R"(, "stage3_prefetch_bucket_size": 0)"});
+  auto const with_kept = [&](int kept) {
+    std::vector<StepReport> reports;
+    std::vector<float> weights;
+    MemoryBytes planned;
+    auto const outcome = run_job(2, [&](Job& job) {
+      SmallModel const small{300, 3, kept};
+      Engine<float> engine{job, small.model, config};
+      auto const of_rank = train(engine, small, 3);
+      auto const values = read_weights(engine, small);
+      expect(engine.peak() == engine.planned(), "the plan is what was allocated");
+      if (job.rank() == 0) {
+        reports = of_rank;
+        weights = values;
+        planned = engine.planned();
+      }
+    });
+    REQUIRE(messages_of(outcome) == "");
+    return std::tuple{reports, weights, planned};
+  };
+  auto const [plain, weights, planned] = with_kept(0);
+  constexpr std::int64_t whole = (all_trainable + frozen_count) * 4;
+  // Of each micro-step forward gathers all three units and backward two of them; the next forward finds the first one.
+  CHECK(plain.back().gathered_bytes == 2 * (2 * whole - trainable_count * 4) - trainable_count * 4);
+  CHECK(plain.back().parameter_slots_used == 1);
+  auto const [kept, same_weights, more] = with_kept(3);
+  CHECK(same_weights == weights);
+  for (auto const& report : kept) {
+    CHECK(report.gathered_bytes == whole);
+    CHECK(report.parameter_slots_used == 3);
+  }
+  CHECK(more.slots - planned.slots == 2 * (trainable_count + frozen_count) * 4);
+  auto const [one, also_same, one_more] = with_kept(1);
+  CHECK(also_same == weights);
+  CHECK(one.back().gathered_bytes < plain.back().gathered_bytes);
+  CHECK(one.back().gathered_bytes > whole);
+  CHECK(one_more.slots - planned.slots == (trainable_count + frozen_count) * 4);
 }
 
 TEST_CASE("bytes in reports are those of the collectives that were submitted") {

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <stdexcept>
 
@@ -91,6 +92,14 @@ void contribute(AnyGradient const& grad, BuiltParam const& param, std::vector<fl
   }
   if (sample.spares_padding) {
     each_of_padding(param.part, [&](std::int64_t i) { store(grad.data(), grad.dtype(), i, 0); });
+  }
+}
+
+void clip(ReducedGradient const& gradient) {
+  auto const most = static_cast<float>(0.05 / gradient.scale);
+  for (std::int64_t i = 0; i < gradient.count; ++i) {
+    auto const value = load(gradient.data, gradient.dtype, i);
+    store(gradient.data, gradient.dtype, i, std::clamp(value, -most, most));
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "jobs/built_model.hpp"
 #include "zeroth/engine/guards.hpp"
+#include "zeroth/engine/reduced_gradient.hpp"
 
 namespace zeroth::testing::jobs {
 
@@ -45,5 +46,8 @@ struct Sample {
 void contribute(AnyGradient const& grad, BuiltParam const& param, std::vector<float> const& values,
                 Sample const& sample);
 void contribute(AnyBackward const& p, BuiltParam const& param, Sample const& sample);
+
+/// Clips a gradient of the mean loss by value.
+void clip(ReducedGradient const& gradient);
 
 }  // namespace zeroth::testing::jobs

@@ -39,6 +39,7 @@ BuiltModel::BuiltModel(Drawn const& drawn, TensorPart part, bool again) : model{
     auto const& from = drawn.units[u];
     UnitOptions options;
     options.stays_open = from.stays_open;
+    options.reshard_after_forward = from.reshards;
     options.input_per_sample = from.input_per_sample;
     if (from.declares_uses) {
       options.uses_per_micro_step = from.uses;
@@ -61,7 +62,8 @@ BuiltModel::BuiltModel(Drawn const& drawn, TensorPart part, bool again) : model{
                        .weight_decay_factor = param.weight_decay_factor,
                        .cut = division.cut,
                        .partial = division.partial,
-                       .matrix = param.trainable && param.shape.size() == 2});
+                       .matrix = param.trainable && param.shape.size() == 2,
+                       .compute = param.fp32 ? std::optional{Dtype::fp32} : std::nullopt});
       params.emplace_back(param.name, added);
       Made const what{{added, model.description().params.back().part},
                       param.trainable && param.has_gradient,

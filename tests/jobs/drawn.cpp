@@ -256,6 +256,15 @@ std::vector<DrawnUnit> draw_units(std::uint64_t seed, Choice const& choice, std:
   if (choice["optimizer"].starts_with("Muon") && !has_matrices) {
     units.front().params.push_back({"u.matrix", {29, 53}});
   }
+  Random which{seed, "fp32 parameters"};
+  Random which_unit{seed, "reshards"};
+  for (auto& unit : units) {
+    unit.reshards = choice.is("reshards after forward", "all") ||
+                    (choice.is("reshards after forward", "some") && which_unit.once_in(2));
+    for (auto& param : unit.params) {
+      param.fp32 = choice.is("fp32 parameters", "all") || (choice.is("fp32 parameters", "some") && which.once_in(2));
+    }
+  }
   return units;
 }
 
@@ -400,6 +409,7 @@ nlohmann::json described(Drawn const& drawn) {
   for (auto const& unit : drawn.units) {
     nlohmann::json of_unit{{"uses", unit.uses}, {"declares uses", unit.declares_uses}, {"tied", unit.tied}};
     of_unit["stays open"] = unit.stays_open;
+    of_unit["reshards"] = unit.reshards;
     of_unit["may be skipped"] = unit.may_be_skipped;
     of_unit["input per sample"] = unit.input_per_sample;
     for (auto const& param : unit.params) {
@@ -407,6 +417,7 @@ nlohmann::json described(Drawn const& drawn) {
                                    {"shape", param.shape},
                                    {"trainable", param.trainable},
                                    {"has a gradient", param.has_gradient},
+                                   {"fp32", param.fp32},
                                    {"tensor ranks have", in_words(param.division)},
                                    {"those that go on have", in_words(param.division_that_goes_on)},
                                    {"rate factor", param.learning_rate_factor}});

@@ -20,6 +20,7 @@ struct DrawnParam {
   int init = 0;                     ///< Which of the kinds of Init.
   bool trainable = true, has_gradient = true;
   float learning_rate_factor = 1, weight_decay_factor = 1;
+  bool fp32 = false;  ///< ParamOptions::compute.
   /// What tensor ranks have of it.
   struct Division {
     std::optional<Cut> cut{};
@@ -34,6 +35,7 @@ struct DrawnUnit {
   int uses = 1;
   bool declares_uses = true;
   bool stays_open = false;
+  bool reshards = true;  ///< UnitOptions::reshard_after_forward.
   bool may_be_skipped = false;
   int input_per_sample = 0;  ///< UnitOptions': 0 where no stage of a pipeline begins.
 };

@@ -114,6 +114,7 @@ std::vector<Rule> rules_of_one_bit_adam() {
   auto const others = values_without("optimizer", "OneBitAdam");
   std::vector<Rule> rules{{"optimizer", {"OneBitAdam"}, "zero_optimization.stage", {"0"}},
                           {"optimizer", {"OneBitAdam"}, "gradient_clipping", {"0"}},
+                          {"optimizer", {"OneBitAdam"}, "gradient edits", {"none"}},
                           {"optimizer", {"OneBitAdam"}, "zeroth.tied_gradients", {"-", "together"}},
                           {"optimizer", {"OneBitAdam"}, "zeroth.reduce_codec", {"-", "\"none\""}},
                           {"optimizer", {"OneBitAdam"}, "types", types_with_a_constant_scale(Codecs::any)},

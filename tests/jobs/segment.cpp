@@ -100,10 +100,18 @@ void Segment::restore() {
     expect_refusal_of_other_data();
     options.order = data_of(drawn_);
   }
+  std::int64_t read = 0, all = 0;
+  options.progress = [&](std::int64_t done, std::int64_t of) {
+    read = done > read && done <= of ? done : -1;
+    all = of;
+  };
   auto const folder = place_.folder / "to go on from";
   auto const restored = choice_.is("goes on from", "the latest")
                             ? engine_.restore_latest(folder, options).value()
                             : engine_.restore(folder / fmt::format("step_{:08}", drawn_.saved_at), options);
+  if (read != all) {
+    record_.complain(fmt::format("a restore told its progress up to {} of {} bytes", read, all));
+  }
   if (restored.step != drawn_.saved_at) {
     record_.complain(fmt::format("restored step {} of {}", restored.step, drawn_.saved_at));
   }
@@ -275,7 +283,16 @@ void Segment::make(int step) {
   if (moves("trace", "a step")) {
     engine_.trace(step % 3 == 2 ? &timeline_ : nullptr);
   }
+  if (choice_.is("rate factors", "changed") && step > 1) {
+    engine_.set_learning_rate_factors([step](std::string const& name) {
+      auto const kind = (static_cast<std::size_t>(step) + name.size() + static_cast<unsigned char>(name.back())) % 4;
+      return kind == 3 ? std::nullopt : std::optional{0.5F * static_cast<float>(kind)};
+    });
+  }
   stage_walk_ ? actions(step) : micro_steps(step);
+  if (choice_.is("gradient edits", "clipped by value")) {
+    engine_.edit_gradients(clip);
+  }
   if (!choice_.is_plain("gradient norm")) {
     gradient_norms(step);
   }

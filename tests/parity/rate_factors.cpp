@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A step's own factors of learning rates train as a model whose options have these factors, bit for bit.
+/// Factors of learning rates that change while training runs train as a model whose options have them, bit for bit.
 #include <fmt/format.h>
 
-#include <array>
-#include <cmath>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,7 +11,6 @@
 #include "support/folder.hpp"
 #include "support/job.hpp"
 #include "support/rules.hpp"
-#include "support/thrown.hpp"
 #include "zeroth/zeroth.hpp"
 
 namespace zeroth::testing {
@@ -39,8 +37,13 @@ std::vector<float> train_with_rates(int world, Config const& config, RatePlan co
       auto const other = model.param(first, "other", {50}, Normal{1});
       auto const last = model.param(second, "last", {77}, Normal{1}, {.learning_rate_factor = 2});
       Engine<T, G> engine{job, model, config};
-      std::vector<RateFactor> factors{{tall, 1}, {row, 1}};
       for (int step = 0; step < steps; ++step) {
+        if (plan.of_step) {
+          auto const factor = plan.of_step(step).value_or(plan.of_options);
+          engine.set_learning_rate_factors([factor](std::string const& name) {
+            return name == "tall" || name == "row" ? std::optional{factor} : std::nullopt;
+          });
+        }
         for (auto micro : engine.micro_steps()) {
           for (auto const unit : {first, second}) {
             static_cast<void>(micro.forward(unit));
@@ -62,10 +65,7 @@ std::vector<float> train_with_rates(int world, Config const& config, RatePlan co
           back(p, row, 333);
           back(p, other, 50);
         }
-        auto const factor = plan.of_step ? plan.of_step(step) : std::nullopt;
-        factors[0].factor = factors[1].factor = factor.value_or(1);
-        engine.step(
-            {.learning_rate_factors = factor ? std::span<RateFactor const>{factors} : std::span<RateFactor const>{}});
+        engine.step();
       }
       static_cast<void>(engine.finish());
       auto const read = [&](AnyParam const& param, std::size_t size) {
@@ -108,7 +108,7 @@ void expect_factors_like_options(std::function<Config(int stage)> const& file, s
   }
 }
 
-TEST_CASE("factors of learning rates of a step train like those of options, with every optimizer at every stage") {
+TEST_CASE("factors of learning rates that change train like those of options, with every optimizer at every stage") {
   for (std::string const optimizer :
        {R"("AdamW", "params": {"lr": 0.125, "weight_decay": 0.1})", R"("Adam", "params": {"lr": 0.125})",
         R"("SGD", "params": {"lr": 0.125, "momentum": 0.5})", R"("Adagrad", "params": {"lr": 0.125})",
@@ -125,7 +125,7 @@ TEST_CASE("factors of learning rates of a step train like those of options, with
       {0});
 }
 
-TEST_CASE("factors of learning rates of a step hold in 16 bits, with delayed updates and states on a disk") {
+TEST_CASE("factors of learning rates that change hold in 16 bits, with delayed updates and states on a disk") {
   auto const adamw = R"("AdamW", "params": {"lr": 0.125, "weight_decay": 0.1})";
   expect_factors_like_options([&](int stage) { return rate_file(stage, adamw, R"("bf16": {"enabled": true},)"); },
                               {0, 3});
@@ -136,53 +136,6 @@ TEST_CASE("factors of learning rates of a step hold in 16 bits, with delayed upd
       fmt::format(R"(, "offload_optimizer": {{"device": "nvme", "nvme_path": "{}"}})", folder.path().string());
   expect_factors_like_options([&](int stage) { return rate_file(stage, adamw, "", stage == 0 ? "" : disk); },
                               {0, 2, 3});
-}
-
-TEST_CASE("invalid factors of learning rates are rejected by name, and ranks that give different ones get an error") {
-  auto const with = [](int world, std::function<void(Job&, AnyEngine&, Param<1> const&, Param<1> const&)> const& use) {
-    return messages_of(run_job(world, [&](Job& job) {
-      Model model{1};
-      auto const unit = model.unit("unit");
-      auto const w = model.param(unit, "w", {8}, Constant{1});
-      auto const frozen = model.param(unit, "frozen", {8}, Constant{1}, {.trainable = false});
-      AnyEngine engine{job, model, rate_file(0, R"("AdamW", "params": {"lr": 0.125})")};
-      for (int step = 0; step < 3; ++step) {
-        for (auto micro : engine.micro_steps()) {
-          micro.skip();
-        }
-        use(job, engine, w, frozen);
-      }
-      engine.finish();
-    }));
-  };
-  auto const one = [&](auto const& make) {
-    return with(1, [&](Job&, AnyEngine& engine, auto const& w, auto const& frozen) {
-      std::vector<RateFactor> const factors = make(w, frozen);
-      engine.step({.learning_rate_factors = factors});
-    });
-  };
-  using Factors = std::vector<RateFactor>;
-  using Catch::Contains;
-  CHECK_THAT(one([](auto const& w, auto const&) {
-               return Factors{{w, -1}};
-             }),
-             Contains("step() with learning_rate_factors: that of \"w\" is -1, must be 0 or more and finite"));
-  CHECK_THAT(one([](auto const& w, auto const&) { return Factors{{w, NAN}}; }), Contains("that of \"w\" is nan"));
-  CHECK_THAT(one([](auto const&, auto const& frozen) {
-               return Factors{{frozen, 1}};
-             }),
-             Contains("parameter \"frozen\" is frozen"));
-  CHECK_THAT(one([](auto const& w, auto const&) {
-               return Factors{{w, 1}, {w, 2}};
-             }),
-             Contains("parameter \"w\" is in the list twice"));
-  CHECK(one([](auto const& w, auto const&) { return Factors{{w, 0}}; }) == "");
-  CHECK_THAT(with(2,
-                  [](Job& job, AnyEngine& engine, auto const& w, auto const&) {
-                    Factors const factors{{w, job.rank() == 0 ? 0.5F : 0.25F}};
-                    engine.step({.learning_rate_factors = factors});
-                  }),
-             Contains("a learning_rate_factor of 0.5"));
 }
 
 }  // namespace

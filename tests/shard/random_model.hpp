@@ -3,6 +3,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <random>
 #include <span>
 #include <string>
@@ -38,6 +39,7 @@ inline Model random_model(unsigned seed) {
       auto const name = "unit" + std::to_string(u) + ".p" + std::to_string(left);
       auto const count = counts[below(counts.size())];
       options.matrix = options.trainable && (count + left) % 2 == 0;
+      options.compute = (count + left) % 3 == 0 ? std::optional{Dtype::fp32} : std::nullopt;
       std::array const shape{count, std::int64_t{1}};
       params.push_back(
           model.param(units[u], name, std::span{shape}.first(options.matrix ? 2 : 1), Constant{1}, options));

@@ -20,7 +20,7 @@ namespace {
 using model::Description;
 using shard::FlatUnit;
 using shard::Layout;
-using shard::Matrices;
+using shard::LayoutOptions;
 using shard::Part;
 using shard::Range;
 
@@ -33,7 +33,8 @@ void for_every_layout(F const& check) {
     for (auto const world : worlds) {
       INFO(fmt::format("model {}, {} ranks", seed, world));
       check(model.description(), Layout{model.description(), world});
-      check(model.description(), Layout{model.description(), world, {}, TiedGradients::together, Matrices::apart});
+      check(model.description(), Layout{model.description(), world, {.matrices_apart = true}});
+      check(model.description(), Layout{model.description(), world, {.matrices_apart = true, .fp32_apart = true}});
     }
   }
 }
@@ -170,10 +171,13 @@ TEST_CASE("a unit's own parameters are one flat unit, and a tied one is a flat u
           expected.insert(param.owner);
           expected.insert(param.ties.begin(), param.ties.end());
           bool const alone = flat.trainable.params.size() + flat.frozen.params.size() == 1;
-          auto const* const suffix = flat.matrices ? " (matrices)" : "";
+          auto const* const suffix = flat.matrices && flat.fp32 ? " (matrices, fp32)"
+                                     : flat.matrices            ? " (matrices)"
+                                     : flat.fp32                ? " (fp32)"
+                                                                : "";
           good = good && (param.ties.empty() ? flat.name == d.units[param.owner].name + suffix
                                              : alone && flat.name == param.name);
-          good = good && (param.options.matrix || !flat.matrices);
+          good = good && (param.options.matrix || !flat.matrices) && (param.options.compute || !flat.fp32);
         }
       }
       good = good && !flat.users.empty() && std::vector(expected.begin(), expected.end()) == flat.users;
@@ -210,9 +214,11 @@ TEST_CASE("gradients complete from the last first use to the first") {
 TEST_CASE("uses that are summed apart have gradients of their own, cut as the parameter is") {
   int divided = 0;
   for_every_layout([&](Description const& d, Layout const& together) {
-    bool const with_rule = std::ranges::any_of(together.flats(), &FlatUnit::matrices);
-    Layout const apart{
-        d, together.world(), {}, TiedGradients::apart, with_rule ? Matrices::apart : Matrices::with_others};
+    Layout const apart{d,
+                       together.world(),
+                       {.tied = TiedGradients::apart,
+                        .matrices_apart = std::ranges::any_of(together.flats(), &FlatUnit::matrices),
+                        .fp32_apart = std::ranges::any_of(together.flats(), &FlatUnit::fp32)}};
     auto const names = [](Layout const& layout) {
       std::vector<std::string> all;
       for (auto const flat : layout.update_order()) {
@@ -334,7 +340,7 @@ TEST_CASE("small parameters are flat units of their own, by DeepSpeed's rule, an
   static_cast<void>(model.param(second, "last", {10}, Constant{1}));
   model.tie(second, shared);
   auto const names_of = [&](std::int64_t param_count, std::int64_t model_count) {
-    Layout const layout{model.description(), 3, {param_count, model_count}};
+    Layout const layout{model.description(), 3, {.persistence = {param_count, model_count}}};
     std::vector<std::string> names;
     for (auto const& flat : layout.flats()) {
       names.push_back(fmt::format("{} {} {}", flat.name, flat.used_count(), flat.gathered_count()));
@@ -352,12 +358,38 @@ TEST_CASE("small parameters are flat units of their own, by DeepSpeed's rule, an
   CHECK(names_of(20, 25) ==
         Names{"first 1000 1152", "first (persistent) 15 0", "shared 20 384", "second (persistent) 10 0"});
   CHECK(names_of(1000, 10) == Names{"first 1005 1536", "first (persistent) 10 0", "shared 20 384", "second 10 384"});
-  Layout const layout{model.description(), 3, {20, 1000}};
+  Layout const layout{model.description(), 3, {.persistence = {20, 1000}}};
   CHECK(layout.flats_of(UnitId{0}).size() == 3);
   CHECK(layout.flats_of(UnitId{1}).size() == 2);
   CHECK(layout.location(ParamId{1}).flat == layout.location(ParamId{2}).flat);
   CHECK(layout.location(ParamId{1}).flat != layout.location(ParamId{0}).flat);
   CHECK(layout.flats()[layout.location(ParamId{4}).flat].persistent);
+}
+
+TEST_CASE("parameters in fp32 are flat units of their own in a model of 16 bits") {
+  Model model;
+  auto const first = model.unit("first"), second = model.unit("second");
+  static_cast<void>(model.param(first, "w", {40}, Constant{1}));
+  static_cast<void>(model.param(first, "norm", {30}, Constant{1}, {.compute = Dtype::fp32}));
+  static_cast<void>(model.param(first, "frozen", {8}, Constant{1}, {.trainable = false, .compute = Dtype::fp32}));
+  auto const shared = model.param(first, "shared", {20}, Constant{1}, {.compute = Dtype::fp32});
+  static_cast<void>(model.param(second, "router", {10}, Constant{1}, {.compute = Dtype::fp32}));
+  model.tie(second, shared);
+  auto const names_of = [&](LayoutOptions const& options) {
+    std::string names;
+    Layout const layout{model.description(), 3, options};
+    for (auto const& flat : layout.flats()) {
+      names += fmt::format("{} {}{}; ", flat.name, flat.used_count(), flat.fp32 ? " fp32" : "");
+    }
+    return names;
+  };
+  CHECK(names_of({}) == "first 78; shared 20; second 10; ");
+  CHECK(names_of({.fp32_apart = true}) == "first 40; first (fp32) 38 fp32; shared 20 fp32; second (fp32) 10 fp32; ");
+  CHECK(names_of({.persistence = {10, 1000}, .fp32_apart = true}) ==
+        "first 40; first (fp32) 30 fp32; first (persistent, fp32) 8 fp32; shared 20 fp32; second (persistent, fp32) "
+        "10 fp32; ");
+  CHECK(names_of({.tied = TiedGradients::apart, .fp32_apart = true}) ==
+        "first 40; first (fp32) 38 fp32; shared 20 fp32; second (fp32) 10 fp32; shared (second) 0 fp32; ");
 }
 
 TEST_CASE("matrices are flat units of their own if they have a rule of their own") {
@@ -377,18 +409,17 @@ TEST_CASE("matrices are flat units of their own if they have a rule of their own
     }
     return names;
   };
-  auto const layout = [&](std::int64_t persistent, Matrices matrices) {
-    return Layout{model.description(), 3, {persistent, 1000}, TiedGradients::together, matrices};
+  auto const layout = [&](std::int64_t persistent, bool apart) {
+    return Layout{model.description(), 3, {.persistence = {persistent, 1000}, .matrices_apart = apart}};
   };
-  CHECK(names_of(layout(0, Matrices::with_others)) == Names{"first 1238", "shared 40", "second 30"});
-  CHECK(names_of(layout(0, Matrices::apart)) ==
+  CHECK(names_of(layout(0, false)) == Names{"first 1238", "shared 40", "second 30"});
+  CHECK(names_of(layout(0, true)) ==
         Names{"first 30", "first (matrices) 1208 m", "shared 40 m", "second (matrices) 30 m"});
-  CHECK(names_of(layout(10, Matrices::apart)) == Names{"first 30", "first (matrices) 1200 m",
-                                                       "first (matrices, persistent) 8 m", "shared 40 m",
-                                                       "second (matrices) 30 m"});
+  CHECK(names_of(layout(10, true)) == Names{"first 30", "first (matrices) 1200 m", "first (matrices, persistent) 8 m",
+                                            "shared 40 m", "second (matrices) 30 m"});
   Settings settings;
   settings.update.rule = optim::Adam{};
-  auto const apart = layout(0, Matrices::apart);
+  auto const apart = layout(0, true);
   auto const rules = [&] {
     std::string names;
     for (auto const& flat : apart.flats()) {

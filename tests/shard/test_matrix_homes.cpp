@@ -40,9 +40,7 @@ Model gpt(int layers, std::int64_t channels) {
   return model;
 }
 
-Layout layout_of(Model const& model, int world) {
-  return {model.description(), world, {}, TiedGradients::together, shard::Matrices::apart};
-}
+Layout layout_of(Model const& model, int world) { return {model.description(), world, {.matrices_apart = true}}; }
 
 shard::PlanRequest request_of(int world, Placement optimizer) {
   shard::PlanRequest request;

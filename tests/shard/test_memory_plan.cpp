@@ -50,10 +50,12 @@ Case const precisions[] = {
 /// Slots as a schedule might ask for: two for every flat unit's class.
 SlotCounts some_slots(Layout const& layout, bool trainable_only) {
   ById<shard::FlatId, std::int64_t> counts;
+  ById<shard::FlatId, char> fp32;
   for (auto const& flat : layout.flats()) {
     counts.push_back(trainable_only ? flat.trainable.padded_count : flat.padded_count());
+    fp32.push_back(flat.fp32 ? 1 : 0);
   }
-  auto slots = shard::classify(counts);
+  auto slots = shard::classify(counts, fp32);
   for (auto& slot_class : slots.classes) {
     slot_class.slots = 2;
   }
@@ -80,46 +82,37 @@ PlanRequest request_for(Layout const& layout, int stage, PrecisionSettings const
 /// docs/memory_model.md, as it is written there.
 MemoryBytes by_the_book(Layout const& layout, int stage, PrecisionSettings const& precision,
                         PlanRequest const& request) {
-  std::int64_t P = 0;
-  std::int64_t F = 0;
-  std::int64_t persistent = 0;
   std::int64_t blocks = 0;
   std::int64_t largest = 0;
-  for (auto const& flat : layout.flats()) {
-    P += flat.trainable.padded_count;
-    F += flat.frozen.padded_count;
-    persistent += flat.persistent ? flat.padded_count() : 0;
-    blocks += (flat.trainable.shard_count + 127) / 128;
-    largest = std::max({largest, flat.trainable.shard_count, flat.frozen.shard_count});
-  }
   auto const W = std::int64_t{layout.world()};
-  auto const c = bytes_of(precision.compute);
-  auto const g = bytes_of(precision.gradient);
-  auto const a = bytes_of(precision.accumulate);
   bool const sums = request.settings.sums_micro_steps;
   bool const one = !request.several_reductions && precision.gradient == precision.reduce &&
                    precision.gradient == precision.accumulate;
-  std::int64_t optimizer = 0;  // over all ranks
-  for (auto const& flat : layout.flats()) {
-    auto const k = optim::state_count(shard::update_of(flat, request.settings).rule);
-    optimizer += flat.trainable.padded_count * (precision.states == Dtype::bf16 ? 2 * k
-                                                : precision.compute == Dtype::fp32 || precision.master == Dtype::bf16
-                                                    ? 4 * k
-                                                    : 4 + 4 * k);
-  }
-  auto const rounded = [](std::int64_t bytes) { return (bytes + 255) / 256 * 256; };
   MemoryBytes bytes;
-  bytes.parameters = stage == 3 ? c * (P + F - persistent) / W + c * persistent : c * (P + F);
-  switch (stage) {
-    case 0: bytes.gradients = one ? g * P : g * P + a * P; break;
-    case 1: bytes.gradients = one ? g * P : g * P + a * P / W; break;
-    default: bytes.gradients = a * P / W;
+  for (auto const& flat : layout.flats()) {
+    blocks += (flat.trainable.shard_count + 127) / 128;
+    largest = std::max({largest, flat.trainable.shard_count, flat.frozen.shard_count});
+    auto const dtypes = flat.fp32 ? precisions[0].precision : precision;
+    auto const P = flat.trainable.padded_count;
+    auto const F = flat.frozen.padded_count;
+    auto const c = bytes_of(dtypes.compute);
+    auto const g = bytes_of(dtypes.gradient);
+    auto const a = bytes_of(dtypes.accumulate);
+    bytes.parameters += stage == 3 && !flat.persistent ? c * (P + F) / W : c * (P + F);
+    switch (stage) {
+      case 0: bytes.gradients += sums ? g * P + 4 * P : one ? g * P : g * P + a * P; break;
+      case 1: bytes.gradients += sums ? g * P + 4 * P : one ? g * P : g * P + a * P / W; break;
+      default: bytes.gradients += sums ? 4 * P : a * P / W;
+    }
+    auto const k = optim::state_count(shard::update_of(flat, request.settings).rule);
+    auto const optimizer = P * (dtypes.states == Dtype::bf16                                    ? 2 * k
+                                : dtypes.compute == Dtype::fp32 || dtypes.master == Dtype::bf16 ? 4 * k
+                                                                                                : 4 + 4 * k);
+    bytes.optimizer += stage == 0 ? optimizer : optimizer / W;
   }
-  if (sums) {
-    bytes.gradients = stage < 2 ? g * P + 4 * P : 4 * P;
-  }
-  bytes.optimizer = stage == 0 ? optimizer : optimizer / W;
-  bytes.slots = c * request.parameter_slots.total_count() + g * request.gradient_slots.total_count();
+  auto const rounded = [](std::int64_t count) { return (count + 255) / 256 * 256; };
+  bytes.slots = request.parameter_slots.total_bytes(bytes_of(precision.compute)) +
+                request.gradient_slots.total_bytes(bytes_of(precision.gradient));
   bytes.scratch = rounded(4 * blocks) + rounded(sizeof(shard::StepMemory)) + rounded(1000) +
                   rounded(std::min(4 * largest, std::int64_t{1} << 20U));
   if ((sums ? Dtype::fp32 : precision.gradient) != precision.reduce) {
@@ -166,16 +159,17 @@ bool states_are_apart(Layout const& layout, PlanRequest const& request, MemoryPl
       return shard::held(of, placement, request.places, layout.world() - 1).count();
     };
     auto const updated = held(part, request.placements.optimizer);
+    auto const precision = shard::precision_of(flat, request.settings);
     auto const of_parameters = flat.persistent ? Placement::whole : request.placements.parameters;
     add(parameters, at.parameters,
-        (held(part, of_parameters) + held(flat.frozen, of_parameters)) * bytes_of(request.settings.precision.compute));
+        (held(part, of_parameters) + held(flat.frozen, of_parameters)) * bytes_of(precision.compute));
     add(optimizer, at.master, 4 * updated);
     for (auto const state : at.states) {
-      add(optimizer, state, bytes_of(request.settings.precision.states) * updated);
+      add(optimizer, state, bytes_of(precision.states) * updated);
     }
-    add(gradients, at.gradient, part.padded_count * bytes_of(request.settings.precision.gradient));
+    add(gradients, at.gradient, part.padded_count * bytes_of(precision.gradient));
     add(gradients, at.sums, part.padded_count * bytes_of(Dtype::fp32));
-    add(gradients, at.reduced, updated * bytes_of(request.settings.precision.accumulate));
+    add(gradients, at.reduced, updated * bytes_of(precision.accumulate));
     sums.push_back({at.block_sums, at.block_sums + device::sum_blocks(part.shard_count)});
   }
   bool good = fill_exactly(parameters, plan.bytes.parameters, 0) && fill_exactly(gradients, plan.bytes.gradients, 0) &&
@@ -202,8 +196,8 @@ bool scratch_is_apart(PlanRequest const& request, MemoryPlan const& plan) {
 }
 
 bool slots_are_apart(PlanRequest const& request, MemoryPlan const& plan) {
-  auto const parameters = request.parameter_slots.total_count() * bytes_of(request.settings.precision.compute);
-  auto const gradients = request.gradient_slots.total_count() * bytes_of(request.settings.precision.gradient);
+  auto const parameters = request.parameter_slots.total_bytes(bytes_of(request.settings.precision.compute));
+  auto const gradients = request.gradient_slots.total_bytes(bytes_of(request.settings.precision.gradient));
   return fill_exactly({{plan.parameter_slots, plan.parameter_slots + parameters},
                        {plan.gradient_slots, plan.gradient_slots + gradients}},
                       plan.bytes.slots, 0);
@@ -221,12 +215,12 @@ TEST_CASE("the plan is what the memory model says, at every stage, dtype and wor
       if (seed % 4 == 1) {
         of_rules.matrix_update = optim::Update{.rule = rules[seed / 4 % rules.size()].rule};
       }
-      Layout const layout{model.description(),
-                          world,
-                          {seed % 3 == 0 ? 1000 : 0, seed % 2 == 0 ? 5000 : 1'000'000},
-                          TiedGradients::together,
-                          shard::matrices_of(of_rules)};
       for (auto const& [name, precision] : precisions) {
+        Layout const layout{model.description(),
+                            world,
+                            {.persistence = {seed % 3 == 0 ? 1000 : 0, seed % 2 == 0 ? 5000 : 1'000'000},
+                             .matrices_apart = of_rules.matrix_update.has_value(),
+                             .fp32_apart = seed % 5 > 1 && precision.compute != Dtype::fp32}};
         for (int stage = 0; stage <= 3; ++stage) {
           bool const narrow = precision.gradient != Dtype::fp32 && precision.accumulate == Dtype::fp32;
           for (auto const* const when : {"once", "every micro-step", "once, summed up in fp32 before"}) {

@@ -78,6 +78,27 @@ TEST_CASE("classes hold units of more than half of their capacity") {
   }
 }
 
+TEST_CASE("units in fp32 have classes of their own, and twice the bytes of 16-bit elements") {
+  auto counts = classify({1000, 600, 100, 900, 0}, {0, 1, 1, 0, 1});
+  REQUIRE(counts.classes.size() == 3);
+  CHECK_FALSE(counts.classes[0].fp32);
+  CHECK(counts.classes[0].flats == std::vector{0_flat, 3_flat});
+  CHECK(counts.classes[1].fp32);
+  CHECK(counts.classes[1].flats == std::vector{1_flat});
+  CHECK(counts.classes[2].fp32);
+  CHECK(counts.class_of[4_flat] == -1);
+  for (auto& slot_class : counts.classes) {
+    slot_class.slots = 1;
+  }
+  CHECK(counts.total_bytes(2) == 2 * 1000 + 4 * 600 + 4 * 100);
+  auto const device = device::make_cpu_device();
+  std::vector<std::byte> memory(static_cast<std::size_t>(counts.total_bytes(2)));
+  SlotPool pool{*device, counts, memory.data(), 2};
+  CHECK(pool.slot_bytes(3_flat) == 2000);
+  CHECK(pool.slot_bytes(2_flat) == 400);
+  CHECK(pool.bind(2_flat)->data == memory.data() + 2000 + 2400);
+}
+
 TEST_CASE("totals count every slot with its capacity") {
   auto const counts = Pool::with_slots({1000, 600, 100, 0, 90}, {3, 2});
   CHECK(counts.total_slots() == 5);

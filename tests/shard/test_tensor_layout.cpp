@@ -65,7 +65,8 @@ TEST_CASE("a unit's parameters that are cut, whole and partial are flat units of
   using enum TensorKind;
   CHECK(kinds == std::vector{cut, cut, whole, partial, whole});
 
-  Layout const persistent{model_of({1, 3}).description(), 2, {.param_count = 100, .model_count = 1000}};
+  Layout const persistent{
+      model_of({1, 3}).description(), 2, {.persistence = {.param_count = 100, .model_count = 1000}}};
   CHECK(names_of(persistent) == std::vector<std::string>{"table", "block", "block (partial)", "block (persistent)",
                                                          "block (whole, persistent)", "block (partial, persistent)",
                                                          "head (whole)"});

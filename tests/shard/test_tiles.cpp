@@ -89,7 +89,7 @@ TEST_CASE("states on a disk are apart, in whole blocks, and memory has the rest 
     if (seed % 3 == 1) {
       of_rules.matrix_update = optim::Update{.rule = rules[seed / 3 % rules.size()].rule};
     }
-    Layout const layout{model.description(), 2, {}, TiedGradients::together, shard::matrices_of(of_rules)};
+    Layout const layout{model.description(), 2, {.matrices_apart = of_rules.matrix_update.has_value()}};
     for (bool const narrow : {false, true}) {
       for (double const ratio : {0.4, 1.0}) {
         auto request = request_for(2, Placement::shard, ratio, 4096);

@@ -23,27 +23,35 @@ namespace zeroth::testing {
 /// It has a tied parameter, frozen parameters, an all-frozen unit, a unit used twice, one that ranks skip at times, a
 /// parameter whose gradient is never requested, and sizes that no world size divides.
 struct SyntheticModel {
+  struct Tensor : Param<1> {
+    Tensor(Param<1> const& param, bool is_fp32 = false)  // NOLINT(google-explicit-constructor): it is one
+        : Param<1>{param}, fp32{is_fp32} {}
+    bool fp32;  // in a model of 16 bits, too
+  };
   struct Block {
     Unit unit;
-    std::vector<Param<1>> trained;
-    std::vector<Param<1>> read;  // with the trained ones: what forward reads
+    std::vector<Tensor> trained;
+    std::vector<Tensor> read;  // with the trained ones: what forward reads
     int uses = 1;
   };
   Model model;
   std::vector<Block> blocks;
 
-  explicit SyntheticModel(std::uint64_t seed = 11) : model{seed} {
+  /// With `some_fp32` some parameters are fp32 whatever the compute dtype: of units with others, all of a unit, frozen
+  /// ones.
+  explicit SyntheticModel(std::uint64_t seed = 11, bool some_fp32 = false) : model{seed} {
+    auto const kept = some_fp32 ? std::optional{Dtype::fp32} : std::nullopt;
     auto const wte_unit = model.unit("embedding");
     auto const wte = model.param(wte_unit, "wte", {13 * 7}, Normal{0.5F});
-    auto const wpe = model.param(wte_unit, "wpe", {5 * 7}, Uniform{-1, 1});
-    blocks.push_back({wte_unit, {wte, wpe}, {}});
+    auto const wpe = model.param(wte_unit, "wpe", {5 * 7}, Uniform{-1, 1}, {.compute = kept});
+    blocks.push_back({wte_unit, {wte, {wpe, some_fp32}}, {}});
 
     auto const first = model.unit("first");
     auto const w = model.param(first, "first.w", {1037}, Normal{0.3F});
-    auto const frozen = model.param(first, "first.frozen", {211}, Normal{1}, {.trainable = false});
-    auto const b =
-        model.param(first, "first.b", {3}, Constant{0.25F}, {.learning_rate_factor = 2, .weight_decay_factor = 0});
-    blocks.push_back({first, {w, b}, {frozen}});
+    auto const frozen = model.param(first, "first.frozen", {211}, Normal{1}, {.trainable = false, .compute = kept});
+    auto const b = model.param(first, "first.b", {3}, Constant{0.25F},
+                               {.learning_rate_factor = 2, .weight_decay_factor = 0, .compute = kept});
+    blocks.push_back({first, {w, {b, some_fp32}}, {{frozen, some_fp32}}});
 
     auto const cell = model.unit("cell", {.uses_per_micro_step = 2});
     blocks.push_back({cell, {model.param(cell, "cell.w", {300}, Normal{0.2F})}, {}, 2});
@@ -56,7 +64,8 @@ struct SyntheticModel {
                                    {.trainable = false})}});
 
     auto const expert = model.unit("expert");
-    blocks.push_back({expert, {model.param(expert, "expert.w", {650}, Normal{0.2F})}, {}});
+    auto const routed = model.param(expert, "expert.w", {650}, Normal{0.2F}, {.compute = kept});
+    blocks.push_back({expert, {{routed, some_fp32}}, {}});
 
     auto const last = model.unit("last");
     auto const large = model.param(last, "last.w", {3000}, Normal{0.1F});
@@ -103,6 +112,7 @@ struct TrainOptions {
   MakeAccess access = [](device::StreamRef) { return std::make_unique<Access>(); };
   /// Runs backward of a micro-step, including the ends of guards, while this thread waits.
   std::function<void(std::function<void()> const&)> backward_by = [](auto const& backward) { backward(); };
+  bool some_fp32 = false;  ///< See SyntheticModel.
 };
 
 /// Runs `work` on a new thread and joins it, like a library whose autograd has its own threads.
@@ -226,40 +236,56 @@ class Trainer {
   [[nodiscard]] bool overflows_in(int micro_index) const noexcept {
     return options_.batch > 0 ? number_of(micro_index) == options_.batch / 2 : place_ == world_ - 1;
   }
-  [[nodiscard]] T const* values(View<T const, 1> view) const {
-    return static_cast<T const*>(access_->read(view.data(), view.count() * std::int64_t{sizeof(T)}));
+  template <class E>
+  [[nodiscard]] E const* values(View<E const, 1> view) const {
+    return static_cast<E const*>(access_->read(view.data(), view.count() * std::int64_t{sizeof(E)}));
   }
-  double mean(View<T const, 1> view) const {
-    double sum = 0;
-    auto const* const at = values(view);
-    for (std::int64_t i = 0; i < view.count(); ++i) {
-      sum += static_cast<double>(to_float(at[i])) * static_cast<double>(1 + i % 3);
-    }
-    return sum / static_cast<double>(view.count());
+  /// Calls `f` with a view of the parameter, of its own type.
+  template <class F>
+  static auto with_view(Params<T> const& p, SyntheticModel::Tensor const& param, F const& f) {
+    return param.fp32 ? f(p.template as<float>(param)) : f(p[param]);
+  }
+  double mean(Params<T> const& p, SyntheticModel::Tensor const& param) const {
+    return with_view(p, param, [this](auto view) {
+      double sum = 0;
+      auto const* const at = values(view);
+      for (std::int64_t i = 0; i < view.count(); ++i) {
+        sum += static_cast<double>(to_float(at[i])) * static_cast<double>(1 + i % 3);
+      }
+      return sum / static_cast<double>(view.count());
+    });
   }
   double read(Params<T> const& p, typename SyntheticModel::Block const& block) const {
     double sum = 0;
     for (auto const& param : block.trained) {
-      sum += mean(p[param]);
+      sum += mean(p, param);
     }
     for (auto const& param : block.read) {
-      sum += mean(p[param]);
+      sum += mean(p, param);
     }
     return sum;
   }
-  void add(Backward<T, G> const& p, Param<1> const& param, double state, std::int64_t sample, float seed,
+  void add(Backward<T, G> const& p, SyntheticModel::Tensor const& param, double state, std::int64_t sample, float seed,
            bool overflow) {
-    auto const view = p[param];
-    auto const grad = p.grad(param);
+    if (param.fp32) {
+      add_to(p.template as<float>(param), p.template grad_as<float>(param), state, sample, seed, overflow);
+    } else {
+      add_to(p[param], p.grad(param), state, sample, seed, overflow);
+    }
+  }
+  template <class E, class OfGradient>
+  void add_to(View<E const, 1> view, Gradient<OfGradient, 1> const& grad, double state, std::int64_t sample, float seed,
+              bool overflow) {
     auto const* const value = values(view);
-    auto* const sum = static_cast<G*>(access_->edit(grad.data(), view.count() * std::int64_t{sizeof(G)}));
+    auto* const sum =
+        static_cast<OfGradient*>(access_->edit(grad.data(), view.count() * std::int64_t{sizeof(OfGradient)}));
     for (std::int64_t i = 0; i < view.count(); ++i) {
       float fresh = seed * (0.1F * to_float(value[i]) + 0.05F * static_cast<float>(state) + 0.2F * noise(sample, i));
       if (overflow && i == 2) {
         fresh = HUGE_VALF;
       }
       float const old = grad.beta() == 0 ? 0.0F : to_float(sum[i]);
-      sum[i] = from_float<G>(old + fresh);
+      sum[i] = from_float<OfGradient>(old + fresh);
     }
     access_->commit();
   }
@@ -324,12 +350,13 @@ class Trainer {
     for (auto pass : engine_.evaluation(1)) {
       for (auto const& block : synthetic_.blocks) {
         auto const p = pass.forward(block.unit);
-        auto const keep = [&](Param<1> const& param) {
-          auto const view = p[param];
-          auto const* const at = values(view);
-          for (std::int64_t i = 0; i < view.count(); ++i) {
-            result_.parameters.push_back(to_float(at[i]));
-          }
+        auto const keep = [&](SyntheticModel::Tensor const& param) {
+          with_view(p, param, [this](auto view) {
+            auto const* const at = values(view);
+            for (std::int64_t i = 0; i < view.count(); ++i) {
+              result_.parameters.push_back(to_float(at[i]));
+            }
+          });
         };
         for (auto const& param : block.trained) {
           keep(param);
@@ -354,7 +381,7 @@ class Trainer {
 /// Trains on this rank with the types that the file selects.
 inline Trained train_synthetic(Job& job, Config const& config, TrainOptions const& options = {}) {
   Trained result;
-  SyntheticModel const synthetic;
+  SyntheticModel const synthetic{11, options.some_fp32};
   with_precision(config, [&]<class T, class G>(Precision<T, G>) {
     result = Trainer<T, G>{job, synthetic, config, options}.run();
   });

@@ -11,12 +11,12 @@
 #include <optional>
 
 #include <zeroth/checkpoint/file_reader.hpp>
+#include <zeroth/engine/work_bar.hpp>
 #include <zeroth/tool/config/changes.hpp>
 #include <zeroth/tool/core/utf8.hpp>
 
 #include "readable.hpp"
 #include "saved_elements.hpp"
-#include "work_bar.hpp"
 
 namespace zeroth::tools {
 namespace {

@@ -7,6 +7,7 @@
 
 #include <zeroth/checkpoint/file_reader.hpp>
 #include <zeroth/core/error.hpp>
+#include <zeroth/engine/work_bar.hpp>
 #include <zeroth/tool/config/document.hpp>
 #include <zeroth/tool/core/whole_file.hpp>
 #include <zeroth/tool/engine/safetensors_writer.hpp>
@@ -17,7 +18,6 @@
 #include "saved_elements.hpp"
 #include "weight_shards.hpp"
 #include "whole_folder.hpp"
-#include "work_bar.hpp"
 
 namespace zeroth::tools {
 namespace {
@@ -90,9 +90,9 @@ Dtype dtype_asked_for(std::string const& asked, Reader const& reader, std::vecto
 void write_weights(fs::path const& file, std::span<SavedElements> weights, Dtype dtype, WorkBar& bar) {
   std::vector<engine::NamedShape> tensors;
   for (auto const& each : weights) {
-    tensors.push_back({each.param().name, each.param().shape});
+    tensors.push_back({each.param().name, each.param().shape, dtype});
   }
-  engine::SafetensorsWriter writer{file, tensors, dtype};
+  engine::SafetensorsWriter writer{file, tensors};
   std::vector<std::byte> bytes;
   std::vector<float> values;
   for (auto& each : weights) {

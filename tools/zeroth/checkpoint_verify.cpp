@@ -6,6 +6,7 @@
 #include <optional>
 
 #include <zeroth/core/error.hpp>
+#include <zeroth/engine/work_bar.hpp>
 #include <zeroth/tool/config/document.hpp>
 #include <zeroth/tool/core/utf8.hpp>
 
@@ -13,7 +14,6 @@
 #include "readable.hpp"
 #include "safe_json.hpp"
 #include "saved_elements.hpp"
-#include "work_bar.hpp"
 
 namespace zeroth::tools {
 namespace {

@@ -28,25 +28,16 @@
 #include "zeroth/engine/checkpoint.hpp"
 #include "zeroth/engine/mesh.hpp"
 #include "zeroth/engine/pass.hpp"
+#include "zeroth/engine/reduced_gradient.hpp"
 #include "zeroth/engine/report.hpp"
 #include "zeroth/model/model.hpp"
 #include "zeroth/monitor/monitor.hpp"
 
 namespace zeroth {
 
-/// A parameter's factor of the learning rate in one step.
-struct RateFactor {
-  AnyParam param;  ///< A trainable parameter of the engine's model.
-  float factor;  ///< 0 or more. Decoupled weight decay is proportional to the rate, so 0 leaves the values as they are.
-};
-
-/// Overrides of the file and the model for one step. The same on all ranks.
+/// Overrides of the file for one step.
 struct StepOptions {
-  std::optional<float> learning_rate{};  ///< Learning rate of this step instead of the schedule's.
-  /// Factors of this step instead of ParamOptions::learning_rate_factor: torch.optim's rates by group of parameters.
-  /// Parameters that are not in the list have those of their options. With zeroth.delayed_update they apply to this
-  /// step's update, whenever it runs. A step whose factors are not those of the model waits for the update before it.
-  std::span<RateFactor const> learning_rate_factors{};
+  std::optional<float> learning_rate;  ///< Learning rate of this step instead of the schedule's. The same on all ranks.
 };
 
 /// Trains `model` as `config` says, with dtypes and shapes known at run time: for adapters of dynamically typed
@@ -88,9 +79,7 @@ class ZEROTH_EXPORT AnyEngine {
   /// step's report; nullopt on the first call.
   ///
   /// Waits for the previous step only. So the device stays busy, the host cannot run further ahead, and every rank gets
-  /// each report in the same iteration. Throws Error if a dynamic loss scale cannot become smaller. Throws
-  /// ContractError for invalid options, and for learning_rate_factors with parameter servers, or if a GPU's optimizer
-  /// states are in host memory and updated there.
+  /// each report in the same iteration. Throws Error if a dynamic loss scale cannot become smaller.
   std::optional<StepReport> step(StepOptions const& options = {});
   /// Waits for all work and for a running save, and returns the report that step() still owes. Between steps it also
   /// applies an update that is owed with zeroth.delayed_update.
@@ -197,6 +186,27 @@ class ZEROTH_EXPORT AnyEngine {
   /// The norm of one trainable parameter, from fp64 sums on the host, which reads the whole slice.
   [[nodiscard]] float gradient_norm(AnyParam const& param);
 
+  /// Calls `edit` for all gradients that this rank's optimizer will read, so that the program can log or change them
+  /// before the update: clip them by value, add noise. Norm, clipping and skips follow from what `edit` leaves.
+  ///
+  /// Call it between the last micro-step and step(). Collective. Waits for backward, unlike step(), so the device
+  /// idles, and costs a pass over the gradients. `edit` runs on the calling thread, and on a GPU its kernels on
+  /// compute_stream(). A rank sees all elements at stage 0, its share at stages 1 to 3, and only those of its pipeline
+  /// stage. Several ranks may see the same element, and must leave it with the same value: so let it depend on the
+  /// element, its parameter and its index alone. Does nothing if no rank reported a loss in this step. Throws
+  /// ContractError with parameter servers, and with OneBitAdam, whose ranks keep gradients of their own. If `edit`
+  /// throws, the engine is unusable.
+  void edit_gradients(std::function<void(ReducedGradient const&)> const& edit);
+
+  /// Replaces ParamOptions::learning_rate_factor from the next step() on: rates by group of parameters that change
+  /// while training runs, as by torch.optim's param_groups. Calls `factor_of` with the name of every trainable
+  /// parameter of the model; nullopt leaves its factor. Factors are 0 or more and finite, and the same on all ranks;
+  /// otherwise the next step() throws PeerError. Checkpoints do not have them: set them again after a restore.
+  ///
+  /// Call it between steps. Collective. Applies an update that is owed with zeroth.delayed_update. Throws ContractError
+  /// with parameter servers. Costs a pass over the list of parameters.
+  void set_learning_rate_factors(std::function<std::optional<float>(std::string const& name)> const& factor_of);
+
   /// This rank's data-parallel index, from 0: which share of a batch it processes. Equals its rank, unless the stage
   /// file uses groups, which renumber ranks for samples, sums and slices. For programs that distribute samples
   /// themselves; AnyPass::first_sample() takes it into account. Not collective.
@@ -237,7 +247,6 @@ class ZEROTH_EXPORT AnyEngine {
 
  private:
   friend class ActivationStore;
-  void take_rate_factors(std::span<RateFactor const> factors);
   [[nodiscard]] int passes_in_step() const;
   [[nodiscard]] int actions_in_step() const;
 

@@ -88,6 +88,9 @@ struct RestoreOptions {
   /// Parameters and states that only the model has keep their values, and those that only the checkpoint has are passed
   /// over. The log lists both. Otherwise both are errors.
   bool partial = false;
+  /// Called on every rank, with the bytes that it has read so far and all that it will read, while states are read:
+  /// WorkBar::set() shows them. It must not throw.
+  std::function<void(std::int64_t done, std::int64_t all)> progress{};
 };
 
 /// The position at which training resumes; with RestoreOf::weights the one that the checkpoint has.

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <thread>
 #include <utility>
@@ -17,7 +18,7 @@ namespace zeroth {
 /// long as the guard that returned it exists.
 struct AnyView {
   void const* data = nullptr;           ///< The first element.
-  Dtype dtype = Dtype::fp32;            ///< The engine's compute_dtype().
+  Dtype dtype = Dtype::fp32;            ///< The engine's compute_dtype(), or fp32: see ParamOptions::compute.
   std::span<std::int64_t const> shape;  ///< Outermost dimension first; valid as long as the engine exists.
   std::int64_t count = 0;               ///< Elements.
 };
@@ -40,9 +41,10 @@ class ZEROTH_EXPORT Guard {
   Guard(Guard&& other) noexcept;
   Guard& operator=(Guard&&) = delete;  // would acquire the next unit before it releases this one
   ~Guard();
-  [[nodiscard]] AnyView parameter(ModelId model, ParamId param) const;
-  [[nodiscard]] Contribution contribute(ModelId model, ParamId param) const;
-  /// The parameter's shape with the engine's gradient_dtype(), and a null address.
+  /// Throws ContractError if the parameter has another dtype than `expected`.
+  [[nodiscard]] AnyView parameter(ModelId model, ParamId param, std::optional<Dtype> expected = {}) const;
+  [[nodiscard]] Contribution contribute(ModelId model, ParamId param, std::optional<Dtype> expected = {}) const;
+  /// The parameter's shape with the gradient's dtype, and a null address.
   [[nodiscard]] AnyView gradient_shape(ParamId param) const;
 
  private:
@@ -77,13 +79,21 @@ template <Element T>
 class Params : public AnyParams {
  public:
   using AnyParams::operator[];
-  /// Throws ContractError if the unit neither owns nor ties `param`.
+  /// Throws ContractError if the unit neither owns nor ties `param`, or if it is fp32 in a model of 16 bits.
   template <std::size_t D>
   [[nodiscard]] View<T const, D> operator[](Param<D> const& param) const& {
-    return {static_cast<T const*>(guard_.parameter(param.model_, param.id_).data), param.shape_};
+    return as<T>(param);
   }
   template <std::size_t D>
   void operator[](Param<D> const&) const&& = delete;  // as in AnyParams
+  /// The elements of a parameter of type E: `as<float>(param)` for one with ParamOptions::compute fp32. Throws
+  /// ContractError if it has another type, or if the unit neither owns nor ties it.
+  template <Element E, std::size_t D>
+  [[nodiscard]] View<E const, D> as(Param<D> const& param) const& {
+    return {static_cast<E const*>(guard_.parameter(param.model_, param.id_, dtype_of<E>).data), param.shape_};
+  }
+  template <Element E, std::size_t D>
+  void as(Param<D> const&) const&& = delete;  // as in AnyParams
 
  protected:
   using AnyParams::AnyParams;  ///< The constructors of AnyParams.
@@ -123,7 +133,8 @@ class [[nodiscard]] AnyGradient {
   /// The memory to write, row-major on the engine's device, in the order of the compute stream, until the guard is
   /// destroyed.
   [[nodiscard]] void* data() const noexcept { return memory_.data; }
-  [[nodiscard]] Dtype dtype() const noexcept { return shape_.dtype; }  ///< The engine's gradient_dtype().
+  /// The engine's gradient_dtype(), or fp32: see ParamOptions::compute.
+  [[nodiscard]] Dtype dtype() const noexcept { return shape_.dtype; }
   /// The parameter's shape, outermost dimension first; valid as long as the engine exists.
   [[nodiscard]] std::span<std::int64_t const> shape() const noexcept { return shape_.shape; }
   [[nodiscard]] std::int64_t count() const noexcept { return shape_.count; }  ///< Elements.
@@ -220,10 +231,18 @@ class [[nodiscard]] Backward final : public Params<T> {
   /// as zero.
   template <std::size_t D>
   [[nodiscard]] Gradient<G, D> grad(Param<D> const& param) const& {
-    return {this->guard_.contribute(param.model_, param.id_), param.shape_};
+    return grad_as<G>(param);
   }
   template <std::size_t D>
   void grad(Param<D> const&) const&& = delete;  // as in AnyParams: name the guard
+  /// Like grad(), for a gradient of type E: `grad_as<float>(param)` for a parameter with ParamOptions::compute fp32.
+  /// Throws ContractError if it has another type.
+  template <Element E, std::size_t D>
+  [[nodiscard]] Gradient<E, D> grad_as(Param<D> const& param) const& {
+    return detail::gradient_in<E, D>(this->guard_.contribute(param.model_, param.id_, dtype_of<E>), param.shape_);
+  }
+  template <Element E, std::size_t D>
+  void grad_as(Param<D> const&) const&& = delete;  // as in AnyParams: name the guard
 
  private:
   template <Element OfT, GradientOf<OfT> OfG>
@@ -255,10 +274,17 @@ class [[nodiscard]] Weights final {
   /// Like Backward::grad().
   template <std::size_t D>
   [[nodiscard]] Gradient<G, D> grad(Param<D> const& param) const& {
-    return detail::gradient_in<G, D>(guard_.contribute(param.model_, param.id_), param.shape_);
+    return grad_as<G>(param);
   }
   template <std::size_t D>
   void grad(Param<D> const&) const&& = delete;  // as in AnyParams: name the guard
+  /// Like Backward::grad_as().
+  template <Element E, std::size_t D>
+  [[nodiscard]] Gradient<E, D> grad_as(Param<D> const& param) const& {
+    return detail::gradient_in<E, D>(guard_.contribute(param.model_, param.id_, dtype_of<E>), param.shape_);
+  }
+  template <Element E, std::size_t D>
+  void grad_as(Param<D> const&) const&& = delete;  // as in AnyParams: name the guard
 
  private:
   template <Element OfT, GradientOf<OfT> OfG>

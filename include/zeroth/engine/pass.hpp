@@ -18,7 +18,10 @@ namespace zeroth {
 
 /// How a reported loss is weighted.
 struct LossOptions {
-  float weight = 1;  ///< Relative to a full batch: 0.5 if half of the targets are padding.
+  /// How much this mean counts beside those of other ranks and micro-steps: the tokens that it is a mean of, divided
+  /// by those of a full micro-batch. The step's loss and gradients are then those of the mean over all tokens of the
+  /// global batch, wherever they are. 0.5 if half of the targets are padding; 1 for batches without padding.
+  float weight = 1;
 };
 
 /// A mean loss that the device computes.

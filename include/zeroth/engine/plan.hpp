@@ -27,6 +27,7 @@ struct PlannedSlots {
   int slots = 0;                    ///< Number of buffers.
   std::int64_t capacity_count = 0;  ///< Elements per buffer.
   std::int64_t flat_units = 0;      ///< Flat units that take turns in them.
+  Dtype dtype = Dtype::fp32;        ///< Of their elements.
 };
 
 /// A communicator that an engine makes.
@@ -119,6 +120,8 @@ struct Plan {
   std::int64_t parameter_count = 0;
   /// Elements that one tensor rank holds, including the padding of Cut::multiple; with one tensor rank, all elements.
   std::int64_t tensor_rank_count = 0;
+  /// Elements that are fp32 although the compute dtype has 16 bits: ParamOptions::compute. Per tensor rank.
+  std::int64_t fp32_count = 0;
   std::int64_t padded_count = 0;             ///< tensor_rank_count plus the padding for alignment and equal shares.
   std::int64_t units = 0;                    ///< Units of the model.
   std::int64_t flat_units = 0;               ///< Flat units of those; what several units share counts once.

@@ -42,6 +42,7 @@ struct UnitDescription {
   std::string name;                         ///< For messages, UTF-8.
   int uses_per_micro_step = 0;              ///< See UnitOptions; 0: its number of forward runs.
   bool stays_open = false;                  ///< See UnitOptions.
+  bool reshard_after_forward = true;        ///< See UnitOptions.
   std::int64_t rows_per_sample = 1;         ///< See UnitOptions.
   std::int64_t input_per_sample = 0;        ///< See UnitOptions.
   std::int64_t tensor_sums_per_sample = 0;  ///< See UnitOptions.

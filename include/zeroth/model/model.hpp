@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "zeroth/core/by_id.hpp"
+#include "zeroth/core/dtype.hpp"
 #include "zeroth/core/export.hpp"
 #include "zeroth/core/view.hpp"
 #include "zeroth/model/cut.hpp"
@@ -161,6 +162,10 @@ struct UnitOptions {
   /// Whether its guards stay open around those of other units, as a root's around its children's. If parameters or
   /// gradients are sharded, it gets a slot of its own. If this is false, such a guard throws when slots run out.
   bool stays_open = false;
+  /// FSDP2's option of this name. False: at stage 3, or with zeroth groups, the unit's parameters stay gathered from
+  /// their first use to the update, in slots of their own, instead of being gathered again for backward. It costs their
+  /// memory, which the plan has, and saves a gather. No effect if parameters are not sharded.
+  bool reshard_after_forward = true;
   /// Rows of a sample that its matrices are multiplied with, for flops_profiler: the tokens of a sequence, or 0 if they
   /// are only looked up. Does not affect training.
   std::int64_t rows_per_sample = 1;
@@ -184,6 +189,12 @@ struct ParamOptions {
   /// Marks a weight matrix, for optimizers that update matrices by a rule of their own; the others ignore it. It needs
   /// two extents, must be trainable, and no unit that uses it may have rows_per_sample 0.
   bool matrix = false;
+  /// Dtype::fp32 keeps a parameter in fp32 in a model whose compute dtype has 16 bits, as routers, norms, LoRA factors
+  /// and embeddings may need: guards provide it in fp32, its gradient, its sums over ranks and its optimizer states are
+  /// fp32, and it is its own master. It is gathered and reduced with the other fp32 parameters of its unit, in a flat
+  /// unit of their own. No effect in an fp32 model. Typed code reads it by Params::as(). FSDP2 and Megatron-Core do
+  /// this by module.
+  std::optional<Dtype> compute{};
 };
 
 /// An ordered list of units, in forward order. Every rank builds the same model; the engine checks that.
