@@ -188,8 +188,8 @@ TEST_CASE("autocast trains the same at stages 0 to 3, and like libtorch alone") 
   CHECK(difference(trained.losses, plain.losses) < 1e-3);  // products round to 8 bits
 }
 
-TEST_CASE("a step's factors of learning rates train like those of options, by names") {
-  auto const train_with = [](int stage, float of_options, std::optional<float> of_step) {
+TEST_CASE("factors of learning rates that are set later train like those of options, by names") {
+  auto const train_with = [](int stage, float of_options, std::optional<float> later) {
     std::vector<float> weights;
     auto const outcome = run_job(1, [&](Job& job) {
       auto program = gpt_program(job);
@@ -198,17 +198,12 @@ TEST_CASE("a step's factors of learning rates train like those of options, by na
         return ParamOptions{.learning_rate_factor = is_bias(name) ? of_options : 1};
       };
       torch_adapter::Trainer trainer{job, File{.stage = stage}.config(), *program.module, program.options};
-      std::vector<RateFactor> factors;
-      for (auto const& item : program.module->named_parameters()) {
-        if (of_step && is_bias(item.key())) {
-          factors.push_back({trainer.param(item.key()), *of_step});
-        }
-      }
+      trainer.set_learning_rate_factors([&](std::string const& name) { return is_bias(name) ? later : std::nullopt; });
       for (int step = 0; step < 3; ++step) {
         for (auto micro : trainer.micro_steps()) {
           micro.backward(program.loss(micro.first_sample(), trainer.micro_batch()));
         }
-        trainer.step({.learning_rate_factors = factors});
+        trainer.step();
       }
       trainer.finish();
       for (auto const& item : program.module->named_parameters()) {

@@ -62,8 +62,8 @@ struct File {
                                     std::optional<double> clip = {});
 
 /// examples/torch_gpt, examples/torch_vision on images of noise, a module of all that is odd, one that reads parameters
-/// through views of all kinds, one of loaded TorchScript modules, one with dropout in each unit, whose masks follow from the samples where ranks are
-/// processes, and one of whose two experts a rank skips one.
+/// through views of all kinds, one of loaded TorchScript modules, one with dropout in each unit, whose masks follow
+/// from the samples where ranks are processes, and one of whose two experts a rank skips one.
 [[nodiscard]] Program gpt_program(Job& job);
 [[nodiscard]] Program gpt_recomputed(Job& job);
 [[nodiscard]] Program vision_program(Job& job);

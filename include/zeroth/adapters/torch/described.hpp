@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -39,6 +40,7 @@ struct Parameter {
   at::Tensor refused_gradient{};              ///< The value of .grad between backward passes; reading it throws.
   bool matrix = false;                        ///< Whether a MatrixRule selects it.
   bool trainable = false;                     ///< Whether the engine trains it.
+  bool fp32 = false;                          ///< Whether it is Float whatever the compute dtype is.
   std::int64_t version = 0;                   ///< version_of(tensor) when the engine took it.
 };
 
@@ -55,6 +57,7 @@ struct Unit {
   std::vector<std::size_t> parameters{};  ///< Indices of the module's parameters that it owns or ties.
   std::vector<std::size_t> around{};      ///< Units that contain it, outermost first.
   bool outer = false;                     ///< Whether it contains other units.
+  bool resharded = true;                  ///< UnitOptions::reshard_after_forward.
   std::optional<AnyForward> forward{};    ///< Set while it is open in forward.
   std::optional<AnyBackward> backward{};  ///< Set while it is open in backward.
   int backward_turns = 0;                 ///< Its backward visits in this micro-step.
@@ -74,7 +77,8 @@ struct Wishes {
   MatrixRule matrix;  ///< Empty: that of hidden_matrices().
   std::function<std::optional<Init>(std::string const&)> start;
   std::uint64_t seed = 0;
-  bool weights = false;  ///< Whether a file provides all values.
+  bool weights = false;                              ///< Whether a file provides all values.
+  std::unordered_set<at::TensorImpl const*> fp32{};  ///< Parameters that stay Float.
 };
 
 /// All units and parameters.
@@ -242,6 +246,9 @@ inline void arrange(Described& described) {
   options.trainable = options.trainable && parameter.tensor.requires_grad();
   bool const may_be_marked = wishes.matrix || options.trainable;  // by default not what `parameter` freezes
   options.matrix = options.matrix || (parameter.matrix && may_be_marked);
+  if (wishes.fp32.contains(parameter.tensor.unsafeGetTensorImpl())) {
+    options.compute = Dtype::fp32;
+  }
   return options;
 }
 
@@ -251,11 +258,12 @@ inline void arrange(Described& described) {
   Model model{wishes.seed};
   auto const remade = std::make_shared<RemadeValues>();
   for (auto& unit : described.units) {
-    unit.id = model.unit(unit.label(), {.stays_open = unit.outer});
+    unit.id = model.unit(unit.label(), {.stays_open = unit.outer, .reshard_after_forward = unit.resharded});
   }
   for (auto& parameter : described.parameters) {
     auto const options = options_of(parameter, wishes);
     parameter.trainable = options.trainable;
+    parameter.fp32 = options.compute == Dtype::fp32;
     parameter.tensor.requires_grad_(parameter.trainable);
     auto const sizes = parameter.tensor.sizes();
     auto const& users = parameter.units;
@@ -269,13 +277,14 @@ inline void arrange(Described& described) {
 }
 
 /// Frees the memory of the module's tensors, and gives them storages that borrow the engine's memory, in the compute
-/// dtype.
+/// dtype or in fp32.
 inline void adopt(Described& described, std::shared_ptr<Owner> const& owner, Dtype compute) {
-  auto const type = scalar_type(compute);
   for (std::size_t p = 0; p < described.parameters.size(); ++p) {
     auto& parameter = described.parameters[p];
     auto const sizes = parameter.tensor.sizes().vec();
-    auto const bytes = parameter.tensor.numel() * bytes_of(compute);
+    auto const dtype = parameter.fp32 ? Dtype::fp32 : compute;
+    auto const type = scalar_type(dtype);
+    auto const bytes = parameter.tensor.numel() * bytes_of(dtype);
     auto const& home = described.units[parameter.units.front()];
     auto const why_closed =
         rank_prefix() + "parameter \"" + parameter.name + "\" of unit \"" + home.label() +

@@ -3,16 +3,14 @@
 #pragma once
 #include <torch/torch.h>
 
-#include <cstddef>
 #include <string>
 #include <unordered_set>
 #include <utility>
 #include <vector>
 
 #include "zeroth/adapters/torch/deferred.hpp"
-#include "zeroth/adapters/torch/matrices.hpp"
+#include "zeroth/adapters/torch/parameter_policies.hpp"
 #include "zeroth/adapters/torch/units.hpp"
-#include "zeroth/core/error.hpp"
 
 namespace zeroth::torch_adapter::detail {
 
@@ -21,25 +19,9 @@ class Ignored {
  public:
   /// Gives memory to those that deferred_init() made without. Throws ContractError for a policy that selects none.
   Ignored(::torch::nn::Module const& root, std::vector<UnitPolicy> const& policies) {
-    if (policies.empty()) {
-      return;
-    }
-    auto const places = registrations(root);
-    auto const all = root.named_parameters();
-    for (auto const& policy : policies) {
-      bool picked = false;
-      for (auto const& item : all) {
-        auto const& tensor = item.value();
-        if (policy(item.key(), *places.at(tensor.unsafeGetTensorImpl()).module)) {
-          picked = true;
-          if (tensors_.insert(tensor.unsafeGetTensorImpl()).second) {
-            named_.emplace_back(item.key(), tensor);
-          }
-        }
-      }
-      ZEROTH_EXPECTS(picked, "TrainerOptions::ignored: " + policy.what() +
-                                 " picks no parameter; the names are those of named_parameters(), such as \"" +
-                                 (all.is_empty() ? std::string{} : all[0].key()) + "\"");
+    named_ = picked_parameters(root, policies, "ignored");
+    for (auto const& [name, tensor] : named_) {
+      tensors_.insert(tensor.unsafeGetTensorImpl());
     }
     RemadeValues remade;
     for (auto& [name, tensor] : named_) {

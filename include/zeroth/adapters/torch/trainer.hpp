@@ -15,9 +15,11 @@
 
 #include "zeroth/adapters/torch/buffers.hpp"
 #include "zeroth/adapters/torch/generators.hpp"
+#include "zeroth/adapters/torch/gradient_parts.hpp"
 #include "zeroth/adapters/torch/heap.hpp"
 #include "zeroth/adapters/torch/ignored.hpp"
 #include "zeroth/adapters/torch/matrices.hpp"
+#include "zeroth/adapters/torch/parameter_policies.hpp"
 #include "zeroth/adapters/torch/passes.hpp"
 #include "zeroth/adapters/torch/recompute.hpp"
 #include "zeroth/adapters/torch/runtime.hpp"
@@ -34,6 +36,13 @@ struct TrainerOptions {
   std::optional<std::vector<ChosenUnit>> units{};
   /// Units to run again in backward instead of keeping their activations. They must come from ZEROTH_TORCH_UNIT.
   std::vector<UnitPolicy> recompute{};
+  /// Units that stay gathered between forward and backward at stage 3: UnitOptions::reshard_after_forward.
+  std::vector<UnitPolicy> no_reshard_after_forward{};
+  /// Parameters that stay Float in a model of 16 bits, such as those of norms and routers, like FSDP2's
+  /// MixedPrecisionPolicy of a module: by their names in named_parameters(), or by the module that registers them first
+  /// (`every<torch::nn::LayerNormImpl>()`). The program converts the inputs of such modules; SyncBatchNorm takes any.
+  /// See ParamOptions::compute.
+  std::vector<UnitPolicy> fp32{};
   /// Maps a parameter name to options, e.g. no weight decay. A parameter that does not require a gradient is frozen in
   /// any case.
   std::function<ParamOptions(std::string const&)> parameter{};
@@ -92,8 +101,11 @@ class Trainer {
       : registered_{root}, rank_{job.rank()} {
     check_device(job);
     auto const chosen = choose(root, options);
-    detail::Wishes const wishes{options.name,  options.parameter, options.matrix,
-                                options.start, options.seed,      !options.weights.empty()};
+    detail::Wishes wishes{options.name,  options.parameter, options.matrix,
+                          options.start, options.seed,      !options.weights.empty()};
+    for (auto const& [name, tensor] : detail::picked_parameters(root, options.fp32, "fp32")) {
+      wishes.fp32.insert(tensor.unsafeGetTensorImpl());
+    }
     detail::Ignored const ignored{root, options.ignored};
     auto described = detail::collect(root, chosen, wishes, ignored);
     ZEROTH_EXPECTS(!described.parameters.empty(),
@@ -101,7 +113,12 @@ class Trainer {
                        ? "a Trainer was given a module without parameters"
                        : "a Trainer was given a module of which TrainerOptions::ignored selects all parameters");
     detail::arrange(described);
-    auto const again = to_run_again(described.units, options.recompute);
+    auto const again = picked_units(described.units, options.recompute, "recompute");
+    std::ranges::for_each(again, [&](std::size_t unit) { detail::check_holder(described.units[unit]); });
+    for (auto const unit :
+         picked_units(described.units, options.no_reshard_after_forward, "no_reshard_after_forward")) {
+      described.units[unit].resharded = false;
+    }
     if (job.world() > 1) {
       collectives_.emplace(job, "torch");
     }
@@ -223,7 +240,17 @@ class Trainer {
   Unsharded unshard(std::string const& unit) {
     return {*runtime_, runtime_->find(unit, "unshard()"), "unshard() of \"" + unit + "\""};
   }
-  /// The engine's handle of a parameter, for AnyEngine's own calls and StepOptions::learning_rate_factors.
+  /// Lets the program read and change gradients between the last micro-step and step(): value clipping, noise, logs.
+  /// See AnyEngine::edit_gradients().
+  void edit_gradients(std::function<void(GradientPart const&)> const& edit) {
+    ZEROTH_EXPECTS(edit, "edit_gradients(): the function is empty");
+    engine_for("edit_gradients()").edit_gradients(detail::with_tensors(edit));
+  }
+  /// Rates by parameter that change while training runs. See AnyEngine::set_learning_rate_factors().
+  void set_learning_rate_factors(std::function<std::optional<float>(std::string const& name)> const& factor_of) {
+    engine_for("set_learning_rate_factors()").set_learning_rate_factors(factor_of);
+  }
+  /// The engine's handle of a parameter, for AnyEngine's own calls.
   [[nodiscard]] AnyParam const& param(std::string const& name) const { return *find(name, "param()").id; }
   /// The norm over all parameters: see AnyEngine::gradient_norm().
   [[nodiscard]] float gradient_norm() { return engine_for("gradient_norm()").gradient_norm(); }
@@ -252,19 +279,19 @@ class Trainer {
                    "{\"layers.*\"}) makes them; units(root, {}) gathers the whole on purpose");
     return detail::outer_first(marked);
   }
-  /// The units that `policies` select.
-  static std::vector<std::size_t> to_run_again(std::vector<detail::Unit> const& units,
-                                               std::vector<UnitPolicy> const& policies) {
+  /// The units that `policies` of this option select.
+  static std::vector<std::size_t> picked_units(std::vector<detail::Unit> const& units,
+                                               std::vector<UnitPolicy> const& policies, char const* option) {
     std::vector<std::size_t> picked;
     for (auto const& policy : policies) {
       auto const before = picked.size();
       for (std::size_t u = 0; u < units.size(); ++u) {
         if (units[u].module != nullptr && policy(units[u].name, *units[u].module)) {
-          detail::check_holder(units[u]);
           picked.push_back(u);
         }
       }
-      ZEROTH_EXPECTS(picked.size() > before, "TrainerOptions::recompute: " + policy.what() + " picks no unit");
+      ZEROTH_EXPECTS(picked.size() > before,
+                     std::string{"TrainerOptions::"} + option + ": " + policy.what() + " picks no unit");
     }
     return picked;
   }
