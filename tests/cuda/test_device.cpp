@@ -222,7 +222,7 @@ TEST_CASE("a sum of one input is that input, and needs no work in place") {
   device->kernels().fill(stream, from->data(), 64, 5);
   void const* const input = from->data();
   void* const apart = to->data();
-  stream.fold(Reduce::sum, &apart, 1, &input, 1, Dtype::bf16, 4, 8);
+  stream.fold(Reduce::sum, &apart, 1, &input, 1, Dtype::bf16, 4, 8, 1);
   auto const sum = contents_of(*device, *to);
   for (std::size_t i = 0; i < sum.size(); ++i) {
     CHECK(sum[i] == (i >= 8 && i < 24 ? std::byte{5} : std::byte{0}));
@@ -231,7 +231,7 @@ TEST_CASE("a sum of one input is that input, and needs no work in place") {
   auto const before = fake_cuda::calls("launch");
 #endif
   void* const in_place = from->data();
-  stream.fold(Reduce::sum, &in_place, 1, &input, 1, Dtype::bf16, 0, 32);
+  stream.fold(Reduce::sum, &in_place, 1, &input, 1, Dtype::bf16, 0, 32, 1);
 #ifndef ZEROTH_ON_GPU
   CHECK(fake_cuda::calls("launch") == before);
 #endif

@@ -64,7 +64,7 @@ TEST_CASE("a stage's layout lists the other stages that use its parameters") {
   engine::Share first{model.description(), {.stages = 2, .tied_gradients = TiedGradients::apart}, 0};
   engine::Share last{model.description(), {.stages = 2, .tied_gradients = TiedGradients::apart}, 1};
   auto const of_first = first.take_part(), of_last = last.take_part();
-  Layout const one{of_first, 2, {}, TiedGradients::apart}, two{of_last, 2, {}, TiedGradients::apart};
+  Layout const one{of_first, 2, {.tied = TiedGradients::apart}}, two{of_last, 2, {.tied = TiedGradients::apart}};
   auto const text = [](Layout const& layout) {
     std::vector<std::string> flats;
     for (auto const& flat : layout.flats()) {
