@@ -129,8 +129,8 @@ void CudaStream::fold(Reduce reduce, void* const* outputs, int output_count, voi
   if (failed() || count == 0) {
     return;
   }
-  if (input_count == 1 &&
-      factor == 1) {  // It is the result. In place there is nothing to do, and it may be all gradients of a model.
+  // One input is the result. In place there is nothing to do, and it may be all gradients of a model.
+  if (input_count == 1 && factor == 1) {
     auto const begin = first * bytes_of(dtype);
     std::for_each_n(outputs, output_count, [&](void* output) {
       copy(static_cast<std::byte*>(output) + begin, static_cast<std::byte const*>(inputs[0]) + begin,
