@@ -9,10 +9,13 @@
 
 namespace zeroth {
 
-/// The least, mean and greatest value over ranks, and the ranks that have them. Of equal values the lowest rank's.
+/// How a number differs over ranks.
 struct RankSpread {
-  double least = 0, mean = 0, most = 0;
-  int least_rank = 0, most_rank = 0;
+  double least = 0;    ///< The least value.
+  double mean = 0;     ///< The mean over ranks.
+  double most = 0;     ///< The greatest value.
+  int least_rank = 0;  ///< The rank with the least value; of several the lowest.
+  int most_rank = 0;   ///< The rank with the greatest value; of several the lowest.
 };
 
 /// Rank r has values[r]. Throws ContractError if there are none.
