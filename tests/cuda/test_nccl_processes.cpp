@@ -171,9 +171,10 @@ TEST_CASE("creation of an NCCL communicator that never finishes ends the job") {
     auto const ending = job[rank].wait();
     CHECK(ending.in_time);
     CHECK(ending.status == 1);
-    CHECK_THAT(job.flight_of(rank), Contains("could not make its communicator: ncclCommInitRankConfig of communicator "
-                                             "'world' on cuda:") &&
-                                        Contains("did not end within"));
+    CHECK_THAT(job.flight_of(rank),
+               Contains("could not make communicator 'world': ncclCommInitRankConfig of communicator "
+                        "'world' on cuda:") &&
+                   Contains("did not end within"));
   }
 }
 
