@@ -32,7 +32,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/lib/packages.sh
 
-all=(demo stages servers gpu step_time peers tensor checkpoints savings silent adamw collectives engine_overhead products muon codecs pipeline)
+all=(demo stages gpu step_time peers tensor checkpoints savings silent adamw collectives engine_overhead products muon codecs pipeline servers)
 parts=("$@")
 if [ $# -eq 0 ]; then
   parts=("${all[@]}")

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
-#include <numeric>
 #include <span>
 
 #include "zeroth/comm/uneven.hpp"
@@ -32,23 +31,33 @@ std::vector<std::int64_t> gather_lengths(GatherOn const& on, std::size_t own) {
 
 std::vector<std::string> gather_bytes(GatherOn const& on, std::string_view bytes, std::optional<int> root) {
   auto const lengths = gather_lengths(on, bytes.size());
+  auto const longest = std::ranges::max(lengths);
   bool const receives = !root || *root == on.communicator.rank();
-  auto const total = std::reduce(lengths.begin(), lengths.end());
   std::vector<std::string> result(receives ? lengths.size() : std::size_t{0});
-  if (total == 0) {
+  if (longest == 0) {
     return result;
   }
-  auto const mine = allocate(on.device, std::ssize(bytes)), all = allocate(on.device, receives ? total : 0);
+  // On all ranks every block is as long as the longest. Messages between those that have bytes would let a rank that
+  // has sent all of its own go on, and end the job by an error, before the others have received them.
+  auto const stride = [&](std::size_t rank) { return root ? lengths[rank] : longest; };
+  std::int64_t total = 0;
+  for (std::size_t rank = 0; receives && rank < lengths.size(); ++rank) {
+    total += stride(rank);
+  }
+  auto const mine = allocate(on.device, root ? std::ssize(bytes) : longest), all = allocate(on.device, total);
   std::ranges::copy(std::as_bytes(std::span{bytes}), mine->data());
-  auto const messages =
-      root ? gather_v(on.communicator, mine->data(), receives ? all->data() : nullptr, lengths, Dtype::byte, *root)
-           : all_gather_v(on.communicator, mine->data(), all->data(), lengths, Dtype::byte);
-  on.communicator.submit(on.stream, {on.purpose, "bytes"}, messages);
+  if (root) {
+    auto const messages =
+        gather_v(on.communicator, mine->data(), receives ? all->data() : nullptr, lengths, Dtype::byte, *root);
+    on.communicator.submit(on.stream, {on.purpose, "bytes"}, messages);
+  } else {
+    on.communicator.all_gather(on.stream, {on.purpose, "bytes"}, mine->data(), all->data(), longest, Dtype::byte);
+  }
   on.stream.synchronize();
   auto const* from = reinterpret_cast<char const*>(all->data());
   for (std::size_t rank = 0; rank < result.size(); ++rank) {
     result[rank].assign(from, static_cast<std::size_t>(lengths[rank]));
-    from += lengths[rank];
+    from += stride(rank);
   }
   return result;
 }

@@ -20,7 +20,7 @@ struct GatherOn {
 };
 
 /// Returns the `bytes` of each rank, in rank order: on every rank, or on rank `root` alone if there is one. Collective;
-/// waits. Cost: an all-gather of lengths, and messages between those that have bytes and those that receive them.
+/// waits. Cost: an all-gather of lengths, and messages to `root`, or an all-gather of the greatest length.
 [[nodiscard]] std::vector<std::string> gather_bytes(GatherOn const& on, std::string_view bytes,
                                                     std::optional<int> root = std::nullopt);
 

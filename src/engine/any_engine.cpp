@@ -123,6 +123,19 @@ double seconds_of_rank_0(EngineState const& engine) {
   return tells ? std::chrono::duration<double>(Clock::now() - engine.session.began).count() : 0;
 }
 
+/// Not before: an update that was owed, which the passes of this step have applied, has the factors of its own step.
+void take_rate_factors(EngineState& engine) {
+  auto& factors = engine.session.rate_factors;
+  if (factors.empty()) {
+    return;
+  }
+  for (auto const& [param, factor] : factors) {
+    engine.sharded.model->params[param].options.learning_rate_factor = factor;
+  }
+  engine.sharded.manager->optimizer.follow_factors();
+  factors.clear();
+}
+
 void compare_tensor_gradients(EngineState& engine) {
   if (engine.compares_tensor_gradients()) {
     auto const step = engine.session.protocol->steps() + 1;
@@ -216,6 +229,7 @@ std::optional<StepReport> AnyEngine::step(StepOptions const& options) {
     engine::order_step(engine, options);
     engine.sharded.manager->optimizer.decide(sums, accumulator.losses(), rules, accumulator.parity());
     engine::push_step(engine, options);
+    take_rate_factors(engine);
     engine.sharded.schedule->update();
     engine.session.protocol->end_step();
     engine.record_addends();

@@ -203,7 +203,7 @@ void AnyEngine::set_learning_rate_factors(
       !engine.runtime.servers,
       "set_learning_rate_factors() with zeroth.parameter_server: servers update, and have the factors of the "
       "model; set zeroth.parameter_server.servers to 0, or ParamOptions::learning_rate_factor");
-  std::vector<std::pair<ParamId, float>> changes;  // of this stage
+  auto changes = engine.session.rate_factors;  // of this stage
   Fnv1a32 hash;
   for (auto const& param : engine.runtime.share.params()) {
     auto const factor = param.trainable ? factor_of(param.name) : std::nullopt;
@@ -216,13 +216,7 @@ void AnyEngine::set_learning_rate_factors(
     }
   }
   engine.session.accumulator->call_log().add(Verb::learning_rate_factors, hash.value());
-  engine.or_end([&] {
-    engine.settle_update();
-    for (auto const& [param, factor] : changes) {
-      engine.sharded.model->params[param].options.learning_rate_factor = factor;
-    }
-    engine.sharded.manager->optimizer.follow_factors();
-  });
+  engine.session.rate_factors = std::move(changes);
 }
 
 }  // namespace zeroth

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/call_guard.hpp"
@@ -45,8 +46,10 @@ struct Session {
   std::optional<StepReport> kept_report;                ///< The report that finish() still owes, because it threw.
   std::unique_ptr<Reporter> reporter;                   ///< On rank 0.
   OwnTimes own_times;                                   ///< For the reporter's lines.
-  std::unique_ptr<checkpoint::FolderLock> claimed;      ///< The lock of claim(), on rank 0.
-  std::unique_ptr<Checkpoints> checkpoints;             ///< Made by the first save; destroyed before all else.
+  /// Factors of learning rates by parameter, which the next step() takes over.
+  std::vector<std::pair<ParamId, float>> rate_factors;
+  std::unique_ptr<checkpoint::FolderLock> claimed;  ///< The lock of claim(), on rank 0.
+  std::unique_ptr<Checkpoints> checkpoints;         ///< Made by the first save; destroyed before all else.
 };
 
 }  // namespace zeroth::engine

@@ -355,7 +355,7 @@ class Record(unittest.TestCase):
         self.assertEqual((ended.returncode, ended.stdout), (2, ""))
         self.assertEqual(ended.stderr, 'error: "speed" is no part; parts are demo stages gpu step_time peers '
                                        'tensor checkpoints savings silent adamw collectives engine_overhead products '
-                                       'muon codecs pipeline\n')
+                                       'muon codecs pipeline servers\n')
 
     def test_every_section_is_a_part_and_every_part_a_function(self):
         text = (REPOSITORY / "scripts/record.sh").read_text(encoding="utf-8")

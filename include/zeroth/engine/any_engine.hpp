@@ -203,8 +203,8 @@ class ZEROTH_EXPORT AnyEngine {
   /// parameter of the model; nullopt leaves its factor. Factors are 0 or more and finite, and the same on all ranks;
   /// otherwise the next step() throws PeerError. Checkpoints do not have them: set them again after a restore.
   ///
-  /// Call it between steps. Collective. Applies an update that is owed with zeroth.delayed_update. Throws ContractError
-  /// with parameter servers. Costs a pass over the list of parameters.
+  /// Call it between steps. Collective. Throws ContractError with parameter servers. Costs a pass over the list of
+  /// parameters, and the next step() waits for the update before it.
   void set_learning_rate_factors(std::function<std::optional<float>(std::string const& name)> const& factor_of);
 
   /// This rank's data-parallel index, from 0: which share of a batch it processes. Equals its rank, unless the stage
