@@ -171,6 +171,9 @@ std::vector<Rule> rules_of_servers() {
           {"groups", {}, servers, {"-"}},
           {"zeroth.two_level_sums", {}, servers, {"-"}},
           {"rank state", {}, servers, {"-"}},
+          {"fp32 parameters", {}, servers, {"-"}},
+          {"rate factors", {}, servers, {"-"}},
+          {"gradient edits", {}, servers, {"-"}},
           {staleness, {"1", "3"}, servers, {"1", "2", "3"}},
           {staleness, {"1", "3"}, "gradient_clipping", {"0"}},  // a file without the key clips
           {staleness, {"1", "3"}, "types", types_with_a_constant_scale(Codecs::any)},
