@@ -66,9 +66,18 @@ class Server {
     optimizer.await_decision();
     optimizer.begin_updates(false);
     manager_.parameters.await_gathers();  // workers have received what is overwritten now
-    for (auto const flat : manager_.memory.layout().update_order()) {
+    auto const& layout = manager_.memory.layout();
+    for (auto const flat : layout.update_order()) {
       optimizer.update(flat);
-      give(flat);
+      if (!layout.flats()[flat].persistent) {
+        give(flat);
+      }
+    }
+    // Schedule::update() of the workers receives persistent units last.
+    for (auto const flat : layout.update_order()) {
+      if (layout.flats()[flat].persistent) {
+        give(flat);
+      }
     }
   }
 

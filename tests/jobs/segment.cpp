@@ -283,10 +283,12 @@ void Segment::make(int step) {
   if (moves("trace", "a step")) {
     engine_.trace(step % 3 == 2 ? &timeline_ : nullptr);
   }
-  if (choice_.is("rate factors", "changed") && step > 1) {
+  if (choice_.is("rate factors", "changed")) {
+    // They depend on the step alone: an engine that goes back to an earlier step keeps those that it has.
     engine_.set_learning_rate_factors([step](std::string const& name) {
-      auto const kind = (static_cast<std::size_t>(step) + name.size() + static_cast<unsigned char>(name.back())) % 4;
-      return kind == 3 ? std::nullopt : std::optional{0.5F * static_cast<float>(kind)};
+      auto const kind = name.size() + static_cast<unsigned char>(name.back());
+      auto const of_step = static_cast<float>((kind + static_cast<std::size_t>(step)) % 3);
+      return kind % 4 == 3 ? std::nullopt : std::optional{0.5F * of_step};
     });
   }
   stage_walk_ ? actions(step) : micro_steps(step);

@@ -211,6 +211,17 @@ TEST_CASE("workers with servers have the bits of stage 1 with every optimizer, a
   }
 }
 
+TEST_CASE("persistent units between others have the bits of stage 1") {
+  auto const text = [&](int stage, std::string const& more) {
+    auto result = file(bf16_types, stage, 2, "every_micro_step", movements[1], more);
+    std::string const key = "\"zero_optimization\": {";
+    return result.insert(result.find(key) + key.size(), "\"stage3_param_persistence_threshold\": 64, ");
+  };
+  auto const base = train(2, text(1, ""));
+  REQUIRE(std::isfinite(base.reports.back().loss));
+  REQUIRE(bits_of(train_with_servers(2, 2, text(0, with_servers(2)))) == bits_of(base));
+}
+
 TEST_CASE("one worker that may be stale has the bits of one rank: each push is an update") {
   for (auto const& types : {fp32_types, bf16_types, bf16_masters}) {
     INFO(types.name);

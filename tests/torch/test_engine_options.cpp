@@ -20,12 +20,12 @@ using Catch::Contains;
 using torch_adapter::GradientPart;
 using torch_adapter::Trainer;
 
-constexpr std::int64_t width = 20;
+constexpr std::int64_t features = 20;
 
 /// A block whose norm computes in its own type.
 struct BlockImpl : nn::Module {
-  nn::Linear linear{register_module("linear", nn::Linear{width, width})};
-  nn::LayerNorm norm{register_module("norm", nn::LayerNorm{nn::LayerNormOptions({width})})};
+  nn::Linear linear{register_module("linear", nn::Linear{features, features})};
+  nn::LayerNorm norm{register_module("norm", nn::LayerNorm{nn::LayerNormOptions({features})})};
   at::Tensor forward(at::Tensor const& x) {
     auto const normed = norm(linear(x).to(norm->weight.scalar_type()));
     return x + at::tanh(normed).to(x.scalar_type());
@@ -39,7 +39,7 @@ struct MixedImpl : nn::Module {
 TORCH_MODULE(Mixed);
 
 at::Tensor rows_of(std::int64_t first, std::int64_t count) {
-  return at::sin(at::arange(first * width, (first + count) * width, at::kFloat).view({count, width}));
+  return at::sin(at::arange(first * features, (first + count) * features, at::kFloat).view({count, features}));
 }
 
 MakeProgram mixed(at::ScalarType type, TorchOptions const& options) {
@@ -99,7 +99,7 @@ TEST_CASE("norms that stay Float in a bf16 model have the bits of stage 0 at eve
     trainer.finish();
     auto const weight = trainer.read("a.norm.weight");
     auto const* const values = weight.data_ptr<float>();
-    if (std::all_of(values, values + width, is_bf16)) {
+    if (std::all_of(values, values + features, is_bf16)) {
       throw std::runtime_error{"the norm's weight was rounded"};
     }
   });
@@ -177,7 +177,7 @@ TEST_CASE("gradients that are clipped by value before the update train as by lib
     });
     CHECK(difference < 1e-6);
     CHECK(seen.size() == plain->parameters().size());
-    CHECK(seen.at("a.linear.weight") == width * width * (stage == 0 ? 2 : 1));
+    CHECK(seen.at("a.linear.weight") == features * features * (stage == 0 ? 2 : 1));
   }
 }
 
