@@ -158,7 +158,7 @@ class Memory {
   }
   [[nodiscard]] std::size_t flat_count() const noexcept { return context_.layout->flats().size(); }
   [[nodiscard]] Placement parameters_of(FlatId flat) const noexcept {
-    return placement_of_parameters(this->flat(flat), request_.placements);
+    return placement_of_parameters(this->flat(flat), request_);
   }
   [[nodiscard]] bool parameters_whole(FlatId flat) const noexcept { return parameters_of(flat) == Placement::whole; }
   [[nodiscard]] bool gradients_whole() const noexcept { return request_.placements.gradients == Placement::whole; }

@@ -210,7 +210,7 @@ void plan_parameters(Layout const& layout, ById<FlatId, char> const& on_disk, Pl
                      MemoryPlan& plan) {
   for (auto const flat : plan.flats.ids()) {
     auto const& unit = layout.flats()[flat];
-    auto const placement = placement_of_parameters(unit, request.placements);
+    auto const placement = placement_of_parameters(unit, request);
     if (on_disk[flat] == 0) {
       plan.flats[flat].parameters = take(plan.bytes.parameters, plan.padding.parameters,
                                          held_by_each(unit.trainable, placement, request.places) +
@@ -403,7 +403,7 @@ Range held(Part const& part, Placement placement, Places const& places, int plac
 MemoryPlan plan_memory(Layout const& layout, PlanRequest const& request) {
   MemoryPlan plan;
   auto tiles = tiles_of(layout, request);
-  auto const on_disk = parameters_on_disk(layout, request.placements, request.places, request.offload_parameters);
+  auto const on_disk = parameters_on_disk(layout, request);
   for (auto const count : tiles.in_memory) {
     plan.flats.push_back({});
     plan.flats.back().in_memory_count = count;

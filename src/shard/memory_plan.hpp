@@ -160,9 +160,9 @@ struct StoredSlices {
   return (settings.reduce_codec == Codec::sign || encodes_momenta(settings)) && flat.gradients().padded_count > 0;
 }
 
-/// The placement of `flat`'s parameters.
-[[nodiscard]] inline Placement placement_of_parameters(FlatUnit const& flat, Placements const& placements) noexcept {
-  return flat.persistent ? Placement::whole : placements.parameters;
+/// The placement of `flat`'s parameters. A server has no more than it updates.
+[[nodiscard]] inline Placement placement_of_parameters(FlatUnit const& flat, PlanRequest const& request) noexcept {
+  return flat.persistent && request.workers == 0 ? Placement::whole : request.placements.parameters;
 }
 
 /// The elements of `part` that the rank at `place` holds under `placement`.

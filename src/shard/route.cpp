@@ -36,7 +36,7 @@ Routes routes_of(FlatUnit const& flat, PlanRequest const& request, int place) {
   auto const& part = flat.trainable;
   auto const& gradients = flat.gradients();
   auto const optimizer = request.placements.optimizer;
-  auto const parameters = placement_of_parameters(flat, request.placements);
+  auto const parameters = placement_of_parameters(flat, request);
   bool const by_groups = request.sums_by_groups;
   // If the optimizer holds everything, one all-reduce yields everything, unless the sum has to be sliced.
   bool const sums_whole =

@@ -47,8 +47,8 @@ Tiles cut_tiles(Layout const& layout, ById<FlatId, char> const& has_states, Plac
   return tiles;
 }
 
-ById<FlatId, char> parameters_on_disk(Layout const& layout, Placements const& placements, Places const& places,
-                                      ParameterOffload const& offload) {
+ById<FlatId, char> parameters_on_disk(Layout const& layout, PlanRequest const& request) {
+  auto const& offload = request.offload_parameters;
   auto const& flats = layout.flats();
   ById<FlatId, char> on_disk(flats.size());
   if (offload.disk.ratio == 0) {
@@ -59,8 +59,8 @@ ById<FlatId, char> parameters_on_disk(Layout const& layout, Placements const& pl
   std::ranges::stable_sort(by_use, {}, [&](FlatId flat) { return flats[flat].users.front(); });
   auto left = offload.in_memory_count;
   for (auto const flat : by_use) {
-    auto const placement = placement_of_parameters(flats[flat], placements);
-    auto const count = parameters_held(flats[flat], placement, places);
+    auto const placement = placement_of_parameters(flats[flat], request);
+    auto const count = parameters_held(flats[flat], placement, request.places);
     if (placement == Placement::whole || count <= left) {
       left -= placement == Placement::whole ? 0 : count;
     } else {

@@ -13,6 +13,8 @@
 
 namespace zeroth::shard {
 
+struct PlanRequest;
+
 /// Tiles begin at multiples of this many elements: whole blocks of a disk in the narrowest dtype, and whole blocks of
 /// sums.
 inline constexpr std::int64_t tile_alignment_count = 2048;
@@ -70,8 +72,7 @@ struct Tiles {
 
 /// Selects the flat units whose parameters are on the disk. What forward uses first stays in memory, as far as it fits.
 /// Parameters that every rank has whole are in memory.
-[[nodiscard]] ById<FlatId, char> parameters_on_disk(Layout const& layout, Placements const& placements,
-                                                    Places const& places, ParameterOffload const& offload);
+[[nodiscard]] ById<FlatId, char> parameters_on_disk(Layout const& layout, PlanRequest const& request);
 
 /// Cuts their trainable elements into tiles, in the order of updates. The tiles end where those of the optimizer's
 /// states do, and have at most `most_count` elements, rounded down to whole blocks.

@@ -215,7 +215,7 @@ TEST_CASE("persistent units between others have the bits of stage 1") {
   auto const text = [&](int stage, std::string const& more) {
     auto result = file(bf16_types, stage, 2, "every_micro_step", movements[1], more);
     std::string const key = "\"zero_optimization\": {";
-    return result.insert(result.find(key) + key.size(), "\"stage3_param_persistence_threshold\": 64, ");
+    return result.insert(result.find(key) + key.size(), "\"stage3_param_persistence_threshold\": 700, ");
   };
   auto const base = train(2, text(1, ""));
   REQUIRE(std::isfinite(base.reports.back().loss));
