@@ -30,7 +30,7 @@ std::int64_t SlotCounts::total_bytes(std::int64_t element_bytes) const noexcept 
 }
 
 SlotCounts classify(ById<FlatId, std::int64_t> const& counts, ById<FlatId, char> const& fp32) {
-  auto const is_fp32 = [&](FlatId flat) { return fp32.size() > 0 && fp32[flat] != 0; };
+  auto const is_fp32 = [&](FlatId flat) { return !fp32.empty() && fp32[flat] != 0; };
   auto const ids = counts.ids();
   std::vector<FlatId> by_size(ids.begin(), ids.end());
   std::ranges::stable_sort(

@@ -78,7 +78,8 @@ void SimulatedRank::run(Timeline* timeline, RankResult& result) {
     sums_ = &sums.emplace(mesh.tensor().communicator().split(0, mesh.tensor_part().index, "tensor-verbs"), *device_,
                           task_.config.sequence_parallel(), task_.config.compute_dtype());
   }
-  auto const [settling, measured] = steps_of(task_.config);
+  auto const steps = steps_of(task_.config);
+  int const settling = steps.settling, measured = steps.measured;
   std::vector<StepReport> reports;
   auto const step = [&] {
     if (auto const report = train(engine)) {

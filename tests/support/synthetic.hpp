@@ -248,7 +248,7 @@ class Trainer {
   double mean(Params<T> const& p, SyntheticModel::Tensor const& param) const {
     return with_view(p, param, [this](auto view) {
       double sum = 0;
-      auto const* const at = values(view);
+      auto const* const at = this->values(view);
       for (std::int64_t i = 0; i < view.count(); ++i) {
         sum += static_cast<double>(to_float(at[i])) * static_cast<double>(1 + i % 3);
       }
