@@ -74,8 +74,8 @@ class VirtualJob {
     std::shared_ptr<comm::FlightRecorder> recorder;
     std::int64_t bytes_sent = 0;
     double last_begin_us = 0;  // of a collective on any communicator
-    // Of the last message from the rank that others mirror:
-    double received_us = 0;           // when both ends were ready
+    // The last message that came from the rank that others mirror:
+    double received_us = 0;           // when both ends were ready for it
     std::vector<std::byte> received;  // its bytes, if they are real
   };
   /// The index of a rank among those that exist.

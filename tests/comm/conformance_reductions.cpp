@@ -127,7 +127,7 @@ std::string check_ties(Rank& rank) {
   return location == 100 ? "" : fmt::format("of equals the one at {} was taken", location);
 }
 
-/// What is not a factor, and a factor where there is none.
+/// premul_sum refuses a factor that no fp32 number is near to, and all other reductions refuse any factor but 1.
 std::string check_factors(Rank& rank) {
   auto const stream = rank.device.make_stream("test", device::Overlap::on);
   auto const data = rank.buffer(std::vector<float>(1));

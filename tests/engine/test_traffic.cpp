@@ -89,7 +89,8 @@ TEST_CASE("units that are not resharded after forward are gathered once in a ste
   };
   auto const [plain, weights, planned] = with_kept(0);
   constexpr std::int64_t whole = (all_trainable + frozen_count) * 4;
-  // Of each micro-step forward gathers all three units and backward two of them; the next forward finds the first one.
+  // In each micro-step forward gathers all three units, and backward gathers two of them again. The next forward finds
+  // the first one still gathered.
   CHECK(plain.back().gathered_bytes == 2 * (2 * whole - trainable_count * 4) - trainable_count * 4);
   CHECK(plain.back().parameter_slots_used == 1);
   auto const [kept, same_weights, more] = with_kept(3);

@@ -7,6 +7,7 @@
 
 #include "engine/small_model.hpp"
 #include "shard/server_links.hpp"
+#include "simulate/simple_machine.hpp"
 #include "support/catch.hpp"
 #include "support/job.hpp"
 #include "zeroth/optim/step_scalars.hpp"
@@ -19,17 +20,7 @@ namespace {
 using testing::small_config;
 using testing::SmallModel;
 
-/// A rank on each node: one thousand operations and bytes per microsecond; messages are free but for their bytes.
-Machine linked(double link_bytes_per_s) {
-  Machine machine;
-  machine.name = "test";
-  machine.peak_flops_per_s = 1e9;
-  machine.memory_bytes_per_s = 1e15;
-  machine.ranks_per_node = 1;
-  machine.node_bytes_per_s = machine.network_bytes_per_s = link_bytes_per_s;
-  machine.ring = {{0, 0, 0, 1}};
-  return machine;
-}
+Machine linked(double link_bytes_per_s) { return simple_machine(1, link_bytes_per_s); }
 
 constexpr double fast_link = 1e18, slow_link = 1e6;
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/small_model.hpp"
+#include "simulate/simple_machine.hpp"
 #include "simulate/virtual_communicator.hpp"
 #include "simulate/virtual_device.hpp"
 #include "support/catch.hpp"
@@ -23,17 +24,7 @@ namespace {
 using testing::small_config;
 using testing::SmallModel;
 
-/// One thousand operations and bytes per microsecond; collectives are free but for their bytes.
-Machine machine(double link_bytes_per_s) {
-  Machine machine;
-  machine.name = "test";
-  machine.peak_flops_per_s = 1e9;
-  machine.memory_bytes_per_s = 1e15;
-  machine.ranks_per_node = 1024;
-  machine.node_bytes_per_s = machine.network_bytes_per_s = link_bytes_per_s;
-  machine.ring = {{0, 0, 0, 1}};
-  return machine;
-}
+Machine machine(double link_bytes_per_s) { return simple_machine(1024, link_bytes_per_s); }
 
 constexpr double fast = 1e18, slow = 1e6;
 
