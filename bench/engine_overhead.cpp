@@ -45,7 +45,7 @@ class IdleCommunicator final : public comm::Communicator {
     for (auto const& each : collectives) {
       device::as_cpu(stream).post([each, world = world_] {
         if (each.dtype == Dtype::int64 || each.dtype == Dtype::fp64) {  // numbers that the engine compares and reads
-          simulate::exchange_with_mirrors(each, world);
+          simulate::exchange_with_mirrors(each, world, world);
         }
       });
     }
