@@ -11,6 +11,9 @@
 ///   cudaStreamCreateWithPriority cudaStreamDestroy cudaStreamQuery cudaStreamWaitEvent cudaLaunchHostFunc
 ///   cudaEventCreateWithFlags cudaEventDestroy cudaEventRecord cudaEventQuery cudaEventElapsedTime
 ///   cudaGetLastError cudaGetErrorName cudaGetErrorString
+///   cudaStreamBeginCapture cudaStreamEndCapture cudaStreamIsCapturing cudaStreamGetCaptureInfo
+///   cudaThreadExchangeStreamCaptureMode cudaEventRecordWithFlags cudaGraphInstantiate cudaGraphLaunch
+///   cudaGraphExecDestroy cudaGraphDestroy cudaGraphGetNodes cudaGraphGetEdges
 ///
 /// Functions that block the host (cudaStreamSynchronize, cudaEventSynchronize, cudaDeviceSynchronize, cudaMemcpy and
 /// the like) are missing on purpose: if a test links, the library calls none of them.
@@ -21,6 +24,11 @@
 /// As in CUDA, cudaFree waits for the GPU, and a kernel's first launch may. Events are recorded on streams of their own
 /// GPU, and kernels are launched on streams of the current one. Functions of the host run one at a time and may not
 /// call CUDA. Every later call returns an error of enqueued work.
+///
+/// A stream that is being captured adds its work to a graph instead of running it. At each launch, the graph's nodes
+/// that are ready run in random order, on as many threads as streams were captured, so a missing edge is a race. It is
+/// stricter than CUDA here, too: a thread that captures may not use the default stream of that GPU, though streams do
+/// not block; and waits for events that were never recorded cross the capture's boundary.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -28,6 +36,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 namespace zeroth::testing::fake_cuda {
 
@@ -46,6 +55,7 @@ struct Machine {
   bool default_stream = false;  ///< Whether each GPU has a default stream; otherwise the null handle is rejected.
   int driver = CUDART_VERSION;  ///< The newest CUDA that the driver supports; 0: no driver.
   int capability = 90;          ///< Compute capability; below 80 no kernel runs.
+  unsigned graph_seed = 0;      ///< Seed of the order of graphs' nodes; 0: a random one, see graph_seed().
 };
 
 /// Resets the machine. Ends the test program if something of the last one is still alive: see leftovers().
@@ -55,6 +65,28 @@ void reset(Machine const& machine = {});
 
 /// Enqueues work on a stream, like a kernel on a GPU. `work` must not wait for anything.
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
+
+/// Makes a piece of work, on the thread that enqueues it. If the work was captured, it is called at each launch of the
+/// graph, in the order of capture, on the thread that launches.
+using Prepare = std::function<std::function<void()>()>;
+/// Enqueues work that differs from launch to launch, and may wait for other ranks. Pieces of work with the same `line`
+/// in one graph run in the order of capture, whatever their streams.
+cudaError_t enqueue_in_line(cudaStream_t stream, Prepare prepare, void const* line);
+
+/// A graph that was instantiated.
+struct GraphMade {
+  std::size_t nodes, edges;  ///< Edges that streams and events made, without those of enqueue_in_line().
+  bool dropped;              ///< Whether it lacks an edge, see drop_edge().
+  bool redundant;            ///< Whether other edges imply the one that it lacks.
+};
+/// The graphs instantiated since reset().
+[[nodiscard]] std::vector<GraphMade> graphs_made();
+/// Drops edge number `edge`, from 0, of the next graph that is instantiated. Unless the edge is redundant, the node
+/// that depended on the other then runs before it at every launch. (A node of a line starts before it, and may still be
+/// running.) If there is no such edge, cudaGraphInstantiate returns cudaErrorInvalidValue.
+void drop_edge(std::size_t edge);
+/// The seed of the order in which ready nodes of graphs run.
+[[nodiscard]] unsigned graph_seed();
 
 /// Whether a stream made by this thread still has work on the GPU that has `memory`.
 [[nodiscard]] bool has_work_beside(void const* memory);

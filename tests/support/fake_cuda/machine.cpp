@@ -4,6 +4,9 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <random>
+
+#include "support/fake_cuda/capture.hpp"
 
 using zeroth::testing::fake_cuda::State;
 
@@ -127,7 +130,13 @@ cudaError_t State::enter(char const* function, int gpu) {
     refusals.erase(found);
     return error;
   }
-  return gpus[static_cast<std::size_t>(gpu)].error;
+  auto const error = gpus[static_cast<std::size_t>(gpu)].error.load();
+  return error != cudaSuccess ? error : prohibited(*this, function);
+}
+
+bool State::is_default(cudaStream_t stream) const {
+  auto const found = default_streams.find(stream->gpu);
+  return found != default_streams.end() && found->second == stream;
 }
 
 cudaStream_t State::resolve(cudaStream_t stream) {
@@ -200,6 +209,9 @@ void reset(Machine const& machine) {
   state.time_us = 0;
   state.refusals.clear();
   state.work_to_fail.reset();
+  state.graphs_made.clear();
+  state.edge_to_drop.reset();
+  state.graph_seed = machine.graph_seed != 0 ? machine.graph_seed : std::random_device{}();
   last_error = cudaSuccess;
   current_gpu() = 0;
 }
@@ -216,27 +228,52 @@ std::string leftovers() {
   add(state.blocks.size(), " blocks");
   add(state.streams.size() - state.default_streams.size(), " streams");
   add(state.events.size(), " events");
+  add(state.graphs.size(), " graphs");
+  add(state.executables.size(), " executable graphs");
   return text;
 }
 
-cudaError_t enqueue(cudaStream_t stream, std::function<void()> work) {
+cudaError_t enqueue_in_line(cudaStream_t stream, Prepare prepare, void const* line) {
   auto& state = State::get();
-  {
-    std::lock_guard const lock{state.mutex};
-    stream = state.resolve(stream);
-    if (!state.streams.contains(stream)) {
-      return answer(cudaErrorInvalidResourceHandle);
-    }
-    if (auto const error = state.enter("launch", stream->gpu); error != cudaSuccess) {
-      return answer(error);
-    }
+  std::lock_guard const lock{state.mutex};
+  stream = state.resolve(stream);
+  if (!state.streams.contains(stream)) {
+    return answer(cudaErrorInvalidResourceHandle);
   }
-  stream->push([&state, gpu = stream->gpu, work = std::move(work)] {
-    if (state.may_run(gpu)) {
-      work();
-    }
-  });
-  return cudaSuccess;
+  if (auto const error = state.enter("launch", stream->gpu); error != cudaSuccess) {
+    return answer(error);
+  }
+  auto if_it_may = [&state, gpu = stream->gpu, prepare = std::move(prepare)] {
+    return [&state, gpu, work = prepare()] {
+      if (state.may_run(gpu)) {
+        work();
+      }
+    };
+  };
+  return answer(issue(state, stream, std::move(if_it_may), line));
+}
+
+cudaError_t enqueue(cudaStream_t stream, std::function<void()> work) {
+  return enqueue_in_line(
+      stream, [work = std::move(work)] { return work; }, nullptr);
+}
+
+std::vector<GraphMade> graphs_made() {
+  auto& state = State::get();
+  std::lock_guard const lock{state.mutex};
+  return state.graphs_made;
+}
+
+void drop_edge(std::size_t edge) {
+  auto& state = State::get();
+  std::lock_guard const lock{state.mutex};
+  state.edge_to_drop = edge;
+}
+
+unsigned graph_seed() {
+  auto& state = State::get();
+  std::lock_guard const lock{state.mutex};
+  return state.graph_seed;
 }
 
 std::map<std::string, std::int64_t> calls() {

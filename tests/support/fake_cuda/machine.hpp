@@ -47,6 +47,8 @@ struct Point {
   void wait_for(std::uint64_t number);
 };
 
+struct Capture;
+
 /// A GPU, and its error, if it has failed.
 struct Gpu {
   std::atomic<cudaError_t> error{cudaSuccess};
@@ -60,6 +62,9 @@ struct Gpu {
 struct CUevent_st {
   std::shared_ptr<zeroth::testing::fake_cuda::Point> point;
   int gpu;
+  /// The capture that last recorded it, and the nodes before it; null if it was last recorded outside of captures.
+  std::shared_ptr<zeroth::testing::fake_cuda::Capture> capture;
+  std::set<std::size_t> captured;
 };
 
 struct CUstream_st {
@@ -71,6 +76,7 @@ struct CUstream_st {
 
   int const gpu, priority;
   std::thread::id const owner = std::this_thread::get_id();
+  std::shared_ptr<zeroth::testing::fake_cuda::Capture> capture;  // guarded by the state's mutex
 
  private:
   void run();
@@ -109,11 +115,19 @@ class State {
   std::int64_t time_us = 0;       // if it is simulated
   std::map<std::string, std::pair<int, cudaError_t>> refusals;
   std::optional<std::pair<int, cudaError_t>> work_to_fail;
+  std::set<std::shared_ptr<Capture>> captures;  // that have not ended
+  std::set<cudaGraph_t> graphs;
+  std::set<cudaGraphExec_t> executables;
+  std::vector<GraphMade> graphs_made;
+  std::optional<std::size_t> edge_to_drop;
+  unsigned graph_seed = 1;
 
   /// Counts a call, and returns its error if it must fail or comes too late: a GPU that failed returns only its error.
   [[nodiscard]] cudaError_t enter(char const* function, int gpu);
   /// The stream itself; for the null handle the default stream of the thread's GPU, if the machine has one.
   [[nodiscard]] cudaStream_t resolve(cudaStream_t stream);
+  /// Whether it is the default stream of its GPU.
+  [[nodiscard]] bool is_default(cudaStream_t stream) const;
   [[nodiscard]] Block const* find(void const* data, std::size_t bytes) const;
   [[nodiscard]] bool reaches(int gpu, void const* data, std::size_t bytes) const;
   /// The time at which an event is passed.

@@ -5,15 +5,35 @@
 #include <memory>
 #include <utility>
 
+#include "support/fake_cuda/capture.hpp"
 #include "support/fake_cuda/machine.hpp"
 
 using zeroth::testing::fake_cuda::answer;
+using zeroth::testing::fake_cuda::ask_for;
 using zeroth::testing::fake_cuda::current_gpu;
 using zeroth::testing::fake_cuda::greatest_priority;
+using zeroth::testing::fake_cuda::issue_same;
 using zeroth::testing::fake_cuda::least_priority;
 using zeroth::testing::fake_cuda::Point;
 using zeroth::testing::fake_cuda::run_host_function;
 using zeroth::testing::fake_cuda::State;
+
+namespace {
+
+cudaError_t record_as(char const* function, cudaEvent_t event, cudaStream_t stream, unsigned flags) {
+  auto& state = State::get();
+  std::lock_guard const lock{state.mutex};
+  stream = state.resolve(stream);
+  if (!state.streams.contains(stream) || !state.events.contains(event) || event->gpu != stream->gpu) {
+    return answer(cudaErrorInvalidResourceHandle);
+  }
+  if (auto const error = state.enter(function, stream->gpu); error != cudaSuccess) {
+    return answer(error);
+  }
+  return answer(record(state, event, stream, flags == cudaEventRecordExternal));
+}
+
+}  // namespace
 
 extern "C" {
 
@@ -56,6 +76,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   if (found == state.streams.end()) {
     return answer(cudaErrorInvalidResourceHandle);
   }
+  leave(state, *stream);
   last = std::move(found->second);
   state.streams.erase(found);
   return answer(error);
@@ -69,8 +90,10 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
     if (!state.streams.contains(stream)) {
       return answer(cudaErrorInvalidResourceHandle);
     }
-    if (auto const error = state.enter("cudaStreamQuery", stream->gpu); error != cudaSuccess) {
-      return answer(error);
+    auto const asked = ask_for(state, stream);
+    auto const entered = state.enter("cudaStreamQuery", stream->gpu);
+    if (asked != cudaSuccess || entered != cudaSuccess) {
+      return answer(asked != cudaSuccess ? asked : entered);
     }
   }
   bool const idle = stream->idle();
@@ -79,7 +102,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
   return answer(error != cudaSuccess ? error : idle ? cudaSuccess : cudaErrorNotReady);
 }
 
-cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned /*flags*/) {
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags) {
   auto& state = State::get();
   std::lock_guard const lock{state.mutex};
   stream = state.resolve(stream);
@@ -89,16 +112,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   if (auto const error = state.enter("cudaStreamWaitEvent", stream->gpu); error != cudaSuccess) {
     return answer(error);
   }
-  auto const point = event->point;
-  std::uint64_t number = 0;
-  {
-    std::lock_guard const point_lock{point->mutex};
-    number = point->recorded;
-  }
-  if (number > 0) {  // an event that was never recorded counts as passed
-    stream->push([point, number] { point->wait_for(number); });
-  }
-  return cudaSuccess;
+  return answer(wait(state, stream, event, flags == cudaEventWaitExternal));
 }
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
@@ -112,12 +126,11 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void*
   if (auto const error = state.enter("cudaLaunchHostFunc", gpu); error != cudaSuccess) {
     return answer(error);
   }
-  stream->push([function, data, gpu] {
+  return answer(issue_same(state, stream, [function, data, gpu] {
     if (State::get().may_run(gpu)) {
       run_host_function(function, data);
     }
-  });
-  return cudaSuccess;
+  }));
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
@@ -126,7 +139,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   if (auto const error = state.enter("cudaEventCreateWithFlags", current_gpu()); error != cudaSuccess) {
     return answer(error);
   }
-  *event = new CUevent_st{std::make_shared<Point>(), current_gpu()};
+  *event = new CUevent_st{std::make_shared<Point>(), current_gpu(), nullptr, {}};
   (*event)->point->timed = (flags & cudaEventDisableTiming) == 0;
   state.timed_events += (*event)->point->timed ? 1 : 0;
   state.events.insert(*event);
@@ -145,23 +158,11 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  auto& state = State::get();
-  std::lock_guard const lock{state.mutex};
-  stream = state.resolve(stream);
-  if (!state.streams.contains(stream) || !state.events.contains(event) || event->gpu != stream->gpu) {
-    return answer(cudaErrorInvalidResourceHandle);
-  }
-  if (auto const error = state.enter("cudaEventRecord", stream->gpu); error != cudaSuccess) {
-    return answer(error);
-  }
-  auto const point = event->point;
-  std::uint64_t number = 0;
-  {
-    std::lock_guard const point_lock{point->mutex};
-    number = point->record();
-  }
-  stream->push([point, number] { point->pass(number, State::get().pass_event(point->timed)); });
-  return cudaSuccess;
+  return record_as("cudaEventRecord", event, stream, cudaEventRecordDefault);
+}
+
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
+  return record_as("cudaEventRecordWithFlags", event, stream, flags);
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
@@ -170,8 +171,10 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (!state.events.contains(event)) {
     return answer(cudaErrorInvalidResourceHandle);
   }
-  if (auto const error = state.enter("cudaEventQuery", current_gpu()); error != cudaSuccess) {
-    return answer(error);
+  auto const asked = ask_for(event);
+  auto const entered = state.enter("cudaEventQuery", current_gpu());
+  if (asked != cudaSuccess || entered != cudaSuccess) {
+    return answer(asked != cudaSuccess ? asked : entered);
   }
   std::lock_guard const point_lock{event->point->mutex};
   return answer(event->point->passed() ? cudaSuccess : cudaErrorNotReady);
@@ -186,6 +189,11 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEve
   }
   if (auto const error = state.enter("cudaEventElapsedTime", current_gpu()); error != cudaSuccess) {
     return answer(error);
+  }
+  for (auto* const event : {begin, end}) {
+    if (auto const error = ask_for(event); error != cudaSuccess) {
+      return answer(error);
+    }
   }
   std::scoped_lock const point_lock{begin->point->mutex, end->point->mutex};
   for (auto const* const event : {begin, end}) {

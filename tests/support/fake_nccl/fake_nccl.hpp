@@ -12,6 +12,9 @@
 ///   ncclGroupStart ncclGroupEnd ncclAllReduce ncclAllGather ncclReduceScatter ncclBroadcast ncclReduce
 ///   ncclSend ncclRecv ncclMemAlloc ncclMemFree ncclCommWindowRegister ncclCommWindowDeregister
 ///
+/// A stream that is being captured adds groups to its graph. At each launch they meet those of the other ranks, in the
+/// order of the communicator: graphs may launch between groups that run at once.
+///
 /// It returns ncclInvalidUsage in these cases, though NCCL allows some of them:
 /// - communicators that block or share resources
 /// - operations other than sums

@@ -115,12 +115,11 @@ struct Fault {
   bool stalls = false;
   ncclResult_t result = ncclSuccess;  // NCCL's report, once the stream has reached it
 };
-Fault fault_of(ncclComm_t communicator, std::uint64_t number) {
+Fault fault_of(std::string const& name, int rank, std::uint64_t number) {
   auto& world = World::get();
   std::lock_guard const lock{world.mutex};
-  auto const& name = communicator->clique->name();
   if (auto const found = world.broken_work.find(name);
-      found != world.broken_work.end() && found->second.rank == communicator->rank && number >= found->second.after) {
+      found != world.broken_work.end() && found->second.rank == rank && number >= found->second.after) {
     return {true, found->second.result};
   }
   auto const found = world.stalled_work.find(name);
@@ -166,26 +165,32 @@ void connect(Group const& mine) {
   }
 }
 
-ncclResult_t launch(Group const& mine) {
-  auto const clique = mine.communicator->clique;
-  int const rank = mine.communicator->rank;
+/// The work of a group, with its place among all of its communicator. A graph has another place at each launch.
+std::function<void()> take_place(std::shared_ptr<Clique> const& clique, int rank, ncclComm_t communicator,
+                                 Calls const& calls) {
   std::function<void()> work;
-  if (is_message(mine.calls.front())) {
-    work = [clique, rank, calls = mine.calls] { clique->exchange(rank, calls); };
+  if (is_message(calls.front())) {
+    work = [clique, rank, calls] { clique->exchange(rank, calls); };
   } else {
     auto const number = clique->next_number(rank);
-    work = [clique, rank, calls = mine.calls, number, communicator = mine.communicator,
-            fault = fault_of(mine.communicator, number)] {
+    work = [clique, rank, calls, number, communicator, fault = fault_of(clique->name(), rank, number)] {
       if (fault.result != ncclSuccess) {
         say(communicator, fault.result);
       }
       clique->run(rank, number, calls, fault.stalls);
     };
   }
-  auto in_turn = [clique, rank, turn = clique->next_turn(rank), work = std::move(work)] {
-    clique->in_turn(rank, turn, work);
+  return [clique, rank, turn = clique->next_turn(rank), work = std::move(work)] { clique->in_turn(rank, turn, work); };
+}
+
+ncclResult_t launch(Group const& mine) {
+  auto const clique = mine.communicator->clique;
+  auto prepare = [clique, rank = mine.communicator->rank, communicator = mine.communicator, calls = mine.calls] {
+    return take_place(clique, rank, communicator, calls);
   };
-  return fake_cuda::enqueue(mine.stream, std::move(in_turn)) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+  return fake_cuda::enqueue_in_line(mine.stream, std::move(prepare), mine.communicator) == cudaSuccess
+             ? ncclSuccess
+             : ncclUnhandledCudaError;
 }
 
 ncclComm_t make(std::shared_ptr<Clique> clique, char const* name, int rank, int policy) {

@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Errors of captures: what invalidates one, and which calls it prohibits.
+#include <functional>
+#include <latch>
+#include <string>
+#include <thread>
+
+#include "cuda/captured.hpp"
+#include "support/catch.hpp"
+
+namespace zeroth::testing {
+namespace {
+
+constexpr auto global = cudaStreamCaptureModeGlobal;
+constexpr auto mine = cudaStreamCaptureModeThreadLocal;
+constexpr auto relaxed = cudaStreamCaptureModeRelaxed;
+
+/// The error of the end of a capture, which leaves no graph.
+std::string end_of(cudaStream_t stream) {
+  auto* graph = reinterpret_cast<cudaGraph_t>(&stream);  // anything but null
+  auto const error = cudaStreamEndCapture(stream, &graph);
+  CHECK(graph == nullptr);
+  return name_of(error);
+}
+
+std::string const invalidated = "cudaErrorStreamCaptureInvalidated";
+std::string const unsupported = "cudaErrorStreamCaptureUnsupported";
+
+/// The errors of calls that captures may prohibit, in the order of allocation and release.
+bool all_allowed() {
+  void* data = nullptr;
+  bool const device = cudaMalloc(&data, 256) == cudaSuccess && cudaFree(data) == cudaSuccess;
+  bool const host = cudaHostAlloc(&data, 256, cudaHostAllocDefault) == cudaSuccess && cudaFreeHost(data) == cudaSuccess;
+  return device && host;
+}
+
+/// Sets the calling thread's mode for as long as it lives.
+class Mode {
+ public:
+  explicit Mode(cudaStreamCaptureMode mode) : mode_{mode} { cudaThreadExchangeStreamCaptureMode(&mode_); }
+  Mode(Mode const&) = delete;
+  Mode& operator=(Mode const&) = delete;
+  ~Mode() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+
+ private:
+  cudaStreamCaptureMode mode_;
+};
+
+}  // namespace
+
+TEST_CASE("a capture begins once, and ends on its stream") {
+  begin_on({});
+  Bench bench;
+  auto* const stream = bench.stream();
+  auto* const side = bench.stream();
+  CHECK(name_of(cudaStreamBeginCapture(stream, static_cast<cudaStreamCaptureMode>(7))) == "cudaErrorInvalidValue");
+  CHECK(end_of(stream) == "cudaErrorIllegalState");
+  REQUIRE(cudaStreamBeginCapture(stream, mine) == cudaSuccess);
+  CHECK(name_of(cudaStreamBeginCapture(stream, mine)) == "cudaErrorIllegalState");
+  REQUIRE(bench.order(stream, side) == cudaSuccess);
+  CHECK(end_of(side) == "cudaErrorStreamCaptureUnmatched");
+  static_cast<void>(bench.end(stream));
+  CHECK(status_of(stream) == cudaStreamCaptureStatusNone);
+  CHECK(status_of(side) == cudaStreamCaptureStatusNone);
+}
+
+TEST_CASE("a capture that is not relaxed ends on its thread") {
+  begin_on({});
+  Bench bench;
+  auto* const stream = bench.stream();
+  for (auto const mode : {global, mine, relaxed}) {
+    CAPTURE(static_cast<int>(mode));
+    REQUIRE(cudaStreamBeginCapture(stream, mode) == cudaSuccess);
+    cudaGraph_t graph = nullptr;
+    auto const error = elsewhere([&] { return cudaStreamEndCapture(stream, &graph); });
+    CHECK(name_of(error) == (mode == relaxed ? "cudaSuccess" : "cudaErrorStreamCaptureWrongThread"));
+    if (mode == relaxed) {
+      CHECK(cudaGraphDestroy(graph) == cudaSuccess);
+    } else {
+      static_cast<void>(bench.end(stream));
+    }
+    CHECK(status_of(stream) == cudaStreamCaptureStatusNone);
+  }
+}
+
+TEST_CASE("a capture ends with an error if work of another stream was not joined") {
+  begin_on({});
+  Bench bench;
+  auto* const stream = bench.stream();
+  auto* const side = bench.stream();
+  auto* const other = bench.stream();
+  for (bool const later : {false, true}) {
+    CAPTURE(later);
+    REQUIRE(cudaStreamBeginCapture(stream, mine) == cudaSuccess);
+    CHECK(bench.order(stream, side) == cudaSuccess);
+    CHECK(bench.order(side, other) == cudaSuccess);
+    CHECK(bench.post(side, [] {}) == cudaSuccess);
+    CHECK(bench.order(side, stream) == cudaSuccess);
+    CHECK(bench.post(stream, [] {}) == cudaSuccess);
+    CHECK(bench.post(later ? side : other, [] {}) == cudaSuccess);
+    CHECK(end_of(stream) == "cudaErrorStreamCaptureUnjoined");
+    for (auto* const each : {stream, side, other}) {
+      CHECK(status_of(each) == cudaStreamCaptureStatusNone);
+      CHECK(finish(each) == cudaSuccess);
+    }
+  }
+}
+
+TEST_CASE("a captured stream cannot wait for an event that was recorded outside") {
+  begin_on({});
+  Bench bench;
+  auto* const stream = bench.stream();
+  auto* const other = bench.stream();
+  auto* const event = bench.event();
+  CHECK(cudaEventRecord(event, other) == cudaSuccess);
+  CHECK(finish(other) == cudaSuccess);
+  REQUIRE(cudaStreamBeginCapture(stream, mine) == cudaSuccess);
+  CHECK(name_of(cudaStreamWaitEvent(stream, event, 0)) == "cudaErrorStreamCaptureIsolation");
+  CHECK(status_of(stream) == cudaStreamCaptureStatusInvalidated);
+  CHECK(name_of(bench.post(stream, [] {})) == invalidated);
+  CHECK(name_of(cudaEventRecord(event, stream)) == invalidated);
+  CHECK(end_of(stream) == invalidated);
+  CHECK(status_of(stream) == cudaStreamCaptureStatusNone);
+  CHECK(bench.post(stream, [] {}) == cudaSuccess);
+  CHECK(finish(stream) == cudaSuccess);
+}
+
+TEST_CASE("captures cannot be merged") {
+  begin_on({});
+  Bench bench;
+  auto* const one = bench.stream();
+  auto* const two = bench.stream();
+  REQUIRE(cudaStreamBeginCapture(one, mine) == cudaSuccess);
+  REQUIRE(cudaStreamBeginCapture(two, mine) == cudaSuccess);
+  CHECK(name_of(bench.order(one, two)) == "cudaErrorStreamCaptureMerge");
+  CHECK(end_of(one) == invalidated);
+  CHECK(end_of(two) == invalidated);
+}
+
+TEST_CASE("a captured event cannot be asked") {
+  begin_on({});
+  Bench bench;
+  auto* const stream = bench.stream();
+  auto* const event = bench.event();
+  REQUIRE(cudaStreamBeginCapture(stream, relaxed) == cudaSuccess);
+  CHECK(cudaEventRecord(event, stream) == cudaSuccess);
+  CHECK(name_of(cudaEventQuery(event)) == "cudaErrorCapturedEvent");
+  CHECK(end_of(stream) == invalidated);
+  CHECK(cudaEventRecord(event, stream) == cudaSuccess);
+  CHECK(finish(stream) == cudaSuccess);
+  CHECK(cudaEventQuery(event) == cudaSuccess);
+}
+
+TEST_CASE("a captured stream cannot be asked, in any mode") {
+  begin_on({});
+  Bench bench;
+  auto* const stream = bench.stream();
+  for (auto const mode : {global, mine, relaxed}) {
+    CAPTURE(static_cast<int>(mode));
+    REQUIRE(cudaStreamBeginCapture(stream, mode) == cudaSuccess);
+    CHECK(name_of(cudaStreamQuery(stream)) == unsupported);
+    CHECK(end_of(stream) == invalidated);
+  }
+}
+
+TEST_CASE("the modes of a capture and of a thread decide which calls are prohibited") {
+  begin_on({});
+  REQUIRE(all_allowed());
+  Bench bench;
+  auto* const stream = bench.stream();
+  auto* const idle = bench.stream();
+  auto* const event = bench.event();
+  void* data = nullptr;
+  void* pinned = nullptr;
+  REQUIRE(cudaMalloc(&data, 256) == cudaSuccess);
+  REQUIRE(cudaHostAlloc(&pinned, 256, cudaHostAllocDefault) == cudaSuccess);
+  struct Call {
+    std::string name;
+    std::function<cudaError_t()> call;
+  };
+  std::vector<Call> const calls{
+      {"cudaMalloc",
+       [] {
+         void* more = nullptr;
+         return cudaMalloc(&more, 256);
+       }},
+      {"cudaHostAlloc",
+       [] {
+         void* more = nullptr;
+         return cudaHostAlloc(&more, 256, cudaHostAllocDefault);
+       }},
+      {"cudaFree", [data] { return cudaFree(data); }},
+      {"cudaFreeHost", [pinned] { return cudaFreeHost(pinned); }},
+      {"cudaEventQuery", [event] { return cudaEventQuery(event); }},
+      {"cudaStreamQuery", [idle] { return cudaStreamQuery(idle); }},
+  };
+  for (auto const capture : {global, mine, relaxed}) {
+    for (auto const thread : {global, mine, relaxed}) {
+      for (bool const here : {true, false}) {
+        bool const prohibited =
+            thread != relaxed && (here ? capture != relaxed : thread == global && capture == global);
+        for (auto const& each : calls) {
+          CAPTURE(static_cast<int>(capture), static_cast<int>(thread), here, each.name);
+          if (!prohibited && each.name != "cudaEventQuery" && each.name != "cudaStreamQuery") {
+            continue;
+          }
+          REQUIRE(cudaStreamBeginCapture(stream, capture) == cudaSuccess);
+          auto const call = [&] {
+            Mode const mode{thread};
+            return each.call();
+          };
+          CHECK(name_of(here ? call() : elsewhere(call)) == (prohibited ? unsupported : "cudaSuccess"));
+          if (prohibited) {
+            CHECK(end_of(stream) == invalidated);
+          } else {
+            CHECK(bench.end(stream) != nullptr);
+          }
+        }
+        if (!prohibited) {
+          REQUIRE(cudaStreamBeginCapture(stream, capture) == cudaSuccess);
+          auto const call = [&] {
+            Mode const mode{thread};
+            return all_allowed() ? cudaSuccess : cudaErrorUnknown;
+          };
+          CHECK((here ? call() : elsewhere(call)) == cudaSuccess);
+          CHECK(bench.end(stream) != nullptr);
+        }
+      }
+    }
+  }
+  CHECK(cudaFree(data) == cudaSuccess);
+  CHECK(cudaFreeHost(pinned) == cudaSuccess);
+}
+
+TEST_CASE("threads exchange their modes") {
+  begin_on({});
+  auto mode = relaxed;
+  CHECK(cudaThreadExchangeStreamCaptureMode(&mode) == cudaSuccess);
+  CHECK(mode == global);
+  mode = mine;
+  CHECK(cudaThreadExchangeStreamCaptureMode(&mode) == cudaSuccess);
+  CHECK(mode == relaxed);
+  mode = global;
+  CHECK(cudaThreadExchangeStreamCaptureMode(&mode) == cudaSuccess);
+  CHECK(mode == mine);
+}
+
+TEST_CASE("external events belong in captures") {
+  begin_on({});
+  Bench bench;
+  auto* const stream = bench.stream();
+  auto* const event = bench.event();
+  CHECK(name_of(cudaEventRecordWithFlags(event, stream, cudaEventRecordExternal)) == "cudaErrorInvalidValue");
+  CHECK(name_of(cudaStreamWaitEvent(stream, event, cudaEventWaitExternal)) == "cudaErrorInvalidValue");
+  CHECK(cudaEventRecordWithFlags(event, stream, cudaEventRecordDefault) == cudaSuccess);
+  CHECK(finish(stream) == cudaSuccess);
+}
+
+#ifndef ZEROTH_ON_GPU  // where CUDA's documentation says less, or CUDA allows more
+TEST_CASE("nobody waits for an event whose capture has ended or is invalid") {
+  begin_on({});
+  Bench bench;
+  auto* const stream = bench.stream();
+  auto* const other = bench.stream();
+  auto* const event = bench.event();
+  REQUIRE(cudaStreamBeginCapture(stream, mine) == cudaSuccess);
+  CHECK(cudaEventRecord(event, stream) == cudaSuccess);
+  CHECK(bench.end(stream) != nullptr);
+  CHECK(name_of(cudaStreamWaitEvent(other, event, 0)) == "cudaErrorStreamCaptureIsolation");
+  CHECK(name_of(cudaEventQuery(event)) == "cudaErrorCapturedEvent");
+  REQUIRE(cudaStreamBeginCapture(stream, mine) == cudaSuccess);
+  CHECK(name_of(cudaStreamWaitEvent(stream, event, 0)) == "cudaErrorStreamCaptureIsolation");
+  CHECK(end_of(stream) == invalidated);
+  REQUIRE(cudaStreamBeginCapture(stream, mine) == cudaSuccess);
+  CHECK(cudaEventRecord(event, stream) == cudaSuccess);
+  CHECK(name_of(cudaStreamQuery(stream)) == unsupported);
+  CHECK(name_of(cudaStreamQuery(stream)) == invalidated);
+  CHECK(name_of(cudaStreamWaitEvent(other, event, 0)) == "cudaErrorInvalidValue");
+  CHECK(end_of(stream) == invalidated);
+}
+
+TEST_CASE("an event that was never recorded is not a part of a capture") {
+  begin_on({});
+  Bench bench;
+  auto* const stream = bench.stream();
+  REQUIRE(cudaStreamBeginCapture(stream, mine) == cudaSuccess);
+  CHECK(name_of(cudaStreamWaitEvent(stream, bench.event(), 0)) == "cudaErrorStreamCaptureIsolation");
+  CHECK(end_of(stream) == invalidated);
+}
+
+TEST_CASE("a capture that is ended on another of its streams is invalid") {
+  begin_on({});
+  Bench bench;
+  auto* const stream = bench.stream();
+  auto* const side = bench.stream();
+  REQUIRE(cudaStreamBeginCapture(stream, mine) == cudaSuccess);
+  CHECK(bench.order(stream, side) == cudaSuccess);
+  CHECK(end_of(side) == "cudaErrorStreamCaptureUnmatched");
+  CHECK(status_of(side) == cudaStreamCaptureStatusInvalidated);
+  CHECK(end_of(stream) == invalidated);
+}
+
+TEST_CASE("the default stream takes no part in captures") {
+  fake_cuda::reset({.default_stream = true});
+  Bench bench;
+  auto* const stream = bench.stream();
+  auto* const event = bench.event();
+  CHECK(name_of(cudaStreamBeginCapture(nullptr, mine)) == unsupported);
+  std::string const implicit = "cudaErrorStreamCaptureImplicit";
+  REQUIRE(cudaStreamBeginCapture(stream, mine) == cudaSuccess);
+  auto status = cudaStreamCaptureStatusNone;
+  CHECK(name_of(cudaStreamIsCapturing(nullptr, &status)) == implicit);
+  CHECK(status_of(stream) == cudaStreamCaptureStatusActive);
+  CHECK(elsewhere([&] { return bench.post(nullptr, [] {}); }) == cudaSuccess);  // another rank's, in reality
+  CHECK(status_of(stream) == cudaStreamCaptureStatusActive);
+  CHECK(name_of(bench.post(nullptr, [] {})) == implicit);
+  CHECK(end_of(stream) == invalidated);
+  REQUIRE(cudaStreamBeginCapture(stream, mine) == cudaSuccess);
+  CHECK(cudaEventRecord(event, stream) == cudaSuccess);
+  CHECK(name_of(cudaStreamWaitEvent(nullptr, event, 0)) == implicit);
+  CHECK(end_of(stream) == invalidated);
+  CHECK(bench.post(nullptr, [] {}) == cudaSuccess);
+  CHECK(finish(nullptr) == cudaSuccess);
+}
+
+TEST_CASE("the end of a stream invalidates its capture") {
+  begin_on({});
+  Bench bench;
+  auto* const stream = bench.stream();
+  auto* const event = bench.event();
+  cudaStream_t side = nullptr;
+  REQUIRE(cudaStreamCreateWithPriority(&side, cudaStreamNonBlocking, 0) == cudaSuccess);
+  REQUIRE(cudaStreamBeginCapture(stream, mine) == cudaSuccess);
+  CHECK(bench.order(stream, side) == cudaSuccess);
+  CHECK(cudaStreamDestroy(side) == cudaSuccess);
+  CHECK(end_of(stream) == invalidated);
+  REQUIRE(cudaStreamCreateWithPriority(&side, cudaStreamNonBlocking, 0) == cudaSuccess);
+  REQUIRE(cudaStreamBeginCapture(side, mine) == cudaSuccess);
+  CHECK(cudaEventRecord(event, side) == cudaSuccess);
+  CHECK(bench.order(side, stream) == cudaSuccess);
+  CHECK(cudaStreamDestroy(side) == cudaSuccess);
+  CHECK(status_of(stream) == cudaStreamCaptureStatusNone);
+  CHECK(all_allowed());
+}
+#endif
+
+}  // namespace zeroth::testing
