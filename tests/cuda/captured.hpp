@@ -14,6 +14,10 @@
 
 namespace zeroth::testing {
 
+inline constexpr auto global_mode = cudaStreamCaptureModeGlobal;
+inline constexpr auto thread_mode = cudaStreamCaptureModeThreadLocal;
+inline constexpr auto relaxed_mode = cudaStreamCaptureModeRelaxed;
+
 /// Handles that end with it. Streams are those of the current GPU.
 class Bench {
  public:

@@ -16,10 +16,6 @@
 namespace zeroth::testing {
 namespace {
 
-constexpr auto global = cudaStreamCaptureModeGlobal;
-constexpr auto thread_local_mode = cudaStreamCaptureModeThreadLocal;
-constexpr int launches = 20;
-
 /// Pinned memory of the host.
 class Pinned {
  public:
@@ -46,7 +42,7 @@ TEST_CASE("captured work runs at each launch and not before") {
   auto* const stream = bench.stream();
   int count = 0;
   CHECK(status_of(stream) == cudaStreamCaptureStatusNone);
-  REQUIRE(cudaStreamBeginCapture(stream, thread_local_mode) == cudaSuccess);
+  REQUIRE(cudaStreamBeginCapture(stream, thread_mode) == cudaSuccess);
   CHECK(status_of(stream) == cudaStreamCaptureStatusActive);
   CHECK(bench.post(stream, [&] { ++count; }) == cudaSuccess);
   CHECK(bench.post(stream, [&] { count *= 2; }) == cudaSuccess);
@@ -72,7 +68,7 @@ TEST_CASE("copies and fills keep the addresses and values of their capture") {
   auto* const stream = bench.stream();
   {
     Pinned a{64}, b{64};
-    REQUIRE(cudaStreamBeginCapture(stream, thread_local_mode) == cudaSuccess);
+    REQUIRE(cudaStreamBeginCapture(stream, thread_mode) == cudaSuccess);
     CHECK(cudaMemsetAsync(a.data(), 3, 64, stream) == cudaSuccess);
     CHECK(cudaMemcpyAsync(b.data(), a.data(), 64, cudaMemcpyDefault, stream) == cudaSuccess);
     CHECK(cudaMemset2DAsync(a.data(), 32, 4, 1, 2, stream) == cudaSuccess);
@@ -93,7 +89,7 @@ TEST_CASE("a graph runs in the order of its stream") {
   auto* const captured = bench.stream();
   auto* const stream = bench.stream();
   std::vector<int> order;
-  REQUIRE(cudaStreamBeginCapture(captured, thread_local_mode) == cudaSuccess);
+  REQUIRE(cudaStreamBeginCapture(captured, thread_mode) == cudaSuccess);
   CHECK(bench.post(captured, [&] { order.push_back(1); }) == cudaSuccess);
   auto* const executable = bench.end_and_instantiate(captured);
   REQUIRE(executable != nullptr);
@@ -115,7 +111,7 @@ TEST_CASE("launches of one executable graph run one after another on any streams
   auto* const one = bench.stream();
   auto* const two = bench.stream();
   int running = 0, most = 0, count = 0;
-  REQUIRE(cudaStreamBeginCapture(one, thread_local_mode) == cudaSuccess);
+  REQUIRE(cudaStreamBeginCapture(one, thread_mode) == cudaSuccess);
   CHECK(bench.post(one, [&] { most = std::max(most, ++running); }) == cudaSuccess);
   CHECK(bench.post(one, [&] { std::this_thread::sleep_for(std::chrono::milliseconds{2}); }) == cudaSuccess);
   CHECK(bench.post(one, [&] {
@@ -140,7 +136,7 @@ TEST_CASE("streams join a capture by events, and their records and waits become 
   auto* const stream = bench.stream();
   auto* const side = bench.stream();
   int a = 0, b = 0, c = 0, d = 0;
-  REQUIRE(cudaStreamBeginCapture(stream, thread_local_mode) == cudaSuccess);
+  REQUIRE(cudaStreamBeginCapture(stream, thread_mode) == cudaSuccess);
   CHECK(bench.post(stream, [&] { a = d + 1; }) == cudaSuccess);
   CHECK(bench.order(stream, side) == cudaSuccess);
   CHECK(status_of(side) == cudaStreamCaptureStatusActive);
@@ -169,7 +165,7 @@ TEST_CASE("a capture without work is an empty graph") {
   Bench bench;
   auto* const stream = bench.stream();
   auto* const side = bench.stream();
-  REQUIRE(cudaStreamBeginCapture(stream, thread_local_mode) == cudaSuccess);
+  REQUIRE(cudaStreamBeginCapture(stream, thread_mode) == cudaSuccess);
   CHECK(bench.order(stream, side) == cudaSuccess);
   CHECK(bench.order(side, stream) == cudaSuccess);
   auto* const graph = bench.end(stream);
@@ -190,7 +186,7 @@ TEST_CASE("external events are recorded and waited for at each launch") {
   auto* const between = bench.event();
   int input = 0, seen = 0, after = 0;
   std::atomic<bool> open{false};
-  REQUIRE(cudaStreamBeginCapture(stream, thread_local_mode) == cudaSuccess);
+  REQUIRE(cudaStreamBeginCapture(stream, thread_mode) == cudaSuccess);
   CHECK(cudaStreamWaitEvent(stream, before, cudaEventWaitExternal) == cudaSuccess);
   CHECK(bench.post(stream, [&] { seen = input; }) == cudaSuccess);
   CHECK(cudaEventRecordWithFlags(between, stream, cudaEventRecordExternal) == cudaSuccess);
@@ -233,7 +229,7 @@ TEST_CASE("capture information gives the capture's number and the nodes that com
   cudaGraph_t graph = nullptr;
   cudaGraphNode_t const* nodes = nullptr;
   cudaGraphEdgeData const* edges = nullptr;
-  REQUIRE(cudaStreamBeginCapture(stream, thread_local_mode) == cudaSuccess);
+  REQUIRE(cudaStreamBeginCapture(stream, thread_mode) == cudaSuccess);
   CHECK(cudaStreamGetCaptureInfo(stream, &status, &first, &graph, &nodes, &edges, &count) == cudaSuccess);
   CHECK(status == cudaStreamCaptureStatusActive);
   CHECK(count == 0);
@@ -245,7 +241,7 @@ TEST_CASE("capture information gives the capture's number and the nodes that com
   CHECK(second == first);
   CHECK(count == 2);
   CHECK(bench.end(stream) == graph);
-  REQUIRE(cudaStreamBeginCapture(stream, thread_local_mode) == cudaSuccess);
+  REQUIRE(cudaStreamBeginCapture(stream, thread_mode) == cudaSuccess);
   CHECK(cudaStreamGetCaptureInfo(stream, &status, &second, nullptr, nullptr, nullptr, nullptr) == cudaSuccess);
   CHECK(second != first);
   CHECK(bench.end(stream) != nullptr);
@@ -257,7 +253,7 @@ TEST_CASE("an executable graph outlives its graph, and work outlives the executa
   auto* const stream = bench.stream();
   std::atomic<bool> open{false};
   std::atomic<int> count{0};
-  REQUIRE(cudaStreamBeginCapture(stream, thread_local_mode) == cudaSuccess);
+  REQUIRE(cudaStreamBeginCapture(stream, thread_mode) == cudaSuccess);
   CHECK(bench.post(stream, [&] {
     while (!open) {
       std::this_thread::yield();
@@ -282,11 +278,11 @@ TEST_CASE("a graph launched on a captured stream becomes a part of the other gra
   Bench bench;
   auto* const stream = bench.stream();
   std::vector<int> order;
-  REQUIRE(cudaStreamBeginCapture(stream, thread_local_mode) == cudaSuccess);
+  REQUIRE(cudaStreamBeginCapture(stream, thread_mode) == cudaSuccess);
   CHECK(bench.post(stream, [&] { order.push_back(1); }) == cudaSuccess);
   auto* const inner = bench.end_and_instantiate(stream);
   REQUIRE(inner != nullptr);
-  REQUIRE(cudaStreamBeginCapture(stream, thread_local_mode) == cudaSuccess);
+  REQUIRE(cudaStreamBeginCapture(stream, thread_mode) == cudaSuccess);
   CHECK(bench.post(stream, [&] { order.push_back(0); }) == cudaSuccess);
   CHECK(cudaGraphLaunch(inner, stream) == cudaSuccess);
   CHECK(bench.post(stream, [&] { order.push_back(2); }) == cudaSuccess);
@@ -303,6 +299,7 @@ TEST_CASE("a graph launched on a captured stream becomes a part of the other gra
 namespace {
 
 using fake_cuda::enqueue;
+constexpr int launches = 20;
 
 /// The fork and join of four pieces of work; the results of `launches` launches, where edge `dropped` is missing.
 std::vector<int> results_without(int dropped, fake_cuda::Machine const& machine = {}) {
@@ -312,7 +309,7 @@ std::vector<int> results_without(int dropped, fake_cuda::Machine const& machine 
   auto* const stream = bench.stream();
   auto* const side = bench.stream();
   std::atomic<int> a{0}, b{0}, c{0}, d{0};
-  cudaStreamBeginCapture(stream, global);
+  cudaStreamBeginCapture(stream, global_mode);
   enqueue(stream, [&] { ++a; });
   bench.order(stream, side);
   enqueue(side, [&] { b = 2 * a; });
@@ -370,7 +367,7 @@ TEST_CASE("an edge that others imply can be dropped without effect") {
   auto* const stream = bench.stream();
   auto* const side = bench.stream();
   std::vector<int> order;
-  REQUIRE(cudaStreamBeginCapture(stream, global) == cudaSuccess);
+  REQUIRE(cudaStreamBeginCapture(stream, global_mode) == cudaSuccess);
   CHECK(enqueue(stream, [&] { order.push_back(0); }) == cudaSuccess);
   auto* const first = bench.event();
   CHECK(cudaEventRecord(first, stream) == cudaSuccess);
@@ -405,7 +402,7 @@ TEST_CASE("nodes that are ready run in random order, on as many threads as there
     std::mutex mutex;
     std::string order;
     int running = 0, most = 0;
-    REQUIRE(cudaStreamBeginCapture(stream, global) == cudaSuccess);
+    REQUIRE(cudaStreamBeginCapture(stream, global_mode) == cudaSuccess);
     for (auto* const side : sides) {
       REQUIRE(bench.order(stream, side) == cudaSuccess);
     }
@@ -440,7 +437,7 @@ TEST_CASE("faults of the machine reach the nodes of graphs") {
     Bench bench;
     auto* const stream = bench.stream();
     int count = 0;
-    REQUIRE(cudaStreamBeginCapture(stream, global) == cudaSuccess);
+    REQUIRE(cudaStreamBeginCapture(stream, global_mode) == cudaSuccess);
     for (int i = 0; i < 3; ++i) {
       CHECK(enqueue(stream, [&] { ++count; }) == cudaSuccess);
     }

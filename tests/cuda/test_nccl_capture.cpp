@@ -134,7 +134,7 @@ TEST_CASE("groups in graphs meet those of the other ranks at each launch, betwee
       for (int number = 0; number < 12; ++number) {
         fill(mine, static_cast<float>(number + mine.rank));
         if (number == 3) {
-          cudaStreamBeginCapture(mine.stream, cudaStreamCaptureModeThreadLocal);
+          cudaStreamBeginCapture(mine.stream, thread_mode);
           step();
           executable = mine.bench.end_and_instantiate(mine.stream);
         }
@@ -162,7 +162,7 @@ TEST_CASE("groups of one communicator stay in the order of capture, those of two
       all_reduce(mine.one, mine.input, mine.sum, mine.stream);  // to be connected
       all_reduce(mine.two, mine.input, mine.sum, mine.stream);
       finish(mine.stream);
-      cudaStreamBeginCapture(mine.stream, cudaStreamCaptureModeThreadLocal);
+      cudaStreamBeginCapture(mine.stream, thread_mode);
       mine.bench.order(mine.stream, mine.side);
       all_reduce(mine.one, mine.input, mine.sum, mine.stream);
       all_reduce(mine.two, mine.input, mine.sum + count, mine.side);
@@ -198,7 +198,7 @@ TEST_CASE("a group that loses its edge sends what was there before") {
   auto const problems = on_ranks([](Rank& mine) {
     all_reduce(mine.one, mine.input, mine.sum, mine.stream);  // to be connected
     finish(mine.stream);
-    cudaStreamBeginCapture(mine.stream, cudaStreamCaptureModeThreadLocal);
+    cudaStreamBeginCapture(mine.stream, thread_mode);
     fake_cuda::enqueue(mine.stream, [&mine] {
       for (std::size_t i = 0; i < count; ++i) {
         mine.input[i] += 1;
@@ -222,7 +222,7 @@ TEST_CASE("a communicator that is aborted lets its graph go on") {
   auto const problems = on_ranks([](Rank& mine) {
     all_reduce(mine.one, mine.input, mine.sum, mine.stream);
     finish(mine.stream);
-    cudaStreamBeginCapture(mine.stream, cudaStreamCaptureModeThreadLocal);
+    cudaStreamBeginCapture(mine.stream, thread_mode);
     all_reduce(mine.one, mine.input, mine.sum, mine.stream);
     auto* const executable = mine.bench.end_and_instantiate(mine.stream);
     if (mine.rank == 0) {
