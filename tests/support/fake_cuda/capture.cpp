@@ -102,7 +102,7 @@ bool is_implicit(State const& state, cudaStream_t stream) {
          });
 }
 
-cudaError_t issue(State& state, cudaStream_t stream, Prepare prepare, void const* line) {
+cudaError_t issue(State& state, cudaStream_t stream, Prepare const& prepare, void const* line) {
   if (stream->capture == nullptr) {
     if (auto const error = expect_explicit(state, stream); error != cudaSuccess) {
       return error;
@@ -115,7 +115,7 @@ cudaError_t issue(State& state, cudaStream_t stream, Prepare prepare, void const
     return cudaErrorStreamCaptureInvalidated;
   }
   auto& last = capture.last[stream];
-  CUgraphNode_st node{std::move(prepare), last, std::nullopt, line != nullptr};
+  CUgraphNode_st node{prepare, last, std::nullopt, line != nullptr};
   if (auto const found = capture.last_in_line.find(line); line != nullptr && found != capture.last_in_line.end()) {
     node.previous = found->second;
   }

@@ -34,7 +34,7 @@ struct Capture {
 [[nodiscard]] cudaStreamCaptureMode& mode_of_thread();
 
 /// Pushes work to its stream, or adds it to the stream's capture.
-[[nodiscard]] cudaError_t issue(State& state, cudaStream_t stream, Prepare prepare, void const* line = nullptr);
+[[nodiscard]] cudaError_t issue(State& state, cudaStream_t stream, Prepare const& prepare, void const* line = nullptr);
 /// As issue(), for work that is the same at each launch of a graph.
 [[nodiscard]] cudaError_t issue_same(State& state, cudaStream_t stream, std::function<void()> work);
 

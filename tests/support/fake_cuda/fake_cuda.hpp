@@ -67,7 +67,7 @@ void reset(Machine const& machine = {});
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
 
 /// Makes a piece of work, on the thread that enqueues it. If the work was captured, it is called at each launch of the
-/// graph, in the order of capture, on the thread that launches.
+/// graph, in the order of capture, on the thread that launches. It must not call CUDA.
 using Prepare = std::function<std::function<void()>()>;
 /// Enqueues work that differs from launch to launch, and may wait for other ranks. Pieces of work with the same `line`
 /// in one graph run in the order of capture, whatever their streams.

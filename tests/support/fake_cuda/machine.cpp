@@ -235,6 +235,7 @@ std::string leftovers() {
 
 cudaError_t enqueue_in_line(cudaStream_t stream, Prepare prepare, void const* line) {
   auto& state = State::get();
+  Prepare if_it_may;  // destroyed without the lock: what it owns may call CUDA
   std::lock_guard const lock{state.mutex};
   stream = state.resolve(stream);
   if (!state.streams.contains(stream)) {
@@ -243,14 +244,14 @@ cudaError_t enqueue_in_line(cudaStream_t stream, Prepare prepare, void const* li
   if (auto const error = state.enter("launch", stream->gpu); error != cudaSuccess) {
     return answer(error);
   }
-  auto if_it_may = [&state, gpu = stream->gpu, prepare = std::move(prepare)] {
+  if_it_may = [&state, gpu = stream->gpu, prepare = std::move(prepare)] {
     return [&state, gpu, work = prepare()] {
       if (state.may_run(gpu)) {
         work();
       }
     };
   };
-  return answer(issue(state, stream, std::move(if_it_may), line));
+  return answer(issue(state, stream, if_it_may, line));
 }
 
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work) {

@@ -155,23 +155,25 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
   auto& state = State::get();
+  std::unique_ptr<CUgraphExec_st> last;  // destroyed without the lock: what work owns may call CUDA
   std::lock_guard const lock{state.mutex};
   auto const error = state.enter("cudaGraphExecDestroy", current_gpu());
   if (state.executables.erase(executable) == 0) {
     return answer(cudaErrorInvalidValue);
   }
-  delete executable;
+  last.reset(executable);
   return answer(error);
 }
 
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   auto& state = State::get();
+  std::unique_ptr<CUgraph_st> last;  // likewise
   std::lock_guard const lock{state.mutex};
   auto const error = state.enter("cudaGraphDestroy", current_gpu());
   if (state.graphs.erase(graph) == 0) {
     return answer(cudaErrorInvalidValue);
   }
-  delete graph;
+  last.reset(graph);
   return answer(error);
 }
 
