@@ -331,6 +331,24 @@ void Communicator::barrier(device::Stream& stream, Label const& label) {
   stream.synchronize();
 }
 
+std::string Communicator::why_no_graphs() const {
+  return fmt::format("communicator '{}' is of the transport {}, whose ranks meet on the host; only those of nccl can be "
+                     "recorded",
+                     name(), name_of(transport()));
+}
+
+void Communicator::watch_graphs(device::Stream& stream, Label const& label, std::function<void()> const& launch) {
+  if (auto const why = why_no_graphs(); !why.empty()) {
+    throw ContractError{why};
+  }
+  do_watch_graphs(stream, label, launch);
+}
+
+void Communicator::do_watch_graphs(device::Stream& /*stream*/, Label const& /*label*/,
+                                   std::function<void()> const& launch) {
+  launch();
+}
+
 std::unique_ptr<Registration> Communicator::register_memory(device::Memory const& memory) {
   return memory.registrable() && memory.bytes() > 0 ? do_register(memory) : nullptr;
 }

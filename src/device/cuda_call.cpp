@@ -41,6 +41,14 @@ void CudaContext::note(cudaError_t error, char const* call) noexcept {
   }
 }
 
+void CudaContext::expect_no_capture() const {
+  ZEROTH_EXPECTS(
+      capture() == 0,
+      fmt::format("a call waits for work of cuda:{} that is being recorded in a graph: record only calls that "
+                  "enqueue work",
+                  ordinal_));
+}
+
 void CudaContext::pause(int asked) {
   // In short waits, yield to the other threads; in long ones, sleep so that polling costs them nothing.
   constexpr int patience = 100;

@@ -3,6 +3,7 @@
 #pragma once
 #include <cuda_runtime_api.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -42,6 +43,14 @@ class CudaContext {
     }
     expect(answer, call);
   }
+  /// The number of the capture under way, from 1; 0 if work runs as it is enqueued. Any thread.
+  [[nodiscard]] std::uint64_t capture() const noexcept { return capture_.load(std::memory_order_relaxed); }
+  void set_capture(std::uint64_t number) noexcept { capture_.store(number, std::memory_order_relaxed); }
+  /// The event that is recorded behind each launch of a graph; null before the first graph. Not owned.
+  [[nodiscard]] cudaEvent_t launched() const noexcept { return launched_; }
+  void set_launched(cudaEvent_t event) noexcept { launched_ = event; }
+  /// Throws ContractError while work is captured, when nothing may wait on the host.
+  void expect_no_capture() const;
   /// Makes memory of GPU `peer` accessible from this one. Only the first call is expensive.
   void reach(int peer);
 
@@ -51,6 +60,8 @@ class CudaContext {
   int ordinal_;
   std::shared_ptr<Failure> failure_ = std::make_shared<Failure>();
   std::uint64_t reached_ = 0;  // one bit per GPU
+  std::atomic<std::uint64_t> capture_{0};
+  cudaEvent_t launched_ = nullptr;
 };
 
 }  // namespace zeroth::device

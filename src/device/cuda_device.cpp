@@ -3,12 +3,15 @@
 
 #include <memory>
 #include <optional>
+#include <span>
+#include <string>
 #include <utility>
 
 #include "device/cuda_block.hpp"
 #include "device/cuda_call.hpp"
 #include "device/cuda_event.hpp"
 #include "device/cuda_gpus.hpp"
+#include "device/cuda_graphs.hpp"
 #include "device/cuda_kernels.hpp"
 #include "device/cuda_storage.hpp"
 #include "device/cuda_stream.hpp"
@@ -68,6 +71,9 @@ class CudaDevice final : public Device {
                                             static_cast<cudaStream_t>(stream.native));
   }
   void make_current() noexcept override { context_.note(cudaSetDevice(context_.ordinal()), "cudaSetDevice"); }
+  [[nodiscard]] std::string why_no_graphs() override { return graphs_.why_none(own_compute()); }
+  void begin_capture(std::span<Stream* const> streams) override { graphs_.begin(own_compute(), streams); }
+  [[nodiscard]] std::unique_ptr<Graph> end_capture() override { return graphs_.end(); }
   [[nodiscard]] Kernels& kernels() override { return kernels_; }
   [[nodiscard]] Ledger const& ledger() const override { return ledger_; }
   void flush_timeline() override { spans_.flush(); }
@@ -107,6 +113,7 @@ class CudaDevice final : public Device {
   Ledger ledger_;
   Ledger of_program_;  // what allocate_for_program() returned, apart from what the plan has
   std::unique_ptr<CudaStream> compute_;
+  CudaGraphs graphs_{context_};
 };
 
 }  // namespace

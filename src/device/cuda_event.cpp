@@ -24,8 +24,26 @@ CudaEventHandle::CudaEventHandle(CudaContext& context, Kind kind) {
   context.expect(made, "cudaEventCreateWithFlags");
 }
 
+/// A point of a graph has passed once the last launch has, whatever graph that was: launches follow each other.
+cudaEvent_t CudaEvent::asked() const {
+  context_.expect_no_capture();
+  return capture_ == 0 ? event_.get() : context_.launched();
+}
+
+cudaEvent_t CudaEvent::awaited_by(CudaContext const& context, cudaStream_t stream) const noexcept {
+  auto const now = context.capture();
+  bool const here = &context == &context_;
+  if (!recorded_ || (here && stream == stream_ && capture_ == now)) {
+    return nullptr;
+  }
+  if (here && now != 0) {  // a graph follows everything that was enqueued before its capture
+    return capture_ == now ? event_.get() : nullptr;
+  }
+  return capture_ == 0 ? event_.get() : context_.launched();
+}
+
 bool CudaEvent::done() const {
-  auto const answer = forget_not_ready(cudaEventQuery(event_.get()));
+  auto const answer = forget_not_ready(cudaEventQuery(asked()));
   if (answer == cudaErrorNotReady) {
     return false;
   }
@@ -34,13 +52,14 @@ bool CudaEvent::done() const {
 }
 
 void CudaEvent::synchronize() const {
-  context_.await([this] { return cudaEventQuery(event_.get()); }, "cudaEventQuery");
+  context_.await([event = asked()] { return cudaEventQuery(event); }, "cudaEventQuery");
   context_.failure().rethrow();
 }
 
 void CudaEvent::record(cudaStream_t stream) {
   context_.expect(cudaEventRecord(event_.get(), stream), "cudaEventRecord");
   stream_ = stream;
+  capture_ = context_.capture();
   recorded_ = true;
 }
 

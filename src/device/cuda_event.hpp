@@ -3,6 +3,8 @@
 #pragma once
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
+
 #include "device/cuda_call.hpp"
 #include "zeroth/device/device.hpp"
 
@@ -31,19 +33,20 @@ class CudaEvent final : public Event {
 
   void record(cudaStream_t stream);
   [[nodiscard]] int ordinal() const noexcept { return ordinal_; }
-  /// Whether later work on `stream` of `context` follows the recorded point anyway. The context matters, because the
-  /// default stream has the same handle on every GPU and every thread.
-  [[nodiscard]] bool precedes(CudaContext const& context, cudaStream_t stream) const noexcept {
-    return !recorded_ || (&context == &context_ && stream == stream_);
-  }
+  /// The event that `stream` of `context` must wait for to follow the recorded point; null if it follows it anyway. The
+  /// context matters, because the default stream has the same handle on every GPU and every thread.
+  [[nodiscard]] cudaEvent_t awaited_by(CudaContext const& context, cudaStream_t stream) const noexcept;
   [[nodiscard]] cudaEvent_t get() const noexcept { return event_.get(); }
 
  private:
+  [[nodiscard]] cudaEvent_t asked() const;
+
   CudaContext& context_;
   int ordinal_;
   CudaEventHandle event_;
   cudaStream_t stream_ = nullptr;  // the stream of the last record
   bool recorded_ = false;
+  std::uint64_t capture_ = 0;  // that of the last record: see CudaContext::capture()
 };
 
 /// Throws ContractError for an event of another device.

@@ -56,16 +56,16 @@ CudaStream::~CudaStream() {
 
 void CudaStream::wait(Event const& event) {
   context_.failure().rethrow();
-  auto const& cuda = as_cuda(event);
-  if (cuda.precedes(context_, stream_)) {
+  auto* const awaited = as_cuda(event).awaited_by(context_, stream_);
+  if (awaited == nullptr) {
     return;
   }
-  bool const measured = role_ == Role::compute || (role_ == Role::in_line && !in_span_);
+  bool const measured = !captures() && (role_ == Role::compute || (role_ == Role::in_line && !in_span_));
   if (measured) {
     times_->begin(stream_);
   }
   auto span = spans_.open(stream_, name_, "wait", "");
-  context_.expect(cudaStreamWaitEvent(stream_, cuda.get(), 0), "cudaStreamWaitEvent");
+  context_.expect(cudaStreamWaitEvent(stream_, awaited, 0), "cudaStreamWaitEvent");
   if (span != nullptr) {
     spans_.close(std::move(span), stream_);
   }
@@ -84,6 +84,7 @@ void CudaStream::record(Event& event) {
 }
 
 void CudaStream::synchronize() {
+  context_.expect_no_capture();
   context_.await([this] { return cudaStreamQuery(stream_); }, "cudaStreamQuery");
   context_.failure().rethrow();
   if (role_ == Role::compute) {
@@ -97,7 +98,7 @@ double CudaStream::host_ms() const { return role_ == Role::in_line ? times_->mil
 
 void CudaStream::begin_span(std::string_view what, std::string_view unit) {
   in_span_ = true;
-  if (role_ == Role::in_line) {
+  if (role_ == Role::in_line && !captures()) {
     times_->begin(stream_);
   }
   span_ = spans_.open(stream_, name_, what, unit);
@@ -109,7 +110,7 @@ void CudaStream::end_span() {
     if (span_ != nullptr) {
       spans_.close(std::move(span_), stream_);
     }
-    if (role_ == Role::in_line) {
+    if (role_ == Role::in_line && !captures()) {
       times_->end(stream_);
     }
   } catch (...) {

@@ -42,6 +42,7 @@ class CudaStream final : public PeerStream {
   void copy(void* destination, void const* source, std::int64_t bytes) override;
   void fail(std::exception_ptr error) noexcept override { context_.failure().set(std::move(error)); }
   [[nodiscard]] bool failed() const noexcept override { return context_.failure().failed(); }
+  [[nodiscard]] bool captures() const noexcept override { return context_.capture() != 0; }
   [[nodiscard]] std::shared_ptr<Failure> failure() const override { return context_.shared_failure(); }
   [[nodiscard]] int most_ranks() const noexcept override;
 

@@ -13,6 +13,12 @@ void Device::compute_on(StreamRef /*stream*/) {
   ZEROTH_EXPECTS(false, fmt::format("device {} computes on the calling thread; it takes no stream", name()));
 }
 
+std::string Device::why_no_graphs() { return fmt::format("the device {} has no graphs", name()); }
+
+void Device::begin_capture(std::span<Stream* const> /*streams*/) { throw ContractError{why_no_graphs()}; }
+
+std::unique_ptr<Graph> Device::end_capture() { throw ContractError{why_no_graphs()}; }
+
 std::optional<std::size_t> Device::first_done(std::span<Event const* const> events) const {
   auto const found = std::ranges::find_if(events, [](Event const* event) { return event->done(); });
   return found == events.end() ? std::nullopt : std::optional{static_cast<std::size_t>(found - events.begin())};

@@ -37,6 +37,8 @@ class PeerStream : public Stream {
   /// throw.
   virtual void fail(std::exception_ptr error) noexcept = 0;
   [[nodiscard]] virtual bool failed() const noexcept = 0;
+  /// Whether enqueued work is captured in a graph: see Device::begin_capture().
+  [[nodiscard]] virtual bool captures() const noexcept { return false; }
   /// The failure that fail() sets, for threads that may outlive the device. Any thread may set it.
   [[nodiscard]] virtual std::shared_ptr<Failure> failure() const = 0;
   [[nodiscard]] virtual int most_ranks() const noexcept = 0;

@@ -18,6 +18,8 @@
 #include "engine/restore.hpp"
 #include "engine/server.hpp"
 #include "engine/server_calls.hpp"
+#include "engine/step_end.hpp"
+#include "engine/step_recording.hpp"
 #include "engine/tensor_ranks.hpp"
 #include "engine/weight_files.hpp"
 #include "zeroth/checkpoint/folder.hpp"
@@ -48,81 +50,6 @@ void check_types(Config const& config, Dtype compute, Dtype gradient) {
   }
 }
 
-/// All ranks detect the same error in the same call. A failing engine aborts the pending work of the others, which
-/// would then blame it, so all ranks meet before any of them throws.
-[[noreturn]] void end_together(EngineState& engine, std::string const& why) {
-  try {
-    engine.meet("the end of training");
-  } catch (PeerError const&) {  // a rank that left or is ahead; all still throw the error that they have in common
-  }
-  throw Error{why};
-}
-
-/// Warns once: weights that became NaN stay NaN, and every later report would repeat the warning.
-void tell_nonfinite(EngineState& engine, StepReport const& report) {
-  if (report.nonfinite && !report.skipped && !engine.session.told_nonfinite && engine.runtime.speaks()) {
-    engine.session.told_nonfinite = true;
-    logger().warn(
-        "{}step {}: the gradient is not finite (its norm is {}), and all ranks applied it: weights may now be NaN. Set "
-        "zeroth.skip_nonfinite to skip such updates",
-        rank_prefix(), report.step, report.grad_norm);
-  }
-}
-
-std::vector<MonitorEvent> events_of_metrics(engine::Session const& session,
-                                            std::array<optim::MetricSums, optim::most_metrics> const& sums) {
-  std::vector<MonitorEvent> events;
-  for (std::size_t i = 0; i < session.metrics.size(); ++i) {
-    events.push_back(
-        {"Train/Metrics/" + session.metrics[i], sums[i].sum.value() / sums[i].weight.value(), session.samples});
-  }
-  return events;
-}
-
-std::optional<StepReport> take_report(EngineState& engine) {
-  auto const owed = engine.session.accumulator->take_owed();
-  if (!owed) {
-    return std::nullopt;
-  }
-  auto report = owed->report;
-  auto const& results = engine.sharded.manager->optimizer.results();
-  auto const& scalars = results.scalars[owed->parity];
-  engine.check_call_logs(results.totals[owed->parity], *owed->call_log, report.step, engine.runtime.deciders());
-  if (scalars.loss_scale.exhausted) {
-    end_together(engine, fmt::format("step {}: a gradient is not finite, and the loss scale is already at its smallest "
-                                     "value, {} (fp16.min_loss_scale): training cannot continue. Find what overflows "
-                                     "first, or use bf16, which has fp32's range and needs no loss scale",
-                                     report.step, scalars.loss_scale_used));
-  }
-  if (engine.session.checkpoints) {
-    report.save_failed = engine.session.checkpoints->see(report.step, results.totals[owed->parity]);
-  }
-  report.loss = scalars.loss;
-  report.grad_norm = scalars.gradient_norm;
-  report.learning_rate = scalars.learning_rate;
-  report.loss_scale = scalars.loss_scale_used;
-  report.nonfinite = scalars.nonfinite;
-  report.skipped = scalars.skip;
-  report.stop = scalars.stop;
-  report.elapsed_s = results.totals[owed->parity].seconds;
-  engine::add_staleness(engine, report);
-  report.metrics = MetricMeans{results.totals[owed->parity].metrics};
-  tell_nonfinite(engine, report);
-  auto const own_times = engine.session.own_times.add(report, engine);
-  if (engine.session.reporter) {
-    engine.session.reporter->see(report, engine.session.samples,
-                                 events_of_metrics(engine.session, results.totals[owed->parity].metrics), own_times);
-  }
-  return report;
-}
-
-/// What this rank adds to StepSums::seconds: time on rank 0, and on workers that may be stale, which add up nothing.
-double seconds_of_rank_0(EngineState const& engine) {
-  auto const& servers = engine.runtime.servers;
-  bool const tells = engine.runtime.whole().rank() == 0 || (servers && servers->is_stale());
-  return tells ? std::chrono::duration<double>(Clock::now() - engine.session.began).count() : 0;
-}
-
 /// Not before: an update that was owed, which the passes of this step have applied, has the factors of its own step.
 void take_rate_factors(EngineState& engine) {
   auto& factors = engine.session.rate_factors;
@@ -134,6 +61,7 @@ void take_rate_factors(EngineState& engine) {
   }
   engine.sharded.manager->optimizer.follow_factors();
   factors.clear();
+  ++engine.session.factors_taken;
 }
 
 void compare_tensor_gradients(EngineState& engine) {
@@ -184,7 +112,7 @@ AnyEngine::~AnyEngine() = default;
 int AnyEngine::in_flight() const noexcept { return state_->in_flight(); }
 
 int AnyEngine::actions_in_step() const {
-  static_cast<void>(state_->of_worker("schedule()"));
+  static_cast<void>(state_->of_worker("schedule()", engine::Recorded::yes));
   constexpr std::int64_t most = std::numeric_limits<int>::max();
   auto const actions = state_->actions_in_step();
   ZEROTH_EXPECTS(actions <= most, fmt::format("schedule(): the step has {} actions; allowed: up to {}", actions, most));
@@ -192,7 +120,7 @@ int AnyEngine::actions_in_step() const {
 }
 
 int AnyEngine::passes_in_step() const {
-  static_cast<void>(state_->of_worker("micro_steps()"));
+  static_cast<void>(state_->of_worker("micro_steps()", engine::Recorded::yes));
   state_->runtime.expect_one_stage("micro_steps()");
   return accumulation_ + (state_->session.protocol->replay_is_due() ? 1 : 0);
 }
@@ -210,44 +138,32 @@ void AnyEngine::serve() {
 }
 
 std::optional<StepReport> AnyEngine::step(StepOptions const& options) {
-  auto& engine = state_->of_worker("step()");
+  auto& engine = state_->of_worker("step()", engine::Recorded::yes);
   CallGuard const call_guard{engine.session.thread_check, "step()"};
   engine.session.protocol->check_step(options.learning_rate);
+  ZEROTH_EXPECTS(
+      engine.session.recording == nullptr || !options.learning_rate,
+      "step() with a learning rate while a StepGraph records: it would be that of every replay; use the stage "
+      "file's scheduler, which the device follows");
   return engine.or_end([&] {
-    auto report = take_report(engine);
+    auto report = engine::take_report(engine);
     auto& accumulator = *engine.session.accumulator;
     if (options.learning_rate) {  // ranks that give different rates get an error about that
       accumulator.call_log().add(Verb::learning_rate, std::bit_cast<std::uint32_t>(*options.learning_rate));
     }
     auto const rules = engine::rules_for(engine, options);
     engine.noted_call_log();
-    auto sums = accumulator.sums(engine.runtime.job->stop_requested(), seconds_of_rank_0(engine));
-    if (engine.session.checkpoints) {
-      engine.session.checkpoints->add_to(sums);
-    }
     compare_tensor_gradients(engine);
     engine::order_step(engine, options);
-    engine.sharded.manager->optimizer.decide(sums, accumulator.losses(), rules, accumulator.parity());
+    engine.sharded.manager->optimizer.decide(engine::sums_of_step(engine), accumulator.losses(), rules,
+                                             accumulator.parity());
     engine::push_step(engine, options);
     take_rate_factors(engine);
+    if (engine.session.recording != nullptr) {
+      engine.session.recording->begin_update(rules);
+    }
     engine.sharded.schedule->update();
-    engine.session.protocol->end_step();
-    engine.record_addends();
-    auto const steps = engine.session.protocol->steps();
-    auto const& settings = engine.settings();
-    engine.session.samples += settings.batch.train;
-    if (settings.check && steps % engine::replica_check_steps == 0) {
-      auto const after = fmt::format("step {}", steps);
-      engine.compare_replicas(shard::States::with, after);
-      engine.compare_ties(shard::States::with, after);
-    }
-    accumulator.close(steps, engine.counters());
-    if (engine.session.reporter) {
-      engine.session.reporter->close(steps);
-    }
-    if (steps - engine.session.first_step == 2 && !settings.check) {
-      engine.runtime.set_options({.timeout = settings.timeout});
-    }
+    engine::end_step(engine);
     return report;
   });
 }
@@ -257,7 +173,7 @@ std::optional<StepReport> AnyEngine::finish() {
   CallGuard const call_guard{engine.session.thread_check, "finish()"};
   engine.session.protocol->check_between_passes("finish()");
   engine.or_end([&] {
-    if (auto report = take_report(engine)) {
+    if (auto report = engine::take_report(engine)) {
       engine.session.kept_report = report;
     }
     if (engine.session.protocol->is_between_steps()) {
@@ -284,6 +200,7 @@ void AnyEngine::trace(Timeline* timeline) {
   CallGuard const call_guard{state_->session.thread_check, "trace()"};
   state_->session.protocol->check_between_passes("trace()");
   state_->session.await_saved();  // the saver's thread adds to the timeline
+  state_->session.traced = timeline != nullptr;
   state_->runtime.device->flush_timeline();
   if (state_->session.reporter) {
     state_->session.reporter->trace(timeline);

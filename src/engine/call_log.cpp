@@ -43,6 +43,7 @@ std::string describe(std::uint64_t call, model::Description const& model) {
     case Verb::write: return fmt::format("write() of parameter \"{}\"", param());
     case Verb::gradient_norm: return "gradient_norm()";
     case Verb::learning_rate_factors: return fmt::format("set_learning_rate_factors(), hash {:08x}", argument);
+    case Verb::replay: return "StepGraph::replay()";
     case Verb::edit_gradients: return "edit_gradients()";
     case Verb::gradient_norm_of: return fmt::format("gradient_norm() of parameter \"{}\"", param());
     case Verb::add_metric: return fmt::format("add_metric() of a name with the hash {:08x}", argument);

@@ -36,7 +36,8 @@ enum class Verb : std::uint8_t {
   gradient_norm_of,
   edit_gradients,
   add_metric,
-  begin_action
+  begin_action,
+  replay
 };
 
 /// The calls of one step, in order. All of them go into a hash; those that ranks have not compared yet are also listed,

@@ -98,7 +98,10 @@ void EngineState::join_servers(engine::Start& start) {
   start.expect_room();
 }
 
-EngineState& EngineState::of_worker(char const* call) {
+EngineState& EngineState::of_worker(char const* call, engine::Recorded recorded) {
+  ZEROTH_EXPECTS(
+      session.recording == nullptr || recorded == engine::Recorded::yes,
+      fmt::format("{} while a StepGraph records: a recorded step has micro-steps and step(), and nothing else", call));
   ZEROTH_EXPECTS(!runtime.serves(),
                  fmt::format("{} on a parameter server (zeroth.parameter_server.servers): servers call serve(), and "
                              "nothing else: if (engine.serves()) {{ engine.serve(); return; }}",
@@ -264,9 +267,9 @@ engine::EngineCounters EngineState::counters() const {
   for (auto const* const waits : session.activation_waits) {
     now.activation_ms += waits->waited_ms();
   }
-  now.gathered = traffic.gathered;
-  now.reduced = traffic.reduced;
-  now.prefetch_misses = sharded.schedule->prefetch_misses();
+  now.gathered = traffic.gathered + session.launched.gathered;
+  now.reduced = traffic.reduced + session.launched.reduced;
+  now.prefetch_misses = sharded.schedule->prefetch_misses() + session.launched.prefetch_misses;
   now.parameter_slots = sharded.manager->parameters.slots_high_water();
   now.gradient_slots = sharded.manager->gradients.slots_high_water();
   return now;

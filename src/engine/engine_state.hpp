@@ -12,6 +12,11 @@
 #include "engine/sharded_model.hpp"
 #include "engine/start.hpp"
 
+namespace zeroth::engine {
+/// Whether a call may be part of a step that a StepGraph records.
+enum class Recorded : bool { no, yes };
+}  // namespace zeroth::engine
+
 namespace zeroth::detail {
 
 /// The state that AnyEngine, its passes and its guards work on: runtime, sharded model and session. A function takes
@@ -24,8 +29,9 @@ class EngineState {
   EngineState& operator=(EngineState const&) = delete;
   ~EngineState();
 
-  /// Throws ContractError if this rank is a parameter server, which serves and does nothing else.
-  [[nodiscard]] EngineState& of_worker(char const* call);
+  /// Throws ContractError if this rank is a parameter server, which serves and does nothing else, or if `call` cannot
+  /// be recorded and a StepGraph records.
+  [[nodiscard]] EngineState& of_worker(char const* call, engine::Recorded recorded = engine::Recorded::no);
   [[nodiscard]] Settings const& settings() const noexcept { return sharded.settings(); }
   [[nodiscard]] engine::EngineCounters counters() const;
   /// Stops all communication. Every later call rethrows `error`.

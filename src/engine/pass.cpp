@@ -147,13 +147,26 @@ void compare_losses(engine::Session& session, float mean) {
   }
 }
 
-/// Returns the seed: the factor for the gradient of the loss.
-float take_loss(EngineState& engine, LossOptions const& options) {
+void expect_not_recorded(EngineState const& engine, char const* call, char const* why) {
+  ZEROTH_EXPECTS(engine.session.recording == nullptr, fmt::format("{} while a StepGraph records: {}", call, why));
+}
+
+void note_loss(EngineState& engine, LossOptions const& options) {
   engine.session.protocol->check_loss(options);
   engine.session.protocol->loss_reported();
-  return *engine.session.protocol->pass() == PassKind::training
-             ? engine.sharded.manager->optimizer.loss_scale() * options.weight * engine.session.gradient_prescale
-             : 0.0F;
+}
+
+/// Returns the seed: the factor for the gradient of the loss.
+float take_loss(EngineState& engine, LossOptions const& options) {
+  note_loss(engine, options);
+  if (*engine.session.protocol->pass() != PassKind::training) {
+    return 0.0F;
+  }
+  if (engine.settings().rules.loss_scale.dynamic) {
+    expect_not_recorded(engine, "report_loss() with a dynamic loss scale (fp16.loss_scale is 0)",
+                        "every replay would have this step's scale; call report_loss_on_device()");
+  }
+  return engine.sharded.manager->optimizer.loss_scale() * options.weight * engine.session.gradient_prescale;
 }
 
 }  // namespace
@@ -248,6 +261,7 @@ Random AnyPass::random(std::int64_t row, std::uint32_t use) const {
   auto const rows = engine_->settings().batch.micro;
   ZEROTH_EXPECTS(row >= 0 && row < rows,
                  fmt::format("random(): row {} of a micro-batch; allowed: 0 to {}", row, rows - 1));
+  expect_not_recorded(*engine_, "random()", "every replay would have the same numbers");
   return {engine_->sharded.model->seed, engine_->session.protocol->steps(), first_sample() + row, use};
 }
 
@@ -257,6 +271,7 @@ float AnyPass::report_loss(float mean, LossOptions const& options) {
     engine_->session.protocol->check_usable("report_loss()");
     engine_->session.protocol->check_action_loss(engine_->runtime.share.is_last(open_action(*engine_).chunk));
   }
+  expect_not_recorded(*engine_, "report_loss() of a number", "every replay would report it; report a DeviceLoss");
   float const seed = take_loss(*engine_, options);
   if (auto* const evaluation = engine_->session.protocol->evaluation(); evaluation == nullptr) {
     compare_losses(engine_->session, mean);
@@ -272,6 +287,7 @@ float AnyPass::report_loss(float mean, LossOptions const& options) {
 
 float AnyPass::report_action_loss(float mean, LossOptions const& options) {
   CallGuard const call_guard{engine_->session.thread_check, "report_loss()"};
+  expect_not_recorded(*engine_, "report_loss() of a number", "every replay would report it; report a DeviceLoss");
   auto& protocol = *engine_->session.protocol;
   protocol.check_usable("report_loss()");
   protocol.check_action_loss(protocol.action() != nullptr && engine_->runtime.share.is_last(protocol.action()->chunk));
@@ -353,9 +369,24 @@ float AnyPass::report_loss(DeviceLoss loss, LossOptions const& options) {
   return seed;
 }
 
+DeviceSeed AnyPass::report_loss_on_device(DeviceLoss loss, LossOptions const& options) {
+  CallGuard const call_guard{engine_->session.thread_check, "report_loss_on_device()"};
+  ZEROTH_EXPECTS(loss.mean != nullptr, "report_loss_on_device(): the address of the mean is null");
+  ZEROTH_EXPECTS(!engine_->settings().delayed_update,
+                 "report_loss_on_device(): zeroth.delayed_update is true, and its steps use the loss scale of the step "
+                 "before the last one; call report_loss()");
+  note_loss(*engine_, options);
+  if (adds_reports(*engine_)) {
+    engine_->session.accumulator->add_loss(loss.mean, options.weight);
+  }
+  return {engine_->sharded.manager->optimizer.loss_scale_on_device(), options.weight,
+          engine_->session.gradient_prescale};
+}
+
 void AnyPass::report_metric(Metric metric, double sum, double weight) {
   CallGuard const call_guard{engine_->session.thread_check, "report_metric()"};
   ZEROTH_EXPECTS(metric.engine_ == engine_, "report_metric(): the metric belongs to another engine");
+  expect_not_recorded(*engine_, "report_metric()", "every replay would report the same values");
   auto const& name = engine_->session.metrics[metric.index_];
   engine_->session.protocol->check_metric(name, weight);
   if (auto* const evaluation = engine_->session.protocol->evaluation(); evaluation == nullptr) {

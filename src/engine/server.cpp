@@ -102,7 +102,9 @@ class Server {
 optim::StepRules rules_for(EngineState const& engine, StepOptions const& options) {
   auto rules = engine.settings().rules;
   rules.gradient_prescale = engine.session.gradient_prescale;
-  rules.loss_scale_used = engine.sharded.manager->optimizer.loss_scale();
+  if (engine.settings().delayed_update) {  // otherwise the device knows it, and nobody waits
+    rules.loss_scale_used = engine.sharded.manager->optimizer.loss_scale();
+  }
   if (options.learning_rate) {
     rules.has_learning_rate = true;
     rules.given_learning_rate = *options.learning_rate;

@@ -20,6 +20,14 @@
 
 namespace zeroth::engine {
 
+class StepRecording;
+
+/// Counts of steps that were launched as graphs, which EngineCounters include.
+struct LaunchedCounts {
+  shard::MovedBytes gathered, reduced;
+  std::int64_t prefetch_misses = 0;
+};
+
 struct Session {
   Session(bool check, device::Device& device) : thread_check{check, device} {}
 
@@ -36,6 +44,10 @@ struct Session {
   float first_run_loss = 0;  ///< Loss of the last micro-step that ran twice.
   bool finished = false;     ///< finish() was called and no pass has begun since: nothing is in flight.
   bool told_nonfinite = false;
+  bool traced = false;                 ///< trace() has set a timeline.
+  StepRecording* recording = nullptr;  ///< While a StepGraph records.
+  std::uint64_t factors_taken = 0;     ///< How often learning-rate factors have changed.
+  LaunchedCounts launched;
   std::vector<std::string> metrics;                     ///< Their names.
   std::int64_t samples = 0;                             ///< Samples of completed steps, over all ranks.
   std::int64_t first_step = 0;                          ///< The step before the first one that this engine has run.

@@ -28,6 +28,13 @@ optim::StepSums StepAccumulator::sums(bool stop, double seconds) const noexcept 
   return sums;
 }
 
+void StepAccumulator::set_parity(std::size_t parity) noexcept {
+  if (parity != parity_) {
+    std::swap(call_logs_[0], call_logs_[1]);
+    parity_ = parity;
+  }
+}
+
 void StepAccumulator::close(std::int64_t step, EngineCounters const& now) {
   StepReport owed;
   owed.step = step;

@@ -52,6 +52,8 @@ class Gradients {
   /// have had their last reduction, adds up those of ties that are summed apart: see TiedSums.
   void end_passes();
 
+  /// Makes slots be taken in the order of their addresses from now on. Call between steps.
+  void start_over() noexcept { pool_.restore_order(); }
   /// Calls `action` before each reduction that changes what encoding has lost of gradients.
   void set_before_errors(std::function<void()> action) { reducer_->set_before_errors(std::move(action)); }
   /// This rank's addends of partial gradients.

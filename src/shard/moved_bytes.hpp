@@ -17,6 +17,9 @@ struct MovedBytes {
   friend MovedBytes operator+(MovedBytes const& a, MovedBytes const& b) noexcept {
     return {a.all + b.all, a.across_groups + b.across_groups};
   }
+  friend MovedBytes operator-(MovedBytes const& a, MovedBytes const& b) noexcept {
+    return {a.all - b.all, a.across_groups - b.across_groups};
+  }
 };
 
 /// Bytes that updates and gathers have transferred from and to a disk so far.

@@ -181,6 +181,15 @@ void Optimizer::conclude(optim::StepRules const& rules, std::size_t parity) {
   kernels.copy(*stream_, &results_->scalars[parity], &step_->scalars, sizeof(optim::StepScalars));
   kernels.copy(*stream_, &results_->totals[parity], &step_->total, sizeof(optim::StepSums));
   stream_->record(*decided_);
+  note_decision(rules, parity);
+}
+
+void Optimizer::prepare_launch(optim::StepSums const& mine, optim::StepRules const& rules, std::size_t parity) {
+  results_->mine[parity] = mine;
+  note_decision(rules, parity);
+}
+
+void Optimizer::note_decision(optim::StepRules const& rules, std::size_t parity) noexcept {
   last_decision_ = static_cast<int>(parity);
   auto const before = std::exchange(last_decided_, rules.loss_scale.dynamic ? static_cast<std::int64_t>(parity) : -1);
   scale_decided_ = memory_->request().settings.delayed_update ? before : last_decided_;

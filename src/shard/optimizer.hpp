@@ -31,6 +31,10 @@ class Optimizer {
   /// StepMemory. `parity` alternates between 0 and 1 and selects the place in results().
   void decide(optim::StepSums const& mine, std::span<optim::LossTerm const> losses, optim::StepRules const& rules,
               std::size_t parity);
+  /// Before a graph with a decide() is launched: gives it `mine`, this rank's contribution to the step.
+  void prepare_launch(optim::StepSums const& mine, optim::StepRules const& rules, std::size_t parity);
+  /// Behind the launch of a graph with a decide(): results() and loss_scale() wait for all of it.
+  void note_launch() { memory_->compute().record(*decided_); }
   /// Like decide(), by sums that a worker has sent.
   void decide_by(optim::StepSums const& total, optim::StepRules const& rules, std::size_t parity);
   /// The sums of the last decide(), once the reduce stream has passed it.
@@ -67,6 +71,8 @@ class Optimizer {
   /// The scale of the next loss. If it is dynamic, waits for the decide() that set it: the last one, or with delayed
   /// updates the one before.
   [[nodiscard]] float loss_scale();
+  /// The same scale in the device's memory, for work of the compute stream before the next decide().
+  [[nodiscard]] float const* loss_scale_on_device() const noexcept { return &step_->scalars.loss_scale.scale; }
   /// Call when no update is owed any more: the next loss has the scale that the last decide() set.
   void settle() noexcept { scale_decided_ = last_decided_; }
 
@@ -87,6 +93,7 @@ class Optimizer {
   void expect_runs(optim::Rule const& rule) const;
   void cut_stretches();
   void conclude(optim::StepRules const& rules, std::size_t parity);
+  void note_decision(optim::StepRules const& rules, std::size_t parity) noexcept;
   void quantise(FlatId flat);
   void sum_over_stages(std::string_view purpose, optim::StepSums& mine, optim::StepSums& total);
   [[nodiscard]] optim::StepSums sum(std::string_view purpose, comm::Communicator& over,

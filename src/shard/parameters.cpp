@@ -258,6 +258,16 @@ void Parameters::drop_all() {
   drop([](FlatId) { return true; });
 }
 
+void Parameters::start_over() noexcept {
+  drop([](FlatId) { return true; });
+  pool_.restore_order();
+}
+
+std::byte const* Parameters::slot_of(FlatId flat) noexcept {
+  auto const* const slot = memory_->parameters_whole(flat) || empty(flat) ? nullptr : pool_.find(flat);
+  return slot == nullptr ? nullptr : slot->data;
+}
+
 void Parameters::await_gathers() {
   stream_->record(*gathers_done_);
   memory_->compute().wait(*gathers_done_);

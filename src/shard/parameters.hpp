@@ -60,6 +60,11 @@ class Parameters {
   /// Call before values and states are written: invalidates gathered copies of all units, and what was read ahead for
   /// updates. Waits.
   void drop_all();
+  /// Like drop_all() for parameters that are not offloaded. Slots are taken in the order of their addresses afterwards,
+  /// so that the same gathers always use the same ones.
+  void start_over() noexcept;
+  /// The address of `flat`'s slot; null if it is in none.
+  [[nodiscard]] std::byte const* slot_of(FlatId flat) noexcept;
   /// Makes the compute stream wait until no rank reads this rank's slices any more, and all published slices have
   /// arrived.
   void await_gathers();

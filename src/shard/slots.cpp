@@ -100,6 +100,17 @@ Slot* SlotPool::Members::take_first() noexcept {
   return slot;
 }
 
+void SlotPool::restore_order() noexcept {
+  for (auto& members : classes_) {
+    members.first_free = members.last_free = nullptr;
+    for (auto i = members.first; i < members.last; ++i) {
+      if (!slots_[i].flat) {
+        members.append(slots_[i]);
+      }
+    }
+  }
+}
+
 Slot* SlotPool::find(FlatId flat) noexcept { return by_flat_[flat]; }
 
 SlotPool::Members& SlotPool::members(FlatId flat) noexcept {

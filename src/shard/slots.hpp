@@ -64,6 +64,8 @@ class SlotPool {
   /// Whether bind() would find a slot for `flat`.
   [[nodiscard]] bool has_free(FlatId flat) const noexcept;
   void unbind(Slot& slot) noexcept;
+  /// Makes free slots be taken in the order of their addresses from now on, whatever happened before.
+  void restore_order() noexcept;
   [[nodiscard]] std::vector<Slot>& slots() noexcept { return slots_; }
   /// The slots of `flat`'s class.
   [[nodiscard]] std::span<Slot const> slots_for(FlatId flat) const noexcept;

@@ -283,7 +283,7 @@ void Schedule::update() {
   manager_->optimizer.begin_updates(manager_->gradients.frozen());
   // Until the last gather is done, other ranks may still read this rank's slices.
   manager_->parameters.await_gathers();
-  manager_->parameters.drop_trainable();
+  starts_over_ ? manager_->parameters.start_over() : manager_->parameters.drop_trainable();
   gathers_.begin_update();
   // Links between replicas may be the slowest, so publish to them in bucket-sized batches.
   std::int64_t const most = manager_->parameters.publishes_to_replicas() ? bucket_count_ : 0;
@@ -307,6 +307,15 @@ void Schedule::update() {
   // They are small, and the next forward begins after the last update anyway.
   manager_->parameters.publish(persistent_);
   persistent_.clear();
+}
+
+void Schedule::start_over() {
+  manager_->parameters.start_over();
+  manager_->gradients.start_over();
+  gathers_.begin_update();
+  for (auto const flat : layout_->update_order()) {
+    gathers_.after_update(flat);
+  }
 }
 
 void Schedule::publish() {

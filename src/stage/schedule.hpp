@@ -65,6 +65,10 @@ class Schedule {
   /// pass. If updates are delayed, this one is owed: each unit is updated and published once the next step's passes
   /// have used it for the last time.
   void update();
+  /// Drops all gathered parameters, and gathers those that forward uses first: into the same slots, whatever happened
+  /// before. Call between steps, or have update() end so from now on, so that all steps enqueue the same. Collective.
+  void start_over();
+  void set_starts_over(bool starts_over) noexcept { starts_over_ = starts_over; }
   /// Applies the update that is owed, if there is one. Call between steps. Collective.
   void settle();
   /// After a failure: nothing more is reduced.
@@ -100,6 +104,7 @@ class Schedule {
                            // other
   int open_backward_ = 0;  // guards of units that do not stay open
   bool reduces_ = false, last_ = false, ends_step_ = false, went_back_ = false;
+  bool starts_over_ = false;
   bool owed_ = false;                                // the last step's update has not been applied, unless a unit's is
   ById<shard::FlatId, std::size_t> users_left_;      // units whose backward turns are not over
   ById<shard::FlatId, std::size_t> to_begin_;        // of these, units whose last turn has not begun

@@ -546,12 +546,12 @@ TEST_CASE("a stream waits for a stream with the same handle on another GPU or of
     device::CudaSpans spans{mine};
     device::CudaStream const stream{"test", device::CudaStream::Role::beside, mine, spans};
     device::CudaEvent event{mine};
-    CHECK(event.precedes(elsewhere, stream.get()));  // nothing was recorded
+    CHECK(event.awaited_by(elsewhere, stream.get()) == nullptr);  // nothing was recorded
     event.record(stream.get());
-    CHECK(event.precedes(mine, stream.get()));
-    CHECK_FALSE(event.precedes(mine, nullptr));
-    CHECK_FALSE(event.precedes(elsewhere, stream.get()));
-    CHECK_FALSE(event.precedes(neighbour, stream.get()));
+    CHECK(event.awaited_by(mine, stream.get()) == nullptr);
+    CHECK(event.awaited_by(mine, nullptr) == event.get());
+    CHECK(event.awaited_by(elsewhere, stream.get()) == event.get());
+    CHECK(event.awaited_by(neighbour, stream.get()) == event.get());
   }
   CHECK(left_on_gpus().empty());
 }

@@ -39,6 +39,7 @@ struct SmallModel {
 struct SmallFile {
   int accumulation = 2;
   int micro_batch = 2;
+  int timeout_ms = 120'000;
   std::string zero = {};    ///< More keys of zero_optimization, each with a leading comma.
   std::string zeroth = {};  ///< More keys of the zeroth section, each with a leading comma.
   std::string more = {};    ///< More sections, each with a leading comma.
@@ -48,8 +49,8 @@ inline Config small_config(int stage, SmallFile const& file = {}) {
       R"({{"train_micro_batch_size_per_gpu": {}, "gradient_accumulation_steps": {},
            "zero_optimization": {{"stage": {} {}}},
            "optimizer": {{"type": "AdamW", "params": {{"lr": 0.01, "weight_decay": 0.1}}}},
-           "zeroth": {{"timeout_ms": 120000 {}}} {}}})",
-      file.micro_batch, file.accumulation, stage, file.zero, file.zeroth, file.more));
+           "zeroth": {{"timeout_ms": {} {}}} {}}})",
+      file.micro_batch, file.accumulation, stage, file.zero, file.timeout_ms, file.zeroth, file.more));
 }
 
 template <Element T>

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -209,6 +210,13 @@ class ZEROTH_EXPORT Communicator {
   /// registrable(), or the backend does not need registration.
   [[nodiscard]] std::unique_ptr<Registration> register_memory(device::Memory const& memory);
 
+  /// Why transactions of this communicator cannot be captured in graphs (device::Device::begin_capture()), for
+  /// messages; empty if they can.
+  [[nodiscard]] virtual std::string why_no_graphs() const;
+  /// Calls `launch`, which enqueues graphs with captured transactions on `stream`, and watches them like one
+  /// transaction: if they do not end within CommOptions::timeout, the job fails. Collective.
+  void watch_graphs(device::Stream& stream, Label const& label, std::function<void()> const& launch);
+
   /// Applies to later transactions. Must be the same on all ranks.
   virtual void set_options(CommOptions const& options) = 0;
   /// Sets the scratch memory of staging_bytes(), which must stay valid until the communicator is destroyed.
@@ -231,6 +239,7 @@ class ZEROTH_EXPORT Communicator {
   virtual void do_submit(device::Stream& stream, Label const& label, std::span<Collective const> collectives) = 0;
   [[nodiscard]] virtual std::unique_ptr<Communicator> do_split(int color, int key, std::string const& name) = 0;
   [[nodiscard]] virtual std::unique_ptr<Registration> do_register(device::Memory const& /*memory*/) { return nullptr; }
+  virtual void do_watch_graphs(device::Stream& stream, Label const& label, std::function<void()> const& launch);
   [[nodiscard]] virtual Meetings do_meetings() { return {}; }
   /// Makes the group, once all its ranks have come. `id` is the same on all of them, and unique.
   [[nodiscard]] virtual std::unique_ptr<Communicator> do_create_group(std::uint64_t /*id*/,

@@ -14,6 +14,7 @@
 
 #include "zeroth/core/clock.hpp"
 #include "zeroth/core/export.hpp"
+#include "zeroth/device/graph.hpp"
 #include "zeroth/device/memory.hpp"
 #include "zeroth/device/storage.hpp"
 
@@ -148,6 +149,14 @@ class ZEROTH_EXPORT Device {
   /// Makes this the calling thread's current CUDA device, and leaves it current. A thread other than the one that made
   /// the device must call it before every call that uses the device. An error fails the device.
   virtual void make_current() noexcept {}
+  /// Why this device cannot capture work in graphs, for messages; empty if it can.
+  [[nodiscard]] virtual std::string why_no_graphs();
+  /// Captures what is enqueued from now on on compute() and on `streams` of this device, in place of running it. It
+  /// follows all that was enqueued on them before. Until end_capture() nothing may wait on the host. Throws
+  /// ContractError if why_no_graphs().
+  virtual void begin_capture(std::span<Stream* const> streams);
+  /// Ends the capture. The work has not run: launch the graph.
+  [[nodiscard]] virtual std::unique_ptr<Graph> end_capture();
   [[nodiscard]] virtual Kernels& kernels() = 0;            ///< Kernels for its streams, owned by the device.
   [[nodiscard]] virtual Ledger const& ledger() const = 0;  ///< Counts everything that allocate() returned.
   /// Adds spans and waits of streams to `timeline` from now on; null stops that. `timeline` must outlive the work

@@ -31,6 +31,15 @@ struct DeviceLoss {
   float const* mean;
 };
 
+/// The factor for the gradient of a loss, whose loss scale the device knows and the host need not wait for.
+struct DeviceSeed {
+  float const* loss_scale;  ///< Address on the engine's device. Read it on the compute stream, in this micro-step.
+  float weight = 1;         ///< LossOptions::weight.
+  float prescale = 1;       ///< The engine's part.
+  /// The factor: what report_loss() returns. For kernels.
+  [[nodiscard]] ZEROTH_HOST_DEVICE float value() const noexcept { return *loss_scale * weight * prescale; }
+};
+
 namespace detail {
 /// A kind of message between pipeline stages.
 enum class Message : std::uint8_t { input, output, output_gradient, input_gradient };
@@ -104,6 +113,9 @@ class ZEROTH_EXPORT AnyPass {
   [[nodiscard]] float report_loss(float mean, LossOptions const& options = {});
   /// Reports a mean loss that the device computes. The host does not wait for it.
   [[nodiscard]] float report_loss(DeviceLoss loss, LossOptions const& options = {});
+  /// Like report_loss(), for kernels that compute the factor themselves: never waits, whatever the loss scale. Throws
+  /// ContractError with zeroth.delayed_update, whose steps use a scale that the device has replaced already.
+  [[nodiscard]] DeviceSeed report_loss_on_device(DeviceLoss loss, LossOptions const& options = {});
   /// Random numbers of a sample of this micro-batch in this step, such as for dropout. They depend on the model's seed,
   /// the number of completed steps, and the sample first_sample() + `row`. `use` is the program's number of the place
   /// that draws; each place needs its own. They are the same in every action and run of a micro-step, so backward needs
@@ -148,6 +160,7 @@ class [[nodiscard]] AnyMicroStep final : public AnyPass {
   [[nodiscard]] AnyBackward backward(Unit unit) { return AnyBackward{open_backward(unit)}; }
   using AnyPass::random;
   using AnyPass::report_loss;
+  using AnyPass::report_loss_on_device;
   using AnyPass::skip;
 };
 /// Like AnyMicroStep, for parameters of type T and gradients of type G.
@@ -160,6 +173,7 @@ class [[nodiscard]] MicroStep final : public Pass<T> {
   [[nodiscard]] Backward<T, G> backward(Unit unit) { return Backward<T, G>{this->open_backward(unit)}; }
   using AnyPass::random;
   using AnyPass::report_loss;
+  using AnyPass::report_loss_on_device;
   using AnyPass::skip;
 };
 

@@ -149,16 +149,17 @@ void NcclCommunicator::do_submit(device::Stream& stream, Label const& label, std
   if (gpu->failed()) {
     return;
   }
-  Transaction& transaction = link_->pending.take(label, collectives, options_.timeout);
-  transaction.sequence = ++sequence_;
-  // Before any wait for others: a status query in the meantime must see that this rank has arrived.
-  link_->submitted.store(transaction.position, std::memory_order_release);
-  for (auto const& each : collectives) {
-    transaction.records.push_back(recorder().enqueue(make_record(name(), transaction.sequence, label, each)));
-  }
+  auto* const native = static_cast<cudaStream_t>(gpu->native().native);
+  Transaction& transaction = take(label, collectives);
   try {
+    if (gpu->captures()) {
+      return capture(transaction, native);
+    }
+    for (auto const& each : collectives) {
+      transaction.records.push_back(recorder().enqueue(make_record(name(), transaction.sequence, label, each)));
+    }
     prepare(transaction);
-    launch(transaction, gpu->failure(), static_cast<cudaStream_t>(gpu->native().native));
+    launch(transaction, gpu->failure(), native);
   } catch (...) {
     if (session_->failed()) {  // all ranks know it
       return gpu->fail(ended_before(label, collectives));
@@ -167,6 +168,46 @@ void NcclCommunicator::do_submit(device::Stream& stream, Label const& label, std
     session_->fail(fmt::format("rank {} failed in {} on communicator '{}': {}", session_->rank(),
                                in_words(label, collectives, *link_), name(), describe_current_exception().bare));
   }
+}
+
+Transaction& NcclCommunicator::take(Label const& label, std::span<Collective const> collectives) {
+  Transaction& transaction = link_->pending.take(label, collectives, options_.timeout);
+  transaction.sequence = ++sequence_;
+  // Before any wait for others: a status query in the meantime must see that this rank has arrived.
+  link_->submitted.store(transaction.position, std::memory_order_release);
+  return transaction;
+}
+
+/// Nothing runs yet: launches are watched by do_watch_graphs().
+void NcclCommunicator::capture(Transaction& transaction, cudaStream_t stream) {
+  Finally const recycle{[&] { link_->pending.recycle(transaction); }};
+  ZEROTH_EXPECTS(!options_.check, fmt::format("communicator '{}' compares transactions between ranks on the host "
+                                              "(CommOptions::check), which a graph cannot do",
+                                              name()));
+  issue(transaction, stream, Clock::now() + transaction.timeout);
+}
+
+void NcclCommunicator::do_watch_graphs(device::Stream& stream, Label const& label,
+                                       std::function<void()> const& launch) {
+  auto* const gpu = dynamic_cast<device::PeerStream*>(&stream);
+  if (gpu == nullptr || gpu->failed()) {
+    return launch();  // throws the error of a failed device
+  }
+  if (session_->failed()) {
+    return gpu->fail(ended_before(label, {}));
+  }
+  auto* const native = static_cast<cudaStream_t>(gpu->native().native);
+  Collective const barrier{};  // all ranks launch the same
+  Transaction& transaction = take(label, {&barrier, 1});
+  transaction.records.push_back(recorder().enqueue(make_record(name(), transaction.sequence, label, barrier)));
+  auto& work = link_->pending.begin(transaction, gpu->failure(), native);
+  try {
+    launch();
+  } catch (...) {
+    link_->pending.cancel(work);
+    throw;
+  }
+  link_->pending.launched(work, native);
 }
 
 /// Recycles the transaction if it is not to be launched.
@@ -189,13 +230,7 @@ void NcclCommunicator::launch(Transaction& transaction, std::shared_ptr<device::
   auto const deadline = begun + transaction.timeout;
   auto& work = link_->pending.begin(transaction, std::move(failure), stream);
   try {
-    for (auto const part : {NcclPart::native, NcclPart::built, NcclPart::messages}) {
-      if (has_part(transaction, part)) {
-        link_->call("ncclGroupEnd", deadline, [&](ncclComm_t handle) {
-          return issue_part({handle, stream, rank(), world(), barrier_word_}, transaction, part);
-        });
-      }
-    }
+    issue(transaction, stream, deadline);
   } catch (PeerError const& error) {
     auto const late = session_->failed()
                           ? std::string{}
@@ -212,6 +247,16 @@ void NcclCommunicator::launch(Transaction& transaction, std::shared_ptr<device::
   link_->pending.launched(work, stream);
   if (session_->failed()) {  // the watch may have failed all work in flight before this was enqueued
     throw PeerError{"the job failed"};
+  }
+}
+
+void NcclCommunicator::issue(Transaction& transaction, cudaStream_t stream, Clock::time_point deadline) {
+  for (auto const part : {NcclPart::native, NcclPart::built, NcclPart::messages}) {
+    if (has_part(transaction, part)) {
+      link_->call("ncclGroupEnd", deadline, [&](ncclComm_t handle) {
+        return issue_part({handle, stream, rank(), world(), barrier_word_}, transaction, part);
+      });
+    }
   }
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 #include <chrono>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -37,6 +38,7 @@ class NcclCommunicator final : public Communicator {
   [[nodiscard]] FlightRecorder& recorder() noexcept override { return session_->recorder(); }
   void set_options(CommOptions const& options) override;
   void set_staging(std::span<std::byte> /*staging*/) override {}
+  [[nodiscard]] std::string why_no_graphs() const override { return {}; }
   void abort(std::string const& reason) noexcept override { session_->fail(reason); }
   [[nodiscard]] std::optional<std::string> failure() const override { return session_->failure(); }
 
@@ -45,6 +47,7 @@ class NcclCommunicator final : public Communicator {
   [[nodiscard]] std::unique_ptr<Communicator> do_split(int color, int key, std::string const& name) override;
 
   [[nodiscard]] std::unique_ptr<Registration> do_register(device::Memory const& memory) override;
+  void do_watch_graphs(device::Stream& stream, Label const& label, std::function<void()> const& launch) override;
   [[nodiscard]] Meetings do_meetings() override {
     return {&session_->rendezvous().key_values(), link_->identity.group.id, options_.timeout};
   }
@@ -52,7 +55,10 @@ class NcclCommunicator final : public Communicator {
                                                               std::string const& name) override;
 
   [[nodiscard]] std::exception_ptr ended_before(Label const& label, std::span<Collective const> collectives) const;
+  [[nodiscard]] Transaction& take(Label const& label, std::span<Collective const> collectives);
+  void capture(Transaction& transaction, cudaStream_t stream);
   void prepare(Transaction& transaction);
+  void issue(Transaction& transaction, cudaStream_t stream, Clock::time_point deadline);
   void launch(Transaction& transaction, std::shared_ptr<device::Failure> failure, cudaStream_t stream);
   void drain();
   /// The time limit to end work in flight, the handle and windows.
