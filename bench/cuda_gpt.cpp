@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Measures the parts of a micro-step of train_gpt on a GPU: each layer separately, forward and backward, in bf16 with
 /// gradients in bf16, on random numbers. One JSON line each, and one for the total.
-/// bench_cuda_gpt [124M|1.5B [SEQUENCES, 16 [ROUNDS]]] [--sparse]
+/// bench_cuda_gpt [124M|1.5B [SEQUENCES, 16 [ROUNDS]]] [--sparse | --algorithms FILE]
 ///
 /// --sparse: attention only, dense and block-sparse, with a context of 8,192.
+/// --algorithms: matrix products only, each with up to eight algorithms of cuBLASLt, and writes the fastest ones to a
+/// file for train_gpt --algorithms. The shapes are those of a run with the same model, micro-batch, --context and
+/// --vocabulary, in bf16 with gradients of type --gradients.
 /// All layers share the same weights, which may stay in the cache, unlike those of a real model.
 #include <algorithm>
 #include <cstdlib>
@@ -12,6 +15,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "command_line.hpp"
@@ -19,8 +23,10 @@
 #include "gpt.hpp"
 #include "gpu/batch_upload.hpp"
 #include "gpu/gpu.hpp"
+#include "gpu/measure.hpp"
 #include "paired.hpp"
 #include "sparse_layout.hpp"
+#include "zeroth/tool/core/whole_file.hpp"
 
 namespace gpt::gpu {
 namespace {
@@ -29,21 +35,7 @@ using T = zeroth::bf16;
 using zeroth::bench::Stopwatch;
 
 /// A unit that is always open: all parameters share the same memory, and so do all gradients.
-struct Open {
-  Gpu<T>& device;
-  T const* values;
-  T* gradients;
-  zeroth::Random random{};
-
-  template <std::size_t D>
-  [[nodiscard]] zeroth::View<T const, D> operator[](Param<D> const& param) const {
-    return {values, param.shape()};
-  }
-  template <std::size_t D>
-  [[nodiscard]] zeroth::Gradient<T, D> grad(Param<D> const& param) const {
-    return zeroth::detail::gradient_in<T>({.engine = nullptr, .data = gradients, .beta = 1}, param.shape());
-  }
-};
+using Open = OpenUnit<Gpu<T>, SharedMemoryPass<T, T>::Guard>;
 
 /// Repeats a few million small random numbers: products of equal numbers run faster than others.
 Matrix<T> random_matrix(std::int64_t rows, std::int64_t cols) {
@@ -85,7 +77,7 @@ class Bench {
         rounds_{rounds},
         values_{random_matrix(shape.vocabulary, shape.channels)},
         gradients_{random_matrix(shape.vocabulary, shape.channels)},
-        open_{gpu_, values_.data(), gradients_.data()} {
+        open_{gpu_, {values_.data(), gradients_.data()}} {
     zeroth::bench::expect(cudaGetDeviceProperties(&device_, 0), "cudaGetDeviceProperties");
   }
 
@@ -261,6 +253,28 @@ class Bench {
   double products_ = 0, seconds_ = 0;
 };
 
+/// Measures the algorithms of all products, writes the file, and prints a line for each product.
+template <class G>
+void choose_algorithms(std::string const& file, Shape const& shape, std::int64_t sequences) {
+  auto const values = random_matrix(shape.vocabulary, shape.channels);
+  Matrix<G> gradients;
+  gradients.resize(shape.vocabulary, shape.channels);
+  Stopwatch const watch;
+  Algorithms algorithms{file, origin_here(false)};
+  measure_products<T, G>(shape, random_tokens(sequences * shape.context), values.data(), gradients.data(),
+                         watch.stream(), false, algorithms);
+  zeroth::WholeFile out{"algorithms", file};
+  out.write(algorithms.to_json());
+  out.publish(zeroth::Outlives::process);
+  for (auto const& [kind, algorithm] : algorithms.all()) {
+    auto const best = algorithm.us.at(static_cast<std::size_t>(algorithm.result));
+    nlohmann::json const line{{"benchmark", "cuda_gpt_algorithms"},  {"product", describe(kind)},
+                              {"result", algorithm.result},          {"us", best},
+                              {"us_of_first", algorithm.us.front()}, {"ratio", algorithm.us.front() / best}};
+    std::cout << line.dump() << std::endl;
+  }
+}
+
 }  // namespace
 }  // namespace gpt::gpu
 
@@ -274,16 +288,32 @@ int main(int argc, char** argv) {
   app.add_option("ROUNDS", rounds, "that are measured")->capture_default_str()->check(zeroth::bench::count);
   bool sparse = false;
   app.add_flag("--sparse", sparse, "attention only, dense and block-sparse, with a context of 8,192");
-  CLI11_PARSE(app, argc, argv);
   gpt::Shape shape{.layers = 12, .heads = 12, .channels = 768, .context = 1024, .vocabulary = 50304};  // a multiple of
                                                                                                        // tiles
+  std::string algorithms, gradients = "bf16";
+  app.add_option("--algorithms", algorithms, "file to write cuBLASLt's fastest algorithm for each product to")
+      ->excludes("--sparse");
+  for (auto const& [option, value, what] :
+       {std::tuple{"--context", &shape.context, "tokens of a sequence, with --algorithms"},
+        std::tuple{"--vocabulary", &shape.vocabulary, "of the model, with --algorithms"}}) {
+    app.add_option(option, *value, what)->capture_default_str()->check(zeroth::bench::count)->needs("--algorithms");
+  }
+  app.add_option("--gradients", gradients, "their dtype, with --algorithms")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"bf16", "fp32"}))
+      ->needs("--algorithms");
+  CLI11_PARSE(app, argc, argv);
   if (name == "1.5B") {
     shape.layers = 48;
     shape.heads = 25;
     shape.channels = 1600;
   }
   try {
-    if (sparse) {
+    if (!algorithms.empty()) {
+      auto const choose =
+          gradients == "bf16" ? &gpt::gpu::choose_algorithms<zeroth::bf16> : &gpt::gpu::choose_algorithms<float>;
+      choose(algorithms, shape, sequences);
+    } else if (sparse) {
       shape.context = 8192;
       gpt::gpu::Bench{name, shape, sequences, rounds}.run_attention();
     } else {

@@ -2,7 +2,12 @@
 /// The choice of matrix library.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <string>
+
+namespace gpt::gpu {
+class Algorithms;
+}
 
 namespace gpt {
 
@@ -16,6 +21,7 @@ enum class MathLibrary : std::uint8_t {
 struct MathChoice {
   MathLibrary library;
   std::string name;  ///< "oneDNN 2.6.3 for avx512_core_bf16": printed, recorded, and compared between ranks.
+  std::shared_ptr<gpu::Algorithms const> algorithms = nullptr;  ///< Null: cuBLASLt chooses.
 };
 
 }  // namespace gpt

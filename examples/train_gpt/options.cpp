@@ -183,6 +183,10 @@ void declare(CLI::App& app, Options& o, Words& words) {
                "With --device cpu: print which library multiplies matrices of which shapes");
   app.add_flag("--share-devices", o.share_devices, "With --device cuda: let several ranks share a GPU");
   app.add_flag("--tf32", o.tf32, "With --device cuda and fp32: round the factors of matrix products to TF32");
+  app.add_option("--algorithms", o.algorithms,
+                 "With --device cuda: file with cuBLASLt's algorithm for each product, which bench_cuda_gpt "
+                 "--algorithms measured [cuBLASLt's choice]")
+      ->check(not_empty());
   app.add_flag("--plan", o.plan, "Print the memory of each rank, and exit");
   app.add_flag("--recompute", o.recompute,
                "Keep only the inputs of all blocks and recompute the rest in backward; the same as --set "
@@ -236,7 +240,8 @@ CommandLine parse(int argc, char const* const* argv, std::ostream& out, std::ost
           "--save-final", options.save_final.string() + " is also the folder of --save-initial; give two folders"};
     }
     for (auto const& [flag, given] :
-         {std::pair{"--share-devices", options.share_devices}, std::pair{"--tf32", options.tf32}}) {
+         {std::pair{"--share-devices", options.share_devices}, std::pair{"--tf32", options.tf32},
+          std::pair{"--algorithms", !options.algorithms.empty()}}) {
       if (given && words.device != "cuda") {
         throw CLI::ValidationError{flag, "is for --device cuda"};
       }

@@ -117,7 +117,7 @@ Ended train_steps(zeroth::Mesh& mesh, Task const& task, zeroth::Settings const& 
   GptParams params{model, shape, config.sequence_parallel() ? Rows::divided : Rows::whole};
   params.key_blocks = key_blocks_of(config, shape, mesh.tensor_part(), options.seed);
   auto const kept = kept_blocks_of(config, {config, model}, params, Where::kind);
-  auto const math = Where::choose(job, options.math, zeroth::dtype_of<T>);
+  auto const math = Where::choose(job, options, zeroth::dtype_of<T>);
   auto const facts = run_record(options, config, shape, batches, math, job.world());
   Checkpoints checkpoints{job, options, batches.order(), facts};
   zeroth::Engine<T, G> engine{mesh, model, Where::with_products(config, math, zeroth::dtype_of<T>)};

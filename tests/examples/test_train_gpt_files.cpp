@@ -65,7 +65,7 @@ TEST_CASE("options: every option is parsed") {
                               "--order",      "shuffled",    "--report",  "r",    "--save-initial",  "i",
                               "--save-final", "f",           "--init",    "m",    "--comm",          "mpi",
                               "--plan",       "--recompute", "--device",  "cuda", "--share-devices", "--tf32",
-                              "--vocabulary", "300",         "--dropout", "0.25"})
+                              "--vocabulary", "300",         "--dropout", "0.25", "--algorithms",    "a.json"})
                      .command_line.options;
   REQUIRE(o);
   CHECK(o->stage_file.config == "c.json");
@@ -88,6 +88,7 @@ TEST_CASE("options: every option is parsed") {
   CHECK(o->device == zeroth::DeviceKind::cuda);
   CHECK(o->share_devices);
   CHECK(o->tf32);
+  CHECK(o->algorithms == "a.json");
   CHECK(o->shape.vocabulary == 300);
   CHECK(o->dropout == 0.25F);
 }
@@ -164,6 +165,8 @@ TEST_CASE("options: mistakes are named with value and what is allowed") {
            {{"--config", "c", "--data", "t", "--device", "gpu"}, {"--device", "gpu", "cpu", "cuda"}},
            {{"--config", "c", "--data", "t", "--tf32"}, {"--tf32", "--device cuda"}},
            {{"--config", "c", "--data", "t", "--share-devices"}, {"--share-devices", "--device cuda"}},
+           {{"--config", "c", "--data", "t", "--algorithms", "a"}, {"--algorithms", "--device cuda"}},
+           {{"--config", "c", "--data", "t", "--device", "cuda", "--algorithms", ""}, {"--algorithms", "is empty"}},
            {{"--config", "c", "--data", "t", "--math", "mkl"}, {"--math", "mkl", "auto", "eigen", "onednn"}},
            {{"--config", "c", "--data", "t", "--device", "cuda", "--math", "eigen"}, {"--math", "--device cpu"}},
            {{"--config", "c", "--data", "t", "--device", "cuda", "--show-products"},
@@ -212,13 +215,13 @@ TEST_CASE("options: help lists all of them and is not an error") {
   CHECK_FALSE(got.command_line.options);
   CHECK(got.command_line.exit_status == 0);
   for (char const* option :
-       {"--config",        "--data",    "--ranks",      "--steps",        "--layers",        "--heads",
-        "--channels",      "--context", "--seed",       "--order",        "--report",        "--save-initial",
-        "--save-final",    "--init",    "--comm",       "--plan",         "--recompute",     "--device",
-        "--share-devices", "--tf32",    "--vocabulary", "--math",         "--show-products", "--checkpoint",
-        "--save-every",    "--keep",    "--resume",     "--max-restarts", "--given",         "--set",
-        "--micro-batch",   "--lr",      "--dtype",      "--warmup",       "--accumulation",  "--weight-decay",
-        "--dropout",       "--verbose", "--untied-head"}) {
+       {"--config",        "--data",    "--ranks",       "--steps",        "--layers",        "--heads",
+        "--channels",      "--context", "--seed",        "--order",        "--report",        "--save-initial",
+        "--save-final",    "--init",    "--comm",        "--plan",         "--recompute",     "--device",
+        "--share-devices", "--tf32",    "--vocabulary",  "--math",         "--show-products", "--checkpoint",
+        "--save-every",    "--keep",    "--resume",      "--max-restarts", "--given",         "--set",
+        "--micro-batch",   "--lr",      "--dtype",       "--warmup",       "--accumulation",  "--weight-decay",
+        "--dropout",       "--verbose", "--untied-head", "--algorithms"}) {
     CHECK_THAT(got.out, Contains(option));
   }
 }

@@ -59,8 +59,8 @@ struct OnCpu {
   using StageWork = cpu::StageWork<T, G>;
 
   /// Collective.
-  static MathChoice choose(zeroth::Job& job, MathLibrary asked, zeroth::Dtype compute) {
-    auto choice = cpu::choose(asked, compute);
+  static MathChoice choose(zeroth::Job& job, Options const& options, zeroth::Dtype compute) {
+    auto choice = cpu::choose(options.math, compute);
     expect_same_on_all_ranks(job, choice);
     return choice;
   }

@@ -4,16 +4,20 @@
 #include <cublasLt.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "gpu/kernels/gelu.hpp"
 #include "gpu/launch.hpp"
 #include "gpu/memory.hpp"
+#include "gpu/stopwatch.hpp"
 #include "shard/layout.hpp"
 #include "zeroth/core/error.hpp"
 
@@ -26,16 +30,10 @@ namespace {
 
 using zeroth::Dtype;
 
-/// NVIDIA's recommendation for Hopper and Blackwell.
-constexpr std::size_t workspace_bytes = std::size_t{32} << 20U;
-
 /// The alignment that algorithms may assume: cudaMalloc aligns memory to it, and the parameters of units are aligned to
 /// it in turn.
 constexpr std::uint32_t address_bytes = 256;
 static_assert(zeroth::shard::alignment_count * zeroth::bytes_of(Dtype::bf16) % address_bytes == 0);
-
-/// Required multiple for the row length of the data that GELU's epilogues keep for backward.
-constexpr std::int64_t gelu_columns = 8;
 
 void expect_done(cublasStatus_t status, std::string_view call) {
   if (status != CUBLAS_STATUS_SUCCESS) {
@@ -100,6 +98,20 @@ struct Plan {
   cublasLtMatmulAlgo_t algorithm{};
 };
 
+using Result = cublasLtMatmulHeuristicResult_t;
+
+/// A product, and the algorithms that cuBLASLt has for it.
+struct Offer {
+  Plan plan;
+  std::vector<Result> results;
+
+  /// The plan with one of them.
+  Plan use(std::size_t result) && {
+    plan.algorithm = results.at(result).algo;
+    return std::move(plan);
+  }
+};
+
 cublasLtEpilogue_t epilogue_of(Epilogue epilogue, bool gelu_follows) {
   switch (epilogue) {
     case Epilogue::bias: return CUBLASLT_EPILOGUE_BIAS;
@@ -140,46 +152,104 @@ struct Matmul::State {
   Preference preference;
   Matrix<std::byte> workspace;
   std::map<ProductKind, Plan> plans;
+  Stopwatch stopwatch;
 
   Plan& plan_for(ProductKind const& kind, Product const& product) {
     if (auto const found = plans.find(kind); found != plans.end()) {
       return found->second;
     }
-    bool const gelu = has_gelu(kind.epilogue);
-    std::optional<Plan> plan;
-    // The library does not document the accuracy of its GELU: it suffices for results rounded to 16 bits.
-    if (!gelu || (kind.n % gelu_columns == 0 && kind.out != Dtype::fp32)) {
-      plan = planned(kind, product, false);
+    if (options.measured != nullptr && !options.measured->contain(kind)) {
+      options.measured->add(kind, measure(kind, product));
     }
-    if (!plan.has_value() && gelu) {
-      plan = planned(kind, product, true);
+    Algorithms const* const given = options.measured != nullptr ? options.measured : options.algorithms.get();
+    auto plan = given != nullptr ? plan_of(kind, *given) : offered(kind, product, 1).use(0);
+    return plans.emplace(kind, std::move(plan)).first->second;
+  }
+
+  /// The results of cuBLASLt's heuristics, the best first. At least one, and at most `count`. Throws SystemError if
+  /// there is none.
+  Offer offered(ProductKind const& kind, Product const& product, int count) const {
+    std::optional<Offer> offer;
+    if (!has_gelu(kind.epilogue) || may_fuse_gelu(kind)) {
+      offer = offered(kind, product, count, false);
     }
-    if (!plan.has_value()) {
+    if (!offer.has_value() && has_gelu(kind.epilogue)) {
+      offer = offered(kind, product, count, true);
+    }
+    if (!offer.has_value()) {
       throw zeroth::SystemError{
           fmt::format("cuBLASLt has no algorithm for {} (CUBLASLT_LOG_LEVEL=5 makes it say why)", describe(kind))};
     }
-    return plans.emplace(kind, std::move(*plan)).first->second;
+    return std::move(*offer);
   }
-
   /// nullopt if the library has no algorithm.
-  std::optional<Plan> planned(ProductKind const& kind, Product const& product, bool gelu_follows) const {
-    Plan plan = describe_to_library(kind, gelu_follows);
+  std::optional<Offer> offered(ProductKind const& kind, Product const& product, int count, bool gelu_follows) const {
+    Offer offer{describe_to_library(kind, gelu_follows), std::vector<Result>(static_cast<std::size_t>(count))};
+    auto const& plan = offer.plan;
     point(plan, product);  // the choice of algorithm also depends on the alignment of bias and inner
-    cublasLtMatmulHeuristicResult_t result{};
     int found = 0;
-    auto const status =
-        cublasLtMatmulAlgoGetHeuristic(library.get(), plan.description.get(), plan.first.get(), plan.second.get(),
-                                       plan.out.get(), plan.out.get(), preference.get(), 1, &result, &found);
+    auto const status = cublasLtMatmulAlgoGetHeuristic(library.get(), plan.description.get(), plan.first.get(),
+                                                       plan.second.get(), plan.out.get(), plan.out.get(),
+                                                       preference.get(), count, offer.results.data(), &found);
     bool const refused = status == CUBLAS_STATUS_NOT_SUPPORTED ||
                          (status == CUBLAS_STATUS_INVALID_VALUE && has_gelu(kind.epilogue) && !gelu_follows);
     if (!refused && status != CUBLAS_STATUS_SUCCESS) {
       expect_done(status, "cublasLtMatmulAlgoGetHeuristic for " + describe(kind));
     }
-    if (status != CUBLAS_STATUS_SUCCESS || found == 0 || result.state != CUBLAS_STATUS_SUCCESS) {
+    offer.results.resize(status == CUBLAS_STATUS_SUCCESS ? static_cast<std::size_t>(found) : 0);
+    std::erase_if(offer.results, [](Result const& result) { return result.state != CUBLAS_STATUS_SUCCESS; });
+    if (offer.results.empty()) {
       return {};
     }
-    plan.algorithm = result.algo;
+    return offer;
+  }
+
+  /// The plan with a given algorithm. Throws ConfigError if there is none, or the library rejects it.
+  Plan plan_of(ProductKind const& kind, Algorithms const& given) const {
+    auto const& algorithm = given.of(kind);
+    auto plan = describe_to_library(kind, algorithm.separate_gelu);
+    static_assert(sizeof(plan.algorithm) == sizeof(algorithm.data));
+    std::memcpy(&plan.algorithm, algorithm.data.data(), sizeof(plan.algorithm));
+    Result result{};
+    auto const status =
+        cublasLtMatmulAlgoCheck(library.get(), plan.description.get(), plan.first.get(), plan.second.get(),
+                                plan.out.get(), plan.out.get(), &plan.algorithm, &result);
+    if (status != CUBLAS_STATUS_SUCCESS) {
+      throw zeroth::ConfigError{
+          fmt::format("{}: algorithm for {}: cuBLASLt rejects it ({}); allowed are algorithms that bench_cuda_gpt "
+                      "--algorithms wrote",
+                      given.source(), describe(kind), cublasLtGetStatusName(status))};
+    }
+    if (result.workspaceSize > static_cast<std::size_t>(workspace_bytes)) {
+      throw zeroth::ConfigError{fmt::format("{}: algorithm for {}: it needs {} bytes of workspace; allowed: up to {}",
+                                            given.source(), describe(kind), result.workspaceSize, workspace_bytes)};
+    }
     return plan;
+  }
+
+  /// The fastest of the results that cuBLASLt offers.
+  Algorithm measure(ProductKind const& kind, Product const& product) {
+    auto offer = offered(kind, product, results_compared);
+    std::vector<std::vector<double>> times(offer.results.size());
+    for (int round = -1; round < 5; ++round) {  // one warm-up round
+      for (std::size_t i = 0; i < times.size(); ++i) {
+        offer.plan.algorithm = offer.results[i].algo;
+        double const us = stopwatch.us(stream, [&] { run(product, kind, offer.plan); });
+        if (round >= 0) {
+          times[i].push_back(us);
+        }
+      }
+    }
+    Algorithm fastest{.separate_gelu = offer.plan.gelu_follows};
+    for (auto& each : times) {
+      std::ranges::nth_element(each, each.begin() + std::ssize(each) / 2);
+      fastest.us.push_back(each[each.size() / 2]);
+    }
+    fastest.result = static_cast<int>(std::ranges::min_element(fastest.us) - fastest.us.begin());
+    auto const& result = offer.results[static_cast<std::size_t>(fastest.result)];
+    std::memcpy(fastest.data.data(), &result.algo, sizeof(result.algo));
+    fastest.workspace_bytes = static_cast<std::int64_t>(result.workspaceSize);
+    return fastest;
   }
 
   Plan describe_to_library(ProductKind const& kind, bool gelu_follows) const {
@@ -218,10 +288,10 @@ struct Matmul::State {
     void* const out = apart ? p.inner : p.out.data;  // input of the separate GELU
     point(plan, p);
     float const alpha = 1;
-    auto const status =
-        cublasLtMatmul(library.get(), plan.description.get(), &alpha, p.b.data, plan.first.get(), p.a.data,
-                       plan.second.get(), &p.beta, p.addend != nullptr ? p.addend : out, plan.out.get(), out,
-                       plan.out.get(), &plan.algorithm, workspace.data(), workspace_bytes, stream);
+    auto const status = cublasLtMatmul(library.get(), plan.description.get(), &alpha, p.b.data, plan.first.get(),
+                                       p.a.data, plan.second.get(), &p.beta, p.addend != nullptr ? p.addend : out,
+                                       plan.out.get(), out, plan.out.get(), &plan.algorithm, workspace.data(),
+                                       static_cast<std::size_t>(workspace_bytes), stream);
     if (status != CUBLAS_STATUS_SUCCESS) {
       expect_done(status, "cublasLtMatmul for " + describe(kind));
     }
@@ -231,17 +301,28 @@ struct Matmul::State {
   }
 };
 
+Origin origin_here(bool tf32) {
+  int gpu = 0;
+  cudaDeviceProp properties{};
+  expect(cudaGetDevice(&gpu), "cudaGetDevice");
+  expect(cudaGetDeviceProperties(&properties, gpu), "cudaGetDeviceProperties");
+  return {properties.name, static_cast<std::int64_t>(cublasLtGetVersion()), tf32};
+}
+
 Matmul::Matmul(cudaStream_t stream, MatmulOptions const& options) : state_{std::make_unique<State>()} {
   state_->stream = stream;
   state_->options = options;
+  if (options.algorithms) {
+    options.algorithms->expect_origin(origin_here(options.tf32));
+  }
   expect_done(cublasLtCreate(state_->library.address()), "cublasLtCreate");
   expect_done(cublasLtMatmulPreferenceCreate(state_->preference.address()), "cublasLtMatmulPreferenceCreate");
   auto const prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto const& value) {
     expect_done(cublasLtMatmulPreferenceSetAttribute(state_->preference.get(), attribute, &value, sizeof(value)),
                 "cublasLtMatmulPreferenceSetAttribute");
   };
-  state_->workspace.resize(1, static_cast<std::int64_t>(workspace_bytes));
-  prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_bytes);
+  state_->workspace.resize(1, workspace_bytes);
+  prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::size_t>(workspace_bytes));
   // The library's default, stated because kind_of() ensures it.
   for (auto const attribute :
        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,

@@ -8,6 +8,7 @@
 
 #include "gpt.hpp"
 #include "gpu/batch_upload.hpp"
+#include "gpu/choice.hpp"
 #include "gpu/gpu.hpp"
 #include "math_library.hpp"
 #include "options.hpp"
@@ -19,11 +20,10 @@ class MicroSteps {
  public:
   /// Runs on the engine's compute stream. `tensor` must outlive it. Null: no layer is divided. Without `kept` no block
   /// is recomputed.
-  MicroSteps(zeroth::Engine<T, G>& engine, GptParams const& params, Options const& options,
-             MathChoice const& /*choice*/, std::int64_t micro_steps, zeroth::TensorParallel* tensor = nullptr,
-             KeptBlocks const& kept = {})
+  MicroSteps(zeroth::Engine<T, G>& engine, GptParams const& params, Options const& options, MathChoice const& choice,
+             std::int64_t micro_steps, zeroth::TensorParallel* tensor = nullptr, KeptBlocks const& kept = {})
       : gpt_{params, kept, options.dropout},
-        gpu_{zeroth::cuda_stream(engine), {.tf32 = options.tf32}, tensor},
+        gpu_{zeroth::cuda_stream(engine), {.tf32 = options.tf32, .algorithms = choice.algorithms}, tensor},
         // step() returns the report of the previous step: the GPU is less than two steps behind.
         upload_{engine.micro_batch() * params.shape.context, params.shape.vocabulary, 2 * micro_steps},
         workspace_{gpt_.workspace()} {
@@ -58,8 +58,9 @@ struct OnGpu {
   template <zeroth::Element T, zeroth::GradientOf<T> G>
   using MicroSteps = gpu::MicroSteps<T, G>;
 
-  static MathChoice choose(zeroth::Job& /*job*/, MathLibrary /*asked*/, zeroth::Dtype /*compute*/) {
-    return {MathLibrary::cublaslt, "cuBLASLt"};
+  /// Collective.
+  static MathChoice choose(zeroth::Job& job, Options const& options, zeroth::Dtype /*compute*/) {
+    return gpu::choose(job, options.algorithms);
   }
   static zeroth::Config const& with_products(zeroth::Config const& config, MathChoice const& /*choice*/,
                                              zeroth::Dtype /*compute*/) {

@@ -34,7 +34,8 @@ struct Run {
   bool traces = false;
   std::string optimizer = R"("type": "AdamW", "params": {"lr": 3e-3, "weight_decay": 0.1})";
   int layers = 2, context = 12;
-  std::string layout = {};      ///< Members of zeroth.sparse_attention; empty: none.
+  std::string layout = {};                ///< Members of zeroth.sparse_attention; empty: none.
+  std::filesystem::path algorithms = {};  ///< --algorithms
   std::int64_t save_every = 0;  ///< Into `saved` of the folder, from which it also goes on; 0: no checkpoints.
 };
 
@@ -57,6 +58,7 @@ inline Shape const shape{.layers = 2, .heads = 2, .channels = 16, .context = 12}
 
 /// The report's steps and memory, and what was saved.
 struct Left {
+  json run;
   std::vector<json> steps, memory;
   std::string weights, trace;
 };
@@ -84,6 +86,7 @@ inline Left train_in(Folder const& folder, Run const& run, RunJob const& run_job
   options.steps = run.steps;
   options.seed = 9;
   options.dropout = run.dropout;
+  options.algorithms = run.algorithms;
   if (run.save_every > 0) {
     options.checkpoint = folder / "saved";
     options.save_every = run.save_every;
@@ -105,6 +108,8 @@ inline Left train_in(Folder const& folder, Run const& run, RunJob const& run_job
     auto const record = json::parse(line);
     if (record["record"] == "step") {
       left.steps.push_back(record);
+    } else if (record["record"] == "run") {
+      left.run = record;
     } else if (record["record"] == "memory") {
       left.memory.push_back(record);
     }

@@ -3,12 +3,15 @@
 
 #include <cublasLt.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <cstring>
 #include <initializer_list>
 #include <mutex>
 
+#include "support/fake_cuda/fake_cuda.hpp"
 #include "support/fake_cuda/machine.hpp"
 #include "zeroth/core/dtype.hpp"
 
@@ -17,6 +20,10 @@ namespace {
 
 std::atomic<bool> gelu_offered{true}, offered{true};
 std::atomic<std::int64_t> asked{0}, fused{0}, slow{0};
+std::atomic<int> fastest{0};
+std::atomic<std::uint64_t> version{130100}, extra_workspace{0};
+constexpr int most_results = 8;
+std::array<std::atomic<std::int64_t>, most_results> used{};
 
 /// The state behind a handle, which belongs to the GPU that was current when it was made.
 struct Library {
@@ -43,11 +50,12 @@ struct Preference {
   Alignments alignments;
 };
 
-/// The problem that an algorithm solves, and its needs: as much as it was allowed.
+/// The problem that an algorithm solves, its index among the results, and its needs: as much as it was allowed.
 struct Algorithm {
   std::uint64_t problem, workspace_bytes;
   Alignments alignments;
   std::uint32_t bias_alignment, aux_alignment;
+  std::int32_t result;
 };
 static_assert(sizeof(Algorithm) <= sizeof(cublasLtMatmulAlgo_t));
 
@@ -96,8 +104,10 @@ struct Multiplication {
   void* d_data;
   double alpha, beta;
   std::int64_t k;
+  int us;  ///< The simulated time that it takes.
 
   void operator()() const {
+    pass_time(us);
     for (std::int64_t j = 0; j < d.cols; ++j) {
       for (std::int64_t i = 0; i < d.rows; ++i) {
         write(d_data, d.type, i + j * d.ld, finished(i, j));
@@ -227,6 +237,10 @@ void offer_algorithms(bool are_there) { offered = are_there; }
 std::int64_t products_in_slow_rows() { return slow; }
 std::int64_t heuristics_asked() { return asked; }
 std::int64_t gelus_fused() { return fused; }
+void make_fastest(int result) { fastest = result; }
+std::int64_t products_by_result(int result) { return used.at(static_cast<std::size_t>(result)); }
+void set_cublas_lt_version(std::uint64_t number) { version = number; }
+void grow_workspaces(std::uint64_t bytes) { extra_workspace = bytes; }
 
 }  // namespace zeroth::testing::fake_cuda
 
@@ -333,12 +347,39 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   if (!is_offered(how)) {
     return CUBLAS_STATUS_NOT_SUPPORTED;
   }
-  Algorithm const algorithm{problem_of(how, {of(a), of(b), of(c), of(d)}), of(preference).workspace_bytes,
-                            of(preference).alignments, alignment_of(how.bias), alignment_of(how.aux)};
-  std::memcpy(results[0].algo.data, &algorithm, sizeof(algorithm));
-  results[0].workspaceSize = algorithm.workspace_bytes;
-  results[0].state = CUBLAS_STATUS_SUCCESS;
-  *found = 1;
+  *found = std::min(requested, most_results);
+  for (int i = 0; i < *found; ++i) {
+    Algorithm const algorithm{problem_of(how, {of(a), of(b), of(c), of(d)}),
+                              of(preference).workspace_bytes >> static_cast<unsigned>(i),
+                              of(preference).alignments,
+                              alignment_of(how.bias),
+                              alignment_of(how.aux),
+                              i};
+    std::memcpy(results[i].algo.data, &algorithm, sizeof(algorithm));
+    results[i].workspaceSize = algorithm.workspace_bytes;
+    results[i].state = CUBLAS_STATUS_SUCCESS;
+  }
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+size_t cublasLtGetVersion() { return version; }
+
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t description,
+                                       cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
+                                       cublasLtMatrixLayout_t d, cublasLtMatmulAlgo_t const* chosen,
+                                       cublasLtMatmulHeuristicResult_t* result) {
+  auto const& how = of(description);
+  Algorithm needs{};
+  std::memcpy(&needs, chosen->data, sizeof(needs));
+  bool const is_for_this = needs.problem == problem_of(how, {of(a), of(b), of(c), of(d)});
+  if (current_gpu() != of(handle).gpu || !is_for_this || needs.result < 0 || needs.result >= most_results) {
+    return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  if (!is_offered(how)) {
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
+  result->workspaceSize = needs.workspace_bytes + extra_workspace;
+  result->state = CUBLAS_STATUS_SUCCESS;
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -366,12 +407,14 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   bool const apart =
       !overlap(written, read_a) && !overlap(written, read_b) && (!has_aux(how) || !overlap(written, aux));
   bool const has_room = aligned(workspace, 256) && workspace_bytes >= needs.workspace_bytes;
-  bool const is_for_this = needs.problem == problem_of(how, {of(a), of(b), of(c), of(d)});
+  bool const is_for_this = needs.problem == problem_of(how, {of(a), of(b), of(c), of(d)}) && needs.result >= 0 &&
+                           needs.result < most_results;
   if (!there || !apart || !has_room || !is_for_this || !takes_place(c_data, of(c), d_data, of(d)) ||
       !makes_sense(how, of(a), of(b), of(d)) || !keeps_well(how, of(d)) || !is_offered(how)) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
   fused += has_aux(how) ? 1 : 0;
+  ++used.at(static_cast<std::size_t>(needs.result));
   slow += has_fast_rows(of(a)) && has_fast_rows(of(b)) && has_fast_rows(of(d)) ? 0 : 1;
   Multiplication const work{how,
                             of(a),
@@ -384,7 +427,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                             d_data,
                             static_cast<double>(*static_cast<float const*>(alpha)),
                             static_cast<double>(*static_cast<float const*>(beta)),
-                            how.transpose_a == CUBLAS_OP_T ? of(a).rows : of(a).cols};
+                            how.transpose_a == CUBLAS_OP_T ? of(a).rows : of(a).cols,
+                            needs.result == fastest ? 10 : 100 + needs.result};
   return enqueue(stream, work) == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 

@@ -6,7 +6,7 @@
 ///
 ///   cudaGetDeviceCount cudaSetDevice cudaGetDevice cudaDeviceGetStreamPriorityRange cudaDeviceGetAttribute
 ///   cudaDriverGetVersion cudaFuncGetAttributes cudaDeviceCanAccessPeer cudaDeviceEnablePeerAccess
-///   cudaDeviceGetPCIBusId
+///   cudaDeviceGetPCIBusId cudaGetDeviceProperties
 ///   cudaMalloc cudaFree cudaHostAlloc cudaFreeHost cudaMemGetInfo cudaMemcpyAsync cudaMemsetAsync
 ///   cudaStreamCreateWithPriority cudaStreamDestroy cudaStreamQuery cudaStreamWaitEvent cudaLaunchHostFunc
 ///   cudaEventCreateWithFlags cudaEventDestroy cudaEventRecord cudaEventQuery cudaEventElapsedTime
@@ -54,8 +54,9 @@ struct Machine {
   int timed_event_us = 0;
   bool default_stream = false;  ///< Whether each GPU has a default stream; otherwise the null handle is rejected.
   int driver = CUDART_VERSION;  ///< The newest CUDA that the driver supports; 0: no driver.
-  int capability = 90;          ///< Compute capability; below 80 no kernel runs.
-  unsigned graph_seed = 0;      ///< Seed of the order of graphs' nodes; 0: a random one, see graph_seed().
+  std::string name = "Made-up GPU";
+  int capability = 90;      ///< Compute capability; below 80 no kernel runs.
+  unsigned graph_seed = 0;  ///< Seed of the order of graphs' nodes; 0: a random one, see graph_seed().
 };
 
 /// Resets the machine. Ends the test program if something of the last one is still alive: see leftovers().

@@ -92,6 +92,17 @@ cudaError_t cudaDeviceGetPCIBusId(char* text, int bytes, int gpu) {
   return answer(state.enter("cudaDeviceGetPCIBusId", gpu));
 }
 
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int gpu) {
+  auto& state = State::get();
+  std::lock_guard const lock{state.mutex};
+  if (gpu < 0 || gpu >= state.machine.gpus) {
+    return answer(cudaErrorInvalidDevice);
+  }
+  *properties = {};
+  std::snprintf(properties->name, sizeof(properties->name), "%s", state.machine.name.c_str());
+  return answer(state.enter("cudaGetDeviceProperties", gpu));
+}
+
 cudaError_t cudaGetDeviceCount(int* count) {
   auto& state = State::get();
   std::lock_guard const lock{state.mutex};
