@@ -65,7 +65,8 @@ TEST_CASE("two ranks on one device are detected") {
   together.push_back({"container7", "a", "0000:02:00.0", ""});  // another name, but the same machine
   together.push_back({"node1", "a", "0000:02:00.0", ""});
   CHECK_THAT(testing::thrown<ConfigError>([&] { check_unshared(together); }),
-             Contains("ranks 1, 5, 6 would all compute on GPU 0000:02:00.0 of node1") &&
+             Contains("ranks 1, 5, 6 would all compute on GPU 0000:02:00.0 of node1 (NCCL counts its MIG slices as "
+                      "one GPU): start one rank") &&
                  Contains("LaunchOptions::share_devices"));
 }
 

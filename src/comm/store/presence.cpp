@@ -36,8 +36,9 @@ void check_unshared(std::vector<Presence> const& ranks) {
   }
   for (auto const& [place, sharers] : users) {
     if (sharers.size() > 1) {
-      throw ConfigError{fmt::format("ranks {} would all compute on GPU {} of {}: {}", fmt::join(sharers, ", "),
-                                    place.second, ranks[sharers.front()].host, how_to_share)};
+      throw ConfigError{
+          fmt::format("ranks {} would all compute on GPU {} of {} (NCCL counts its MIG slices as one GPU): {}",
+                      fmt::join(sharers, ", "), place.second, ranks[sharers.front()].host, how_to_share)};
     }
   }
 }
