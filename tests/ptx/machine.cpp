@@ -35,12 +35,17 @@ ptx::Memory find_memory(std::uintptr_t address) {
   return {begin, bytes};
 }
 
+bool counts() { return std::getenv("ZEROTH_PTX_ACCESSES") != nullptr; }
+
 class Interpreter final : public Machine {
  public:
   [[nodiscard]] int ways() const override { return 2; }
   void choose(int way) override {
     bool const inexact = std::getenv("ZEROTH_PTX_INEXACT") != nullptr;
-    ptx::behaviour() = {.backwards = way == 1, .approximate_ulps = inexact ? 2 : 0, .tensors_truncate = inexact};
+    ptx::behaviour() = {.backwards = way == 1,
+                        .approximate_ulps = inexact ? 2 : 0,
+                        .tensors_truncate = inexact,
+                        .counts_traffic = way == 0 && counts()};  // the other way has the same accesses
   }
   [[nodiscard]] std::byte* allocate(std::size_t bytes) override {
     auto* const memory = static_cast<std::byte*>(::operator new (bytes + 1, std::align_val_t{256}));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Kernels of a few lines of PTX, for tests of what runs them.
 #pragma once
+#include <array>
 #include <bit>
 #include <cstdint>
 #include <string>
@@ -47,14 +48,25 @@ struct SmallLaunch {
       std::vector<std::uint32_t>(std::size_t{threads} * blocks);  ///< What is there before.
 };
 
-[[nodiscard]] inline std::vector<std::uint32_t> results_of(std::string const& body, SmallLaunch launch = {}) {
-  Memory const memory{reinterpret_cast<std::uintptr_t>(launch.out.data()), launch.out.size() * 4};
+/// Leaves the results in `memory`.
+inline Traffic run_small(std::string const& body, SmallLaunch const& launch, Memory const& memory) {
   auto const arguments = std::bit_cast<std::array<std::byte, 8>>(memory.begin);
-  run(small_kernel(body),
+  return run(
+      small_kernel(body),
       {launch.blocks, launch.threads, {arguments.begin(), arguments.end()}, launch.behaviour, [=](std::uintptr_t) {
          return memory;
        }});
+}
+[[nodiscard]] inline std::vector<std::uint32_t> results_of(std::string const& body, SmallLaunch launch = {}) {
+  static_cast<void>(
+      run_small(body, launch, {reinterpret_cast<std::uintptr_t>(launch.out.data()), launch.out.size() * 4}));
   return launch.out;
+}
+/// What the accesses to memory of a warp take. The results are at a multiple of 32 bytes.
+[[nodiscard]] inline Traffic taken_by(std::string const& body) {
+  alignas(32) std::array<std::uint32_t, warp_lanes> out{};
+  return run_small(body, {.behaviour = {.counts_traffic = true}},
+                   {reinterpret_cast<std::uintptr_t>(out.data()), sizeof(out)});
 }
 
 /// %r1 of the first thread.

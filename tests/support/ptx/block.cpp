@@ -55,7 +55,7 @@ bool Block::run_to_barrier() {
   return first->barrier.has_value();
 }
 
-void run(Kernel const& kernel, Launch const& launch) {
+Traffic run(Kernel const& kernel, Launch const& launch) {
   bool const fits = launch.threads > 0 && launch.threads <= 1024 && launch.blocks > 0;
   if (!fits || (kernel.max_threads > 0 && launch.threads > static_cast<unsigned>(kernel.max_threads))) {
     throw Fault{kernel.name + ": " + std::to_string(launch.threads) + " threads in " + std::to_string(launch.blocks) +
@@ -71,6 +71,7 @@ void run(Kernel const& kernel, Launch const& launch) {
   for (unsigned n = 0; n < launch.blocks; ++n) {
     block.run(launch.behaviour.backwards ? launch.blocks - 1 - n : n);
   }
+  return block.traffic;
 }
 
 }  // namespace zeroth::testing::ptx

@@ -9,6 +9,7 @@
 #include "support/ptx/global_memory.hpp"
 #include "support/ptx/launch.hpp"
 #include "support/ptx/shared_memory.hpp"
+#include "support/ptx/traffic.hpp"
 #include "support/ptx/warp.hpp"
 
 namespace zeroth::testing::ptx {
@@ -28,6 +29,7 @@ class Block {
   GlobalMemory global;
   SharedMemory shared;
   AsyncCopies copies;
+  Traffic traffic;               ///< Of all runs.
   std::vector<std::byte> local;  ///< The local memory of all threads, one after the other.
 
  private:

@@ -61,28 +61,47 @@ void for_each_thread(Warp& warp, Lanes lanes, F const& function) {
   });
 }
 
+/// Counts what an instruction's accesses of `bytes` bytes take.
+template <Space space>
+void count(Warp& warp, Addresses const& at, Lanes lanes, std::size_t bytes) {
+  if (!warp.block().launch.behaviour.counts_traffic) {
+    return;
+  }
+  if constexpr (space == Space::global) {
+    count_global(warp.block().traffic, at, lanes, bytes);
+  } else if constexpr (space == Space::shared) {
+    count_shared(warp.block().traffic, at, lanes, bytes);
+  }
+}
+
 template <Space space, class Memory, class Register>
 void load(Warp& warp, Instruction const& instruction, Lanes lanes) {
   auto const elements = std::size_t{instruction.elements};
+  Addresses at{};
   for_each_thread(warp, lanes, [&](int lane) {
-    auto const* from = to_read<space>(warp, warp.address(instruction, 0, lane), elements * sizeof(Memory), lane);
+    auto const address = at[static_cast<std::size_t>(lane)] = warp.address(instruction, 0, lane);
+    auto const* from = to_read<space>(warp, address, elements * sizeof(Memory), lane);
     for (std::size_t i = 0; i < elements; ++i) {
       auto const value = static_cast<Register>(value_of<Memory>(from, static_cast<int>(i)));
       set_value(warp.registers() + instruction.to[i], lane, value);
     }
   });
+  count<space>(warp, at, lanes, elements * sizeof(Memory));
 }
 
 template <Space space, class Memory, class Register>
 void store(Warp& warp, Instruction const& instruction, Lanes lanes) {
   auto const elements = std::size_t{instruction.elements};
+  Addresses at{};
   for_each_thread(warp, lanes, [&](int lane) {
-    auto* const to = to_write<space>(warp, warp.address(instruction, 0, lane), elements * sizeof(Memory), lane);
+    auto const address = at[static_cast<std::size_t>(lane)] = warp.address(instruction, 0, lane);
+    auto* const to = to_write<space>(warp, address, elements * sizeof(Memory), lane);
     for (std::size_t i = 0; i < elements; ++i) {
       auto const value = value_of<Register>(warp.registers() + instruction.from[i + 1], lane);
       set_value(to, static_cast<int>(i), static_cast<Memory>(value));
     }
   });
+  count<space>(warp, at, lanes, elements * sizeof(Memory));
 }
 
 template <class Memory, class Register>
@@ -164,6 +183,9 @@ Execute execute_access(Access const& access, int register_bytes) {
 }
 
 void execute_copy(Warp& warp, Instruction const& instruction, Lanes lanes) {
+  Addresses read{}, written{};
+  Lanes reading = 0;  // the others write zeros
+  std::size_t bytes = 0;
   for_each_thread(warp, lanes, [&](int lane) {
     auto const size = [&](std::size_t operand) {
       return value_of<std::uint32_t>(warp.registers() + instruction.from[operand], lane);
@@ -171,7 +193,13 @@ void execute_copy(Warp& warp, Instruction const& instruction, Lanes lanes) {
     auto const to = value_of<std::uint32_t>(warp.registers() + instruction.from[0], lane);
     auto const from = value_of<std::uint64_t>(warp.registers() + instruction.from[1], lane);
     warp.block().copies.copy(warp, lane, to, from, size(2), size(3));
+    read[static_cast<std::size_t>(lane)] = from;
+    written[static_cast<std::size_t>(lane)] = to;
+    reading |= size(3) > 0 ? Lanes{1} << lane : 0;
+    bytes = size(2);
   });
+  count<Space::global>(warp, read, reading, bytes);
+  count<Space::shared>(warp, written, lanes, bytes);
 }
 
 void execute_commit(Warp& warp, Instruction const& /*instruction*/, Lanes lanes) {

@@ -30,6 +30,7 @@ struct Registered {
   KernelText text;
   std::shared_ptr<Kernel const> kernel;
   bool has_run = false;
+  Traffic traffic;
 };
 
 class Registry {
@@ -63,9 +64,19 @@ class Registry {
     }
     return registered.kernel;
   }
-  void note_run(std::string const& name) {
+  void note_run(std::string const& name, Traffic const& traffic) {
     std::lock_guard const lock{mutex_};
-    kernels_.at(name).has_run = true;
+    auto& registered = kernels_.at(name);
+    registered.has_run = true;
+    registered.traffic += traffic;
+  }
+  std::map<std::string, Traffic> traffic() {
+    std::lock_guard const lock{mutex_};
+    std::map<std::string, Traffic> all;
+    for (auto const& [name, registered] : kernels_) {
+      all[readable(name)] = registered.traffic;
+    }
+    return all;
   }
   std::vector<std::string> names(bool all) {
     std::lock_guard const lock{mutex_};
@@ -116,8 +127,8 @@ cudaError_t launch(void const* host, dim3 grid, dim3 threads, void* const* argum
   Launch how{grid.x, threads.x, arguments_of(*kernel, arguments), behaviour(), {}};
   return enqueue(stream, host, [kernel, how = std::move(how)](FindMemory const& find_memory) mutable {
     how.find_memory = find_memory;
-    run(*kernel, how);
-    Registry::get().note_run(kernel->name);
+    auto const traffic = run(*kernel, how);
+    Registry::get().note_run(kernel->name, traffic);
   });
 }
 
@@ -148,6 +159,7 @@ Behaviour& behaviour() {
 bool is_kernel(void const* host) { return Registry::get().kernel(host) != nullptr; }
 std::vector<std::string> kernel_names() { return Registry::get().names(true); }
 std::vector<std::string> never_run() { return Registry::get().names(false); }
+std::map<std::string, Traffic> traffic() { return Registry::get().traffic(); }
 void edit_kernel(std::string const& kernel, std::function<std::string(std::string)> const& edit) {
   Registry::get().edit(kernel, edit);
 }

@@ -8,6 +8,7 @@
 #include <cuda_runtime_api.h>
 
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,9 @@ namespace zeroth::testing::ptx {
 /// The readable names of all kernels, and of those that no launch has completed yet.
 [[nodiscard]] std::vector<std::string> kernel_names();
 [[nodiscard]] std::vector<std::string> never_run();
+
+/// What the accesses to memory of each kernel took, in all launches that completed, by readable name.
+[[nodiscard]] std::map<std::string, Traffic> traffic();
 
 /// Changes the text of the first kernel whose readable name contains `kernel` by `edit`; an `edit` that returns its
 /// argument restores it. Throws std::runtime_error if there is none.

@@ -19,10 +19,15 @@ template <bool transposed>
 void load_matrix(Warp& warp, Instruction const& instruction, Lanes /*lanes*/) {
   constexpr int size = 8, matrices = 4;
   std::array<std::array<std::array<std::uint16_t, size>, size>, matrices> elements{};
+  Addresses at{};
   for (int lane = 0; lane < warp_lanes; ++lane) {
     auto& row = elements[static_cast<std::size_t>(lane / size)][static_cast<std::size_t>(lane % size)];
-    auto const* from = warp.block().shared.read(warp.address(instruction, 0, lane), sizeof(row), warp.thread_of(lane));
+    auto const address = at[static_cast<std::size_t>(lane)] = warp.address(instruction, 0, lane);
+    auto const* from = warp.block().shared.read(address, sizeof(row), warp.thread_of(lane));
     std::memcpy(row.data(), from, sizeof(row));
+  }
+  if (warp.block().launch.behaviour.counts_traffic) {
+    count_shared(warp.block().traffic, at, all_lanes, size * sizeof(std::uint16_t));  // a matrix at a time
   }
   for (std::size_t n = 0; n < matrices; ++n) {
     for (int lane = 0; lane < warp_lanes; ++lane) {
