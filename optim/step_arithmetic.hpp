@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "core/exact_math.hpp"
+#include "learning_rate_arithmetic.hpp"
 #include "loss_scale_arithmetic.hpp"
-#include "schedule_arithmetic.hpp"
 #include "zeroth/optim/step_scalars.hpp"
 
 namespace zeroth::optim::arithmetic {

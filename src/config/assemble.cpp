@@ -150,7 +150,7 @@ constexpr NamedSchedule named_schedules[] = {{"WarmupLR", optim::ScheduleKind::w
                                              {"ExponentialLR", optim::ScheduleKind::exponential}};
 static_assert(std::size(named_schedules) == std::size(scheduler_names));
 
-void add_cycle(Values const& values, optim::Schedule& schedule) {
+void add_cycle(Values const& values, optim::LearningRateSchedule& schedule) {
   schedule.cycle_min = real<"scheduler.params.cycle_min_lr">(values);
   schedule.cycle_max = real<"scheduler.params.cycle_max_lr">(values);
   schedule.cycle_first = values.get<"scheduler.params.cycle_first_step_size">();
@@ -162,7 +162,7 @@ void add_cycle(Values const& values, optim::Schedule& schedule) {
 }
 
 /// torch's schedules. What a kind does not use keeps its default.
-void add_torch(Values const& values, optim::Schedule& schedule) {
+void add_torch(Values const& values, optim::LearningRateSchedule& schedule) {
   using enum optim::ScheduleKind;
   switch (schedule.kind) {
     case constant_factor:
@@ -195,8 +195,8 @@ void add_torch(Values const& values, optim::Schedule& schedule) {
   }
 }
 
-optim::Schedule schedule(Values const& values) {
-  optim::Schedule result;
+optim::LearningRateSchedule schedule(Values const& values) {
+  optim::LearningRateSchedule result;
   result.base = static_cast<float>(values.get<"optimizer.params.lr">());
   if (!values.says<"scheduler.type">()) {
     return result;  // constant

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "config/named_rules.hpp"
-#include "zeroth/optim/schedule.hpp"
+#include "zeroth/optim/learning_rate_schedule.hpp"
 
 namespace zeroth::config {
 namespace {

@@ -9,14 +9,14 @@
 
 #include "config/config_support.hpp"
 #include "support/catch.hpp"
-#include "zeroth/optim/schedule.hpp"
+#include "zeroth/optim/learning_rate_schedule.hpp"
 
 namespace zeroth {
 namespace {
 
 using Json = nlohmann::json;
 
-optim::Schedule schedule_of(Json const& scheduler, double lr) {
+optim::LearningRateSchedule schedule_of(Json const& scheduler, double lr) {
   Json file;
   file["train_batch_size"] = 8;
   file["optimizer"] = {{"type", "SGD"}, {"params", {{"lr", lr}}}};

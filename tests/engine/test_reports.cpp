@@ -11,7 +11,7 @@
 
 #include "comm/launch/job_state.hpp"
 #include "engine/reports.hpp"
-#include "zeroth/optim/schedule.hpp"
+#include "zeroth/optim/learning_rate_schedule.hpp"
 
 namespace zeroth::testing {
 
@@ -350,7 +350,7 @@ TEST_CASE("a rank without data has weight 0 and changes nothing") {
 TEST_CASE("learning rates come from the schedule, or from the argument of step()") {
   auto const more = R"(, "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 4, "warmup_max_lr": 0.5,
                                                                     "warmup_type": "linear"}})";
-  optim::Schedule schedule;
+  optim::LearningRateSchedule schedule;
   schedule.kind = optim::ScheduleKind::warmup;
   schedule.warmup = optim::WarmupKind::linear;
   schedule.warmup_max = 0.5F;

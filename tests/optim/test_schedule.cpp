@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The expected rates are what DeepSpeed 0.19.8's schedulers put into the optimizer before updates 1, 2, 3, ... when
 /// they are constructed first and stepped after every update, as its engine does.
-#include "zeroth/optim/schedule.hpp"
+#include "zeroth/optim/learning_rate_schedule.hpp"
 
 #include <cstddef>
 #include <vector>
@@ -11,8 +11,8 @@
 namespace zeroth::optim {
 namespace {
 
-Schedule warmup(ScheduleKind kind, WarmupKind shape, std::int64_t warmup_steps, std::int64_t total_steps) {
-  Schedule schedule;
+LearningRateSchedule warmup(ScheduleKind kind, WarmupKind shape, std::int64_t warmup_steps, std::int64_t total_steps) {
+  LearningRateSchedule schedule;
   schedule.kind = kind;
   schedule.warmup = shape;
   schedule.base = 2e-3F;
@@ -25,7 +25,7 @@ Schedule warmup(ScheduleKind kind, WarmupKind shape, std::int64_t warmup_steps, 
   return schedule;
 }
 
-void check(Schedule const& schedule, std::vector<double> const& expected) {
+void check(LearningRateSchedule const& schedule, std::vector<double> const& expected) {
   for (std::size_t applied = 0; applied < expected.size(); ++applied) {
     INFO("after " << applied << " updates");
     CHECK(static_cast<double>(learning_rate(schedule, static_cast<std::int64_t>(applied))) ==
@@ -34,7 +34,7 @@ void check(Schedule const& schedule, std::vector<double> const& expected) {
 }
 
 TEST_CASE("a constant schedule is the optimizer's rate for ever") {
-  Schedule schedule;
+  LearningRateSchedule schedule;
   schedule.base = 0.25F;
   CHECK(learning_rate(schedule, 0) == 0.25F);
   CHECK(learning_rate(schedule, 1'000'000'000'000) == 0.25F);
@@ -80,7 +80,7 @@ TEST_CASE("WarmupCosineLR with fewer steps than its warmup drops to the floor be
 }
 
 TEST_CASE("OneCycle rises, falls, and decays from its lower rate") {
-  Schedule schedule;
+  LearningRateSchedule schedule;
   schedule.kind = ScheduleKind::one_cycle;
   schedule.cycle_min = 1e-4F;
   schedule.cycle_max = 1e-3F;
@@ -98,7 +98,7 @@ TEST_CASE("OneCycle rises, falls, and decays from its lower rate") {
 }
 
 TEST_CASE("LRRangeTest rises for ever, evenly or by stairs") {
-  Schedule schedule;
+  LearningRateSchedule schedule;
   schedule.kind = ScheduleKind::range_test;
   schedule.range_min = 1e-3F;
   schedule.range_rate = 2;

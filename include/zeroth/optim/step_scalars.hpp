@@ -8,8 +8,8 @@
 
 #include "zeroth/core/export.hpp"
 #include "zeroth/optim/exact_sum.hpp"
+#include "zeroth/optim/learning_rate_schedule.hpp"
 #include "zeroth/optim/loss_scale.hpp"
-#include "zeroth/optim/schedule.hpp"
 
 namespace zeroth::optim {
 
@@ -52,8 +52,8 @@ struct StepRules {
   std::array<double, 2> betas{0.9, 0.999};
   /// Updates after which the second average rests, and so its correction; see OneBitAdam.
   std::int64_t second_moves_until = std::numeric_limits<std::int64_t>::max();
-  Schedule schedule;          ///< Learning-rate schedule.
-  LossScaleRules loss_scale;  ///< Loss scaling for fp16.
+  LearningRateSchedule schedule;  ///< Learning-rate schedule.
+  LossScaleRules loss_scale;      ///< Loss scaling for fp16.
   /// Loss scale of this step's gradients, if it is not the one that the state has; 0: it is.
   float loss_scale_used = 0;
   float clip = 0;                  ///< Max global norm of the gradient; 0: no clipping.

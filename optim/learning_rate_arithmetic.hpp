@@ -2,7 +2,7 @@
 /// The arithmetic of learning_rate(), shared by the CPU and the GPU's scalar kernel.
 #pragma once
 #include "core/exact_math.hpp"
-#include "zeroth/optim/schedule.hpp"
+#include "zeroth/optim/learning_rate_schedule.hpp"
 
 namespace zeroth::optim::arithmetic {
 
@@ -12,7 +12,7 @@ ZEROTH_HOST_DEVICE inline double warmup_fraction(WarmupKind kind, double step, d
 }
 
 /// The height of the cycle after `position` of its updates: from 0 to 1 and back.
-ZEROTH_HOST_DEVICE inline double cycle_height(Schedule const& schedule, std::int64_t position) noexcept {
+ZEROTH_HOST_DEVICE inline double cycle_height(LearningRateSchedule const& schedule, std::int64_t position) noexcept {
   bool const rises = position <= schedule.cycle_first;
   std::int64_t const stairs = rises ? schedule.cycle_first_stairs : schedule.cycle_second_stairs;
   std::int64_t const length = rises ? schedule.cycle_first : schedule.cycle_second;
@@ -24,7 +24,7 @@ ZEROTH_HOST_DEVICE inline double cycle_height(Schedule const& schedule, std::int
   return static_cast<double>(reached) / static_cast<double>(length);
 }
 
-ZEROTH_HOST_DEVICE inline double one_cycle(Schedule const& schedule, std::int64_t applied) noexcept {
+ZEROTH_HOST_DEVICE inline double one_cycle(LearningRateSchedule const& schedule, std::int64_t applied) noexcept {
   auto const low = static_cast<double>(schedule.cycle_min);
   std::int64_t const length = schedule.cycle_first + schedule.cycle_second;
   if (applied < length) {
@@ -37,7 +37,7 @@ ZEROTH_HOST_DEVICE inline double one_cycle(Schedule const& schedule, std::int64_
   return low / (1 + static_cast<double>(schedule.decay_rate) * intervals);
 }
 
-ZEROTH_HOST_DEVICE inline double range_test(Schedule const& schedule, std::int64_t applied) noexcept {
+ZEROTH_HOST_DEVICE inline double range_test(LearningRateSchedule const& schedule, std::int64_t applied) noexcept {
   std::int64_t const whole = applied / schedule.range_interval;
   double const intervals = schedule.range_staircase
                                ? static_cast<double>(whole)
@@ -45,20 +45,21 @@ ZEROTH_HOST_DEVICE inline double range_test(Schedule const& schedule, std::int64
   return static_cast<double>(schedule.range_min) * (1 + static_cast<double>(schedule.range_rate) * intervals);
 }
 
-ZEROTH_HOST_DEVICE inline double cosine_annealing(Schedule const& schedule, std::int64_t applied) noexcept {
+ZEROTH_HOST_DEVICE inline double cosine_annealing(LearningRateSchedule const& schedule, std::int64_t applied) noexcept {
   std::int64_t const total = schedule.total_steps, position = applied % (2 * total);
   std::int64_t const from_top = position < total ? position : 2 * total - position;
   double const wave = raised_cosine(static_cast<double>(from_top) / static_cast<double>(total));
   return schedule.eta_min + (static_cast<double>(schedule.base) - schedule.eta_min) * wave;
 }
 
-ZEROTH_HOST_DEVICE inline double linear_factor(Schedule const& schedule, std::int64_t applied) noexcept {
+ZEROTH_HOST_DEVICE inline double linear_factor(LearningRateSchedule const& schedule, std::int64_t applied) noexcept {
   std::int64_t const reached = applied < schedule.total_steps ? applied : schedule.total_steps;
   double const fraction = static_cast<double>(reached) / static_cast<double>(schedule.total_steps);
   return schedule.start_factor + (schedule.end_factor - schedule.start_factor) * fraction;
 }
 
-ZEROTH_HOST_DEVICE inline std::int64_t milestones_passed(Schedule const& schedule, std::int64_t applied) noexcept {
+ZEROTH_HOST_DEVICE inline std::int64_t milestones_passed(LearningRateSchedule const& schedule,
+                                                         std::int64_t applied) noexcept {
   std::int64_t passed = 0;
   for (std::size_t i = 0; i < static_cast<std::size_t>(schedule.milestone_count); ++i) {
     passed += schedule.milestones[i] <= applied ? 1 : 0;
@@ -67,7 +68,8 @@ ZEROTH_HOST_DEVICE inline std::int64_t milestones_passed(Schedule const& schedul
 }
 
 /// The rate of DeepSpeed's warm-ups.
-[[nodiscard]] ZEROTH_HOST_DEVICE inline float warmed_up(Schedule const& schedule, std::int64_t applied) noexcept {
+[[nodiscard]] ZEROTH_HOST_DEVICE inline float warmed_up(LearningRateSchedule const& schedule,
+                                                        std::int64_t applied) noexcept {
   // A DeepSpeed scheduler steps after an update, and reports its start value before its first step. So update 1 uses
   // the start value, update 2 uses scheduler step 0 (which for the warmups is that value again), and so on.
   double const low = schedule.kind == ScheduleKind::warmup_cosine ? 0.0 : static_cast<double>(schedule.warmup_min);
@@ -100,7 +102,8 @@ ZEROTH_HOST_DEVICE inline std::int64_t milestones_passed(Schedule const& schedul
   return static_cast<float>(low + (static_cast<double>(schedule.warmup_max) - low) * fraction);
 }
 
-[[nodiscard]] ZEROTH_HOST_DEVICE inline float learning_rate(Schedule const& schedule, std::int64_t applied) noexcept {
+[[nodiscard]] ZEROTH_HOST_DEVICE inline float learning_rate(LearningRateSchedule const& schedule,
+                                                            std::int64_t applied) noexcept {
   // torch's schedulers put their start value into the optimizer when they are made, and step after an update: update 1
   // uses the value of step 0.
   double factor = 1;

@@ -30,11 +30,11 @@ enum class ScheduleKind : std::uint8_t {
 /// How the rate rises over the warm-up.
 enum class WarmupKind : std::uint8_t { logarithmic, linear };
 
-/// Max number of Schedule::milestones.
+/// Max number of LearningRateSchedule::milestones.
 inline constexpr std::size_t most_milestones = 16;
 
 /// A schedule with its parameters.
-struct Schedule {
+struct LearningRateSchedule {
   ScheduleKind kind = ScheduleKind::constant;   ///< Selects the members below that are used.
   WarmupKind warmup = WarmupKind::logarithmic;  ///< For schedules with a warm-up.
   float base = 1e-3F;  ///< The optimizer's `lr`: constant's value, a factor of warmup_cosine and of torch's schedules.
@@ -68,6 +68,6 @@ struct Schedule {
 };
 
 /// The rate of the update after `applied` updates (0 for the first one). Skipped updates do not count.
-[[nodiscard]] ZEROTH_EXPORT float learning_rate(Schedule const& schedule, std::int64_t applied) noexcept;
+[[nodiscard]] ZEROTH_EXPORT float learning_rate(LearningRateSchedule const& schedule, std::int64_t applied) noexcept;
 
 }  // namespace zeroth::optim
