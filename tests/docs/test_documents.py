@@ -67,15 +67,15 @@ class Documents(unittest.TestCase):
             for function in re.findall(r"`(\w+)\(\)`", look_at):
                 self.assertIn(f"{function}(", (REPOSITORY / path).read_text(encoding="utf-8"), path)
 
-    def test_folders_of_the_library_say_where_to_start(self):
-        for folder in (REPOSITORY / "src").iterdir():
-            if folder.is_dir() and any(folder.glob("*.cpp")) and folder.name != "data":  # one file
-                page = folder / "README.md"
-                self.assertTrue(page.exists(), f"{folder.name} has no README.md")
-                text = page.read_text(encoding="utf-8")
-                self.assertLessEqual(len(text.splitlines()), 15, folder.name)
-                for name in re.findall(r"`(\w+\.[ch]pp)`", text):
-                    self.assertTrue((folder / name).exists(), f"{folder.name}/README.md names {name}")
+    def test_folders_of_sources_say_where_to_start(self):
+        sources = [path for folder in ("src", "tests/support", "tools") for path in (REPOSITORY / folder).rglob("*.cpp")]
+        for folder in {path.parent for path in sources}:
+            page = folder / "README.md"
+            self.assertTrue(page.exists(), f"{folder} has no README.md")
+            text = page.read_text(encoding="utf-8")
+            self.assertLessEqual(len(text.splitlines()), 15, folder)
+            for name in re.findall(r"`(\w+\.[ch]pp)`", text):
+                self.assertTrue((folder / name).exists(), f"{page} names {name}")
 
     def test_scripts_are_executable_and_parse(self):
         scripts = [*sorted((REPOSITORY / "scripts").glob("*.sh")), REPOSITORY / ".ci/run"]
