@@ -190,17 +190,17 @@ void HostCommunicator::compare(Transaction const& transaction, SplitRequest cons
 /// Sender and receiver exchange descriptions of what they are about to do, so that both detect a mismatch.
 void HostCommunicator::compare_messages(Transaction const& transaction) {
   std::size_t const bytes = message_outline_bytes();
-  std::vector<std::byte> said(bytes * transaction.messages.size());
-  std::vector<std::byte> heard(said.size());
+  std::vector<std::byte> sent(bytes * transaction.messages.size());
+  std::vector<std::byte> received(sent.size());
   for (std::size_t i = 0; i < transaction.messages.size(); ++i) {
-    write_message_outline(transaction, transaction.messages[i], {said.data() + i * bytes, bytes});
+    write_message_outline(transaction, transaction.messages[i], {sent.data() + i * bytes, bytes});
   }
   awaits_messages_ = true;
-  exchange_with_peers(transaction.messages, said.data(), heard.data(), static_cast<std::int64_t>(bytes));
+  exchange_with_peers(transaction.messages, sent.data(), received.data(), static_cast<std::int64_t>(bytes));
   awaits_messages_ = false;
   for (std::size_t i = 0; i < transaction.messages.size(); ++i) {
     auto const& mine = transaction.messages[i];
-    auto const difference = compare_message(group_, transaction, mine, {heard.data() + i * bytes, bytes});
+    auto const difference = compare_message(group_, transaction, mine, {received.data() + i * bytes, bytes});
     if (!difference.empty()) {
       fail(group_.job_rank(mine.operation == Operation::send ? rank() : mine.peer), difference);
     }

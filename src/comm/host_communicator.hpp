@@ -71,8 +71,8 @@ class HostCommunicator : public Communicator {
   [[nodiscard]] virtual std::int64_t staging_for(Collective const& collective) const noexcept = 0;
   /// Gathers `bytes`, a few, of every rank in rank order.
   virtual void exchange(void const* mine, void* all, std::int64_t bytes) = 0;
-  /// For each of `messages`, sender and receiver exchange `bytes`: from `said`, into `heard`.
-  virtual void exchange_with_peers(std::span<Collective const> messages, std::byte const* said, std::byte* heard,
+  /// For each of `messages`, sender and receiver exchange `bytes`: from `sent`, into `received`.
+  virtual void exchange_with_peers(std::span<Collective const> messages, std::byte const* sent, std::byte* received,
                                    std::int64_t bytes) = 0;
   /// Runs one collective of all ranks.
   virtual void run(Collective const& collective, std::span<std::byte> staging) = 0;

@@ -24,28 +24,28 @@ bool has_bytes(Collective const& message) noexcept { return message.dtype == Dty
 }  // namespace
 
 VirtualBarrier::VirtualBarrier(int ranks) : meeting_{ranks}, met_(static_cast<std::size_t>(ranks)) {
-  said_.fill(std::vector<double>(static_cast<std::size_t>(ranks)));
+  numbers_.fill(std::vector<double>(static_cast<std::size_t>(ranks)));
 }
 
-std::uint64_t VirtualBarrier::say(std::size_t rank, double number) {
+std::uint64_t VirtualBarrier::arrive(std::size_t rank, double number) {
   auto const meeting = ++met_[rank];
-  said_[meeting % 2][rank] = number;
+  numbers_[meeting % 2][rank] = number;
   meeting_.arrive(meeting);
   return meeting;
 }
 
-std::vector<double> const& VirtualBarrier::hear(std::uint64_t meeting, comm::AbortState const& abort) const {
+std::vector<double> const& VirtualBarrier::await(std::uint64_t meeting, comm::AbortState const& abort) const {
   constexpr std::chrono::milliseconds slice{50};  // how late an abort may be noticed
   while (!meeting_.wait_until(meeting, Clock::now() + slice)) {
     if (abort.aborted()) {
       throw PeerError{abort.reason()};
     }
   }
-  return said_[meeting % 2];
+  return numbers_[meeting % 2];
 }
 
 double VirtualBarrier::meet(std::size_t rank, double time_us, comm::AbortState const& abort) {
-  auto const& times_us = hear(say(rank, time_us), abort);
+  auto const& times_us = await(arrive(rank, time_us), abort);
   return *std::max_element(times_us.begin(), times_us.end());
 }
 
@@ -117,10 +117,10 @@ void VirtualCommunicator::exchange_with_peer(VirtualStream& stream, Collective c
   if (has_bytes(message) && message.operation == Operation::send) {
     barrier_->put(here_, {static_cast<std::byte const*>(message.input), static_cast<std::size_t>(message.count)});
   }
-  auto const meeting = barrier_->say(here_, ready_us);
+  auto const meeting = barrier_->arrive(here_, ready_us);
   stream.communicate_later(
       [barrier = barrier_, meeting, &abort = job_.abort_, &mine = mine_, message] {
-        auto const& times_us = barrier->hear(meeting, abort);
+        auto const& times_us = barrier->await(meeting, abort);
         double const begin_us = std::max(times_us[0], times_us[1]);
         if (message.operation == Operation::receive) {
           mine.received_us = begin_us;
@@ -197,8 +197,8 @@ int VirtualCommunicator::addends() const noexcept {
 std::vector<comm::SplitRequest> VirtualCommunicator::requests(std::size_t split, comm::SplitRequest mine) const {
   std::vector<comm::SplitRequest> requests;
   if (static_cast<int>(existing_) == group_.world()) {
-    auto const colors = barrier_->hear(barrier_->say(here_, mine.color), job_.abort_);
-    auto const keys = barrier_->hear(barrier_->say(here_, mine.key), job_.abort_);
+    auto const colors = barrier_->await(barrier_->arrive(here_, mine.color), job_.abort_);
+    auto const keys = barrier_->await(barrier_->arrive(here_, mine.key), job_.abort_);
     for (std::size_t each = 0; each < colors.size(); ++each) {
       requests.push_back({static_cast<int>(colors[each]), static_cast<int>(keys[each])});
     }

@@ -30,15 +30,15 @@ namespace zeroth::simulate {
 class VirtualBarrier {
  public:
   explicit VirtualBarrier(int ranks);
-  /// Contributes a number without waiting, and returns the meeting. Call hear() for the last but one first.
-  std::uint64_t say(std::size_t rank, double number);
-  /// Contributes bytes to the meeting that this rank's next say() is for. One rank of them may.
+  /// Contributes a number without waiting, and returns the meeting. Call await() for the last but one first.
+  std::uint64_t arrive(std::size_t rank, double number);
+  /// Contributes bytes to the meeting that this rank's next arrive() is for. One rank of them may.
   void put(std::size_t rank, std::span<std::byte const> bytes) {
     bytes_[(met_[rank] + 1) % 2].assign(bytes.begin(), bytes.end());
   }
   /// Returns all numbers of a meeting. Waits for all ranks, on the host. Throws PeerError once the job was aborted.
-  [[nodiscard]] std::vector<double> const& hear(std::uint64_t meeting, comm::AbortState const& abort) const;
-  /// The bytes that were put to a meeting, once hear() has returned.
+  [[nodiscard]] std::vector<double> const& await(std::uint64_t meeting, comm::AbortState const& abort) const;
+  /// The bytes that were put to a meeting, once await() has returned.
   [[nodiscard]] std::span<std::byte const> bytes(std::uint64_t meeting) const noexcept { return bytes_[meeting % 2]; }
   /// The latest time of all.
   [[nodiscard]] double meet(std::size_t rank, double time_us, comm::AbortState const& abort);
@@ -47,7 +47,7 @@ class VirtualBarrier {
   comm::Barrier meeting_;
   std::vector<std::uint64_t> met_;  // by rank
   // By parity of the meeting: no rank enters one before all have read the numbers of the last but one.
-  std::array<std::vector<double>, 2> said_;
+  std::array<std::vector<double>, 2> numbers_;
   std::array<std::vector<std::byte>, 2> bytes_;  // by the same parity
 };
 

@@ -146,14 +146,14 @@ class BoardCommunicator final : public HostCommunicator {
       }
     }
   }
-  void exchange_with_peers(std::span<Collective const> all, std::byte const* said, std::byte* heard,
+  void exchange_with_peers(std::span<Collective const> all, std::byte const* sent, std::byte* received,
                            std::int64_t bytes) override {
     auto const sends = [&](std::size_t i) { return all[i].operation == Operation::send; };
     for (std::size_t i = 0; i < all.size(); ++i) {
-      post(all[i].peer, sends(i) ? from_senders : from_receivers, said + static_cast<std::int64_t>(i) * bytes, bytes);
+      post(all[i].peer, sends(i) ? from_senders : from_receivers, sent + static_cast<std::int64_t>(i) * bytes, bytes);
     }
     for (std::size_t i = 0; i < all.size(); ++i) {
-      take(all[i].peer, sends(i) ? from_receivers : from_senders, heard + static_cast<std::int64_t>(i) * bytes);
+      take(all[i].peer, sends(i) ? from_receivers : from_senders, received + static_cast<std::int64_t>(i) * bytes);
     }
   }
   [[nodiscard]] std::unique_ptr<Communicator> make_part(SplitRequest const& /*request*/, Group part) override {

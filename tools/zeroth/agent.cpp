@@ -87,7 +87,7 @@ class Agent {
   [[nodiscard]] std::string count_ranks() const { return ranks_ == 1 ? "1 rank" : fmt::format("{} ranks", ranks_); }
 
   /// Prints nothing about processes that ended on request.
-  void tell_of(Verdict const& end) const {
+  void tell_of(Outcome const& end) const {
     if (!asked_to_end_ && !end.account.empty()) {
       write_error(end.account);
     }
@@ -107,7 +107,7 @@ class Agent {
     return signals_.next(deadline);
   }
 
-  Verdict run_once(int attempt) {
+  Outcome run_once(int attempt) {
     auto starts = rank_starts(options_, ranks_, attempt);
     RankLogs logs;
     if (!run_folder_.empty()) {
@@ -137,11 +137,11 @@ class Agent {
       }
     }
     logs.show_all();
-    auto verdict = verdict_of(processes, starts.size() > 1, logs);
-    if (verdict.exit_code >= first_signal && !logs.are_there() && terminal_at(STDERR_FILENO).is_there) {
+    auto outcome = outcome_of(processes, starts.size() > 1, logs);
+    if (outcome.exit_code >= first_signal && !logs.are_there() && terminal_at(STDERR_FILENO).is_there) {
       write_error("\n");  // end the progress line that the killed program left open
     }
-    return verdict;
+    return outcome;
   }
 
   void obey(int signal, Processes& processes) {

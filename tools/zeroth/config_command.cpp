@@ -43,7 +43,7 @@ struct ConfigOptions {
 };
 
 /// The result for one file.
-struct FileVerdict {
+struct FileResult {
   std::string file;
   int status = could_start;
   std::vector<std::string> problems;  // lines; the first one gives the file and the number of problems
@@ -77,27 +77,27 @@ int ranks_of(Config const& config) {
   return implies ? static_cast<int>(train / others) : 1;
 }
 
-FileVerdict judge(std::string const& file, ConfigInputs const& inputs, std::optional<int> ranks) {
-  FileVerdict verdict;
-  verdict.file = file == standard_input ? standard_input_name : file;
+FileResult check_file(std::string const& file, ConfigInputs const& inputs, std::optional<int> ranks) {
+  FileResult result;
+  result.file = file == standard_input ? standard_input_name : file;
   try {
-    verdict.config = read_config(file, inputs, "config");
-    verdict.ranks = ranks ? *ranks : ranks_of(*verdict.config);
-    if (!verdict.config->open().empty()) {
-      verdict.status = is_open;
+    result.config = read_config(file, inputs, "config");
+    result.ranks = ranks ? *ranks : ranks_of(*result.config);
+    if (!result.config->open().empty()) {
+      result.status = is_open;
     } else {
-      verdict.settings = verdict.config->settings(verdict.ranks, 1);
+      result.settings = result.config->settings(result.ranks, 1);
     }
   } catch (ConfigError const& error) {
-    verdict.status = is_refused;
-    verdict.problems = lines_of(file == standard_input ? name_standard_input(error.what()) : error.what());
+    result.status = is_refused;
+    result.problems = lines_of(file == standard_input ? name_standard_input(error.what()) : error.what());
   }
-  return verdict;
+  return result;
 }
 
-std::string open_names(FileVerdict const& verdict) {
+std::string open_names(FileResult const& result) {
   std::vector<std::string> names;
-  for (auto const& open : verdict.config->open()) {
+  for (auto const& open : result.config->open()) {
     names.push_back(open.path);
   }
   return fmt::format("{}", fmt::join(names, ", "));
@@ -106,36 +106,36 @@ std::string open_names(FileVerdict const& verdict) {
 std::string in_ranks(int ranks) { return fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s"); }
 
 /// One line, for a list of files.
-std::string line_of(FileVerdict const& verdict, Paper const& paper) {
-  if (verdict.status == is_refused) {
-    auto const& problems = verdict.problems;
+std::string line_of(FileResult const& result, Paper const& paper) {
+  if (result.status == is_refused) {
+    auto const& problems = result.problems;
     auto const first = problems.size() > 1 ? problems[1].substr(2) : problems[0];
     auto const more = problems.size() > 2 ? fmt::format(" (and {} more)", problems.size() - 2) : std::string{};
-    return fmt::format("{}: {}: {}{}\n", verdict.file, paper.bad("refused"), first, more);
+    return fmt::format("{}: {}: {}{}\n", result.file, paper.bad("refused"), first, more);
   }
   auto const notes =
-      verdict.config->notes().empty() ? std::string{} : fmt::format(" ({} noted)", verdict.config->notes().size());
-  return verdict.status == is_open
-             ? fmt::format("{}: {}: {}{}\n", verdict.file, paper.open("open"), open_names(verdict), notes)
-             : fmt::format("{}: {} {}{}\n", verdict.file, in_ranks(verdict.ranks), paper.good("could start"), notes);
+      result.config->notes().empty() ? std::string{} : fmt::format(" ({} noted)", result.config->notes().size());
+  return result.status == is_open
+             ? fmt::format("{}: {}: {}{}\n", result.file, paper.open("open"), open_names(result), notes)
+             : fmt::format("{}: {} {}{}\n", result.file, in_ranks(result.ranks), paper.good("could start"), notes);
 }
 
-/// The verdict with its reasons, then every value.
-std::string text_of(FileVerdict const& verdict, Paper const& paper) {
-  if (verdict.status == is_refused) {
-    auto const& problems = verdict.problems;
+/// The result with its reasons, then every value.
+std::string text_of(FileResult const& result, Paper const& paper) {
+  if (result.status == is_refused) {
+    auto const& problems = result.problems;
     auto const details = fmt::format("{}", fmt::join(problems.begin() + 1, problems.end(), "\n"));
     return fmt::format("{}\n{}{}", paper.bad(problems.front()), details, details.empty() ? "" : "\n");
   }
-  auto const& config = *verdict.config;
+  auto const& config = *result.config;
   std::string text;
-  if (verdict.settings) {
-    auto const& batch = verdict.settings->batch;
-    text = fmt::format("{}: {} {}: {} samples an update = {} x {} accumulated x {}\n", verdict.file,
-                       in_ranks(verdict.ranks), paper.good("could start"), batch.train, batch.micro, batch.accumulation,
-                       in_ranks(verdict.ranks));
+  if (result.settings) {
+    auto const& batch = result.settings->batch;
+    text =
+        fmt::format("{}: {} {}: {} samples an update = {} x {} accumulated x {}\n", result.file, in_ranks(result.ranks),
+                    paper.good("could start"), batch.train, batch.micro, batch.accumulation, in_ranks(result.ranks));
   } else {
-    text = fmt::format("{}: {}, to be given by the program, --given or --set:\n", verdict.file, paper.open("open"));
+    text = fmt::format("{}: {}, to be given by the program, --given or --set:\n", result.file, paper.open("open"));
     for (auto const& [path, line, allowed] : config.open()) {
       text += fmt::format("  {}{}: {}\n", path, line > 0 ? fmt::format(" (line {})", line) : "", allowed);
     }
@@ -150,29 +150,28 @@ std::string text_of(FileVerdict const& verdict, Paper const& paper) {
   return text + "\n" + config.to_string();
 }
 
-nlohmann::ordered_json json_of(FileVerdict const& verdict) {
+nlohmann::ordered_json json_of(FileResult const& result) {
   constexpr char const* words[] = {"could start", "refused", "", "open"};
-  nlohmann::ordered_json json{
-      {"file", verdict.file}, {"status", words[verdict.status]}, {"problems", verdict.problems}};
-  if (!verdict.config) {
+  nlohmann::ordered_json json{{"file", result.file}, {"status", words[result.status]}, {"problems", result.problems}};
+  if (!result.config) {
     return json;
   }
-  json["ranks"] = verdict.ranks;
+  json["ranks"] = result.ranks;
   json["open"] = nlohmann::ordered_json::array();
-  for (auto const& [path, line, allowed] : verdict.config->open()) {
+  for (auto const& [path, line, allowed] : result.config->open()) {
     json["open"].push_back({{"path", path}, {"line", line}, {"allowed", allowed}});
   }
   json["notes"] = nlohmann::ordered_json::array();
-  for (auto const& [kind, path, line, text] : verdict.config->notes()) {
+  for (auto const& [kind, path, line, text] : result.config->notes()) {
     constexpr char const* kinds[] = {"without effect", "unknown", "assumed"};
     json["notes"].push_back(
         {{"kind", kinds[static_cast<std::size_t>(kind)]}, {"path", path}, {"line", line}, {"text", text}});
   }
-  if (verdict.settings) {
-    auto const& batch = verdict.settings->batch;
+  if (result.settings) {
+    auto const& batch = result.settings->batch;
     json["batch"] = {{"train", batch.train}, {"micro", batch.micro}, {"accumulation", batch.accumulation}};
   }
-  json["values"] = nlohmann::ordered_json::parse(verdict.config->to_json());
+  json["values"] = nlohmann::ordered_json::parse(result.config->to_json());
   return json;
 }
 
@@ -181,14 +180,14 @@ int print(ConfigOptions const& options, Page& page) {
   int status = could_start;
   auto all = nlohmann::ordered_json::array();
   for (auto const& file : options.files) {
-    auto const verdict = judge(file, inputs, options.ranks);
-    status = verdict.status == is_refused || status == is_refused ? is_refused : std::max(status, verdict.status);
+    auto const result = check_file(file, inputs, options.ranks);
+    status = result.status == is_refused || status == is_refused ? is_refused : std::max(status, result.status);
     if (options.json) {
-      all.push_back(json_of(verdict));
+      all.push_back(json_of(result));
     } else if (!options.quiet) {
-      page.add_text(options.files.size() > 1 ? line_of(verdict, page.paper()) : text_of(verdict, page.paper()));
-    } else if (verdict.status != could_start) {
-      page.add_text(line_of(verdict, page.paper()));
+      page.add_text(options.files.size() > 1 ? line_of(result, page.paper()) : text_of(result, page.paper()));
+    } else if (result.status != could_start) {
+      page.add_text(line_of(result, page.paper()));
     }
   }
   if (options.json) {
@@ -205,12 +204,12 @@ int print_differences(ConfigOptions const& options, Page& page) {
   auto const inputs = inputs_of(options.given_file, options.assignments);
   std::vector<Config> configs;
   for (auto const& file : options.files) {
-    auto const verdict = judge(file, inputs, options.ranks);
-    if (!verdict.config) {
-      page.add_text(text_of(verdict, page.paper()));
+    auto const result = check_file(file, inputs, options.ranks);
+    if (!result.config) {
+      page.add_text(text_of(result, page.paper()));
       return not_comparable;
     }
-    configs.push_back(*verdict.config);
+    configs.push_back(*result.config);
   }
   auto const differences = compare(configs[0], configs[1]);
   options.json ? page.add_data(as_json(differences, configs[0], configs[1]))

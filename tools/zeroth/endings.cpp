@@ -65,7 +65,7 @@ std::string log_text(RankLogs const& logs, std::size_t place) {
 
 }  // namespace
 
-Verdict verdict_of(Processes const& processes, bool are_ranks, RankLogs const& logs) {
+Outcome outcome_of(Processes const& processes, bool are_ranks, RankLogs const& logs) {
   auto const& ended = processes.ended();
   auto const first = std::ranges::find_if(ended, [](auto const& each) { return !each.second.is_well(); });
   // `wrong` states the rank's own fault, while other ranks may have ended first as a consequence.
@@ -80,14 +80,14 @@ Verdict verdict_of(Processes const& processes, bool are_ranks, RankLogs const& l
   }
   auto const& [place, how] = *decides;
   auto const words = words_of(how);
-  Verdict verdict{how.exit_code(), are_ranks ? fmt::format("rank {}: {}", place, words) : words, {}};
+  Outcome outcome{how.exit_code(), are_ranks ? fmt::format("rank {}: {}", place, words) : words, {}};
   if (has_failed && (are_ranks || logs.are_there())) {
     auto const who =
         are_ranks ? fmt::format("rank {} {}", place, decides == first ? "failed first" : "is wrong") : "failed";
-    verdict.account =
+    outcome.account =
         others_text(processes, place) + fmt::format("zeroth run: {}: {}{}", who, words, log_text(logs, place));
   }
-  return verdict;
+  return outcome;
 }
 
 }  // namespace zeroth::tools

@@ -9,7 +9,7 @@
 namespace zeroth::tools {
 
 /// The outcome of an attempt: the process that decides its exit status, and a description.
-struct Verdict {
+struct Outcome {
   int exit_code = ExitCode::done;
   std::string words;    ///< "rank 2: exit status 1", or "exit status 1" if one process runs or starts all ranks.
   std::string account;  ///< Lines on how each process ended, if there are several and one failed. The failed one comes
@@ -17,6 +17,6 @@ struct Verdict {
 };
 
 /// Call it when all processes have ended. `are_ranks`: each process is a rank.
-[[nodiscard]] Verdict verdict_of(Processes const& processes, bool are_ranks, RankLogs const& logs);
+[[nodiscard]] Outcome outcome_of(Processes const& processes, bool are_ranks, RankLogs const& logs);
 
 }  // namespace zeroth::tools

@@ -144,19 +144,19 @@ void MpiCollectives::start_messages(std::span<Collective const> messages) {
   thread_.start(messages_);
 }
 
-void MpiCollectives::exchange_with_peers(std::span<Collective const> messages, std::byte const* said, std::byte* heard,
-                                         std::int64_t bytes) {
-  once([op = &operations_[0], communicator = communicator_, messages, said, heard, count = static_cast<int>(bytes)] {
+void MpiCollectives::exchange_with_peers(std::span<Collective const> messages, std::byte const* sent,
+                                         std::byte* received, std::int64_t bytes) {
+  once([op = &operations_[0], communicator = communicator_, messages, sent, received, count = static_cast<int>(bytes)] {
     std::int64_t offset = 0;
     for (auto const& each : messages) {
       bool const sends = each.operation == Operation::send;
       auto const mine = static_cast<int>(sends ? Tag::from_senders : Tag::from_receivers);
       auto const theirs = static_cast<int>(sends ? Tag::from_receivers : Tag::from_senders);
       op->begin("MPI_Isend", [&](MPI_Request* request) {
-        return MPI_Isend(said + offset, count, MPI_BYTE, each.peer, mine, communicator, request);
+        return MPI_Isend(sent + offset, count, MPI_BYTE, each.peer, mine, communicator, request);
       });
       op->begin("MPI_Irecv", [&](MPI_Request* request) {
-        return MPI_Irecv(heard + offset, count, MPI_BYTE, each.peer, theirs, communicator, request);
+        return MPI_Irecv(received + offset, count, MPI_BYTE, each.peer, theirs, communicator, request);
       });
       offset += count;
     }

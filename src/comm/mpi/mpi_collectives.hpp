@@ -28,8 +28,8 @@ class MpiCollectives final : public HostCollectives {
   /// Starts sends and receives, all at once, which must stay valid until await_messages() returns.
   void start_messages(std::span<Collective const> messages);
   void await_messages() { await_(messages_); }
-  /// For each of `messages`, sender and receiver exchange `bytes`: from `said`, into `heard`.
-  void exchange_with_peers(std::span<Collective const> messages, std::byte const* said, std::byte* heard,
+  /// For each of `messages`, sender and receiver exchange `bytes`: from `sent`, into `received`.
+  void exchange_with_peers(std::span<Collective const> messages, std::byte const* sent, std::byte* received,
                            std::int64_t bytes);
 
  private:

@@ -29,7 +29,7 @@ std::vector<Acceptor::Accepted> Acceptor::serve(std::span<pollfd const> entries,
   auto entry = entries.begin() + 1;
   for (auto& connection : pending_) {
     if ((entry++)->revents != 0) {
-      hear(connection, accepted);
+      receive(connection, accepted);
     }
     if (!connection.ended && now - connection.since >= options_.patience) {
       if (connection.connection.has_received()) {
@@ -55,7 +55,7 @@ void Acceptor::accept_all(Clock::time_point now, std::vector<Accepted>& accepted
   while (auto arrival = accept_from(options_.listener, error)) {
     pending_.push_back({Connection{std::move(arrival->socket), most_handshake_bytes}, arrival->address, now});
     if (pending_.size() > most_pending_connections + static_cast<std::size_t>(options_.world)) {
-      hear(pending_.front(), accepted);  // it may be a rank that has introduced itself since
+      receive(pending_.front(), accepted);  // it may be a rank that has introduced itself since
       pending_.pop_front();
     }
   }
@@ -64,14 +64,14 @@ void Acceptor::accept_all(Clock::time_point now, std::vector<Accepted>& accepted
   }
 }
 
-void Acceptor::hear(PendingConnection& connection, std::vector<Accepted>& accepted) {
-  if (int const rank = listen_to(connection); rank >= 0) {
+void Acceptor::receive(PendingConnection& connection, std::vector<Accepted>& accepted) {
+  if (int const rank = read_handshake(connection); rank >= 0) {
     accepted.push_back({rank, std::move(connection.connection).release()});
     connection.ended = true;
   }
 }
 
-int Acceptor::listen_to(PendingConnection& connection) {
+int Acceptor::read_handshake(PendingConnection& connection) {
   connection.connection.flush();
   bool const open = connection.connection.receive();
   try {

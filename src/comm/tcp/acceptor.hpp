@@ -49,9 +49,9 @@ class Acceptor {
   };
   void accept_all(Clock::time_point now, std::vector<Accepted>& accepted);
   /// Reads available bytes, and adds the rank to `accepted` once its handshake is complete and valid.
-  void hear(PendingConnection& connection, std::vector<Accepted>& accepted);
+  void receive(PendingConnection& connection, std::vector<Accepted>& accepted);
   /// The rank at the other end, or -1.
-  [[nodiscard]] int listen_to(PendingConnection& connection);
+  [[nodiscard]] int read_handshake(PendingConnection& connection);
   [[nodiscard]] std::string objection_to(Handshake const& handshake) const;
   void turn_away(PendingConnection& connection, std::string const& why);
 

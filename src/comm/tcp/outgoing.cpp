@@ -22,12 +22,14 @@ constexpr std::chrono::milliseconds between_tries{100};
 
 }  // namespace
 
-int Outgoing::socket() const noexcept { return hall_ ? hall_->socket().get() : socket_.get(); }
+int Outgoing::socket() const noexcept {
+  return handshake_connection_ ? handshake_connection_->socket().get() : socket_.get();
+}
 
 short Outgoing::events() const noexcept {
   switch (state_) {
     case State::connecting: return POLLOUT;
-    case State::handshake: return hall_->events();
+    case State::handshake: return handshake_connection_->events();
     case State::open: return static_cast<short>(POLLIN | (stuck_ ? POLLOUT : 0));  // POLLIN only reports the end
     default: return 0;
   }
@@ -42,9 +44,9 @@ Clock::time_point Outgoing::next_deadline() const noexcept {
   }
 }
 
-void Outgoing::say(WireHead const& head, std::string words) {
+void Outgoing::enqueue(WireHead const& head, std::string words) {
   if (state_ != State::over) {
-    said_.push({head, std::move(words)});
+    queued_.push({head, std::move(words)});
   }
 }
 
@@ -56,7 +58,7 @@ void Outgoing::advance(Clock::time_point now, std::function<std::optional<Piece>
     if (int const error = connect_error(socket_); error != 0) {
       retry(now, error_text(error));
     } else {
-      greet();
+      send_handshake();
     }
   }
   if (state_ == State::handshake) {
@@ -88,7 +90,7 @@ void Outgoing::dial(Clock::time_point now) {
 
 void Outgoing::retry(Clock::time_point now, std::string const& why) {
   state_ = State::silent;
-  hall_.reset();
+  handshake_connection_.reset();
   socket_ = {};
   try_again_ = now + between_tries;
   if (!has_warned_ && now - first_try_ >= silence_before_log) {
@@ -97,18 +99,18 @@ void Outgoing::retry(Clock::time_point now, std::string const& why) {
   }
 }
 
-void Outgoing::greet() {
+void Outgoing::send_handshake() {
   endure(socket_, silence_);
-  hall_.emplace(std::move(socket_), most_handshake_bytes);
-  hall_->send(Kind::hello, 0, encode(handshake_));
+  handshake_connection_.emplace(std::move(socket_), most_handshake_bytes);
+  handshake_connection_->send(Kind::hello, 0, encode(handshake_));
   state_ = State::handshake;
 }
 
 void Outgoing::read_answer(Clock::time_point now) {
-  hall_->flush();
-  bool const open = hall_->receive();
+  handshake_connection_->flush();
+  bool const open = handshake_connection_->receive();
   try {
-    auto const frame = hall_->next();
+    auto const frame = handshake_connection_->next();
     if (!frame) {
       return open ? void() : retry(now, "it took the connection and closed it");
     }
@@ -119,8 +121,8 @@ void Outgoing::read_answer(Clock::time_point now) {
     if (frame->kind != Kind::welcome || body.text(most_token_bytes) != handshake_.token) {
       throw BadFrame{"something other than this job's welcome"};
     }
-    socket_ = std::move(*hall_).release();
-    hall_.reset();
+    socket_ = std::move(*handshake_connection_).release();
+    handshake_connection_.reset();
     state_ = State::open;
   } catch (BadFrame const& bad) {
     end(fmt::format("the peer is not a rank of this job: it sent {}", bad.what()), false);
@@ -168,12 +170,12 @@ void Outgoing::send(std::function<std::optional<Piece>()> const& next) {
 bool Outgoing::take(std::function<std::optional<Piece>()> const& next) {
   WireHead head;
   after_ = {};
-  if (!said_.empty()) {
-    head = said_.front().head;
-    text_ = std::move(said_.front().text);
+  if (!queued_.empty()) {
+    head = queued_.front().head;
+    text_ = std::move(queued_.front().text);
     head.bytes = static_cast<std::uint32_t>(text_.size());
     data_ = reinterpret_cast<std::byte const*>(text_.data());
-    said_.pop();
+    queued_.pop();
   } else if (auto const piece = next()) {
     head = piece->head;
     data_ = piece->data;
@@ -214,9 +216,9 @@ void Outgoing::end(std::string const& why, bool cut) {
 
 void Outgoing::close() noexcept {
   state_ = State::over;
-  hall_.reset();
+  handshake_connection_.reset();
   socket_ = {};
-  said_.clear();
+  queued_.clear();
   sending_ = stuck_ = false;
   after_ = {};
 }

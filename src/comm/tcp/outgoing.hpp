@@ -40,9 +40,9 @@ class Outgoing {
   [[nodiscard]] short events() const noexcept;
   [[nodiscard]] Clock::time_point next_deadline() const noexcept;
 
-  void say(WireHead const& head, std::string words = {});
-  /// Connects, performs the handshake, and sends the messages of say() and of `next`, as much as the system accepts.
-  /// Does not call `next` before the connection is open.
+  void enqueue(WireHead const& head, std::string words = {});
+  /// Connects, performs the handshake, and sends the messages of enqueue() and of `next`, as much as the system
+  /// accepts. Does not call `next` before the connection is open.
   void advance(Clock::time_point now, std::function<std::optional<Piece>()> const& next);
   void close() noexcept;
 
@@ -61,7 +61,7 @@ class Outgoing {
   };
   void dial(Clock::time_point now);
   void retry(Clock::time_point now, std::string const& why);
-  void greet();
+  void send_handshake();
   void read_answer(Clock::time_point now);
   void look_for_end();
   void send(std::function<std::optional<Piece>()> const& next);
@@ -74,8 +74,8 @@ class Outgoing {
   std::chrono::milliseconds silence_;
   State state_ = State::silent;
   Descriptor socket_;
-  std::optional<Connection> hall_;  ///< During the handshake.
-  Fifo<Words> said_;
+  std::optional<Connection> handshake_connection_;  ///< During the handshake.
+  Fifo<Words> queued_;
   // the message being sent
   bool sending_ = false, stuck_ = false;
   std::array<char, wire_head_bytes> head_{};

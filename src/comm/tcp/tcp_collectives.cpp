@@ -56,8 +56,8 @@ void TcpCollectives::await_parts(std::size_t first, std::size_t count) {
   transfers_.wait(std::ref(all));
 }
 
-void TcpCollectives::await_letting_go() {
-  auto const all = [&] { return transfers_.all_let_go(Tag::blocks); };
+void TcpCollectives::await_releases() {
+  auto const all = [&] { return transfers_.all_released(Tag::blocks); };
   transfers_.wait(std::ref(all));
 }
 
@@ -112,7 +112,7 @@ void TcpCollectives::move(Collective const& collective) {
     }
   }
   await_parts(0, taken);
-  await_letting_go();
+  await_releases();
 }
 
 void TcpCollectives::all_gather(void const* input, std::byte* output, std::int64_t bytes) {
@@ -126,11 +126,11 @@ void TcpCollectives::all_gather(void const* input, std::byte* output, std::int64
     device::copy_bytes(mine, input, bytes);
   }
   await_parts(0, taken);
-  await_letting_go();
+  await_releases();
 }
 
-void TcpCollectives::exchange_with_peers(std::span<Collective const> messages, std::byte const* said, std::byte* heard,
-                                         std::int64_t bytes) {
+void TcpCollectives::exchange_with_peers(std::span<Collective const> messages, std::byte const* sent,
+                                         std::byte* received, std::int64_t bytes) {
   std::size_t taken = 0;
   auto const for_each = [&](auto const& function) {
     std::int64_t offset = 0;
@@ -148,12 +148,12 @@ void TcpCollectives::exchange_with_peers(std::span<Collective const> messages, s
     if (peer == rank()) {
       (mine == Tag::from_senders ? own_sends : own_receives).push_back(offset);
     } else {
-      transfers_.begin(part_number(taken++), peer, theirs, 0, bytes, heard + offset, true);
+      transfers_.begin(part_number(taken++), peer, theirs, 0, bytes, received + offset, true);
     }
   });
   for (std::size_t i = 0; i < std::min(own_sends.size(), own_receives.size()); ++i) {
-    std::copy_n(said + own_sends[i], bytes, heard + own_receives[i]);
-    std::copy_n(said + own_receives[i], bytes, heard + own_sends[i]);
+    std::copy_n(sent + own_sends[i], bytes, received + own_receives[i]);
+    std::copy_n(sent + own_receives[i], bytes, received + own_sends[i]);
   }
   std::vector<bool> shown(messages.size());
   std::vector<bool> full(static_cast<std::size_t>(world()));
@@ -164,14 +164,14 @@ void TcpCollectives::exchange_with_peers(std::span<Collective const> messages, s
     full.assign(full.size(), false);
     for_each([&](int peer, Tag mine, Tag /*theirs*/, std::int64_t offset) {
       auto const to = static_cast<std::size_t>(peer);
-      shown[i] = shown[i] || peer == rank() || (!full[to] && transfers_.show_if_room(peer, mine, said + offset, bytes));
+      shown[i] = shown[i] || peer == rank() || (!full[to] && transfers_.show_if_room(peer, mine, sent + offset, bytes));
       full[to] = !shown[i];
       done = done && shown[i++];
     });
     for (std::size_t k = 0; k < taken; ++k) {
       done = transfers_.has_come(part_number(k)) && done;
     }
-    return done && transfers_.all_let_go(Tag::from_senders) && transfers_.all_let_go(Tag::from_receivers);
+    return done && transfers_.all_released(Tag::from_senders) && transfers_.all_released(Tag::from_receivers);
   };
   transfers_.wait(std::ref(all));
 }

@@ -18,8 +18,8 @@ class TcpCollectives final : public HostCollectives {
   TcpCollectives(Transfers& transfers, int rank, int world);
 
   void all_gather(void const* input, std::byte* output, std::int64_t bytes) override;
-  /// For each of `messages`, sender and receiver exchange `bytes`: from `said`, into `heard`.
-  void exchange_with_peers(std::span<Collective const> messages, std::byte const* said, std::byte* heard,
+  /// For each of `messages`, sender and receiver exchange `bytes`: from `sent`, into `received`.
+  void exchange_with_peers(std::span<Collective const> messages, std::byte const* sent, std::byte* received,
                            std::int64_t bytes);
 
  private:
@@ -29,9 +29,9 @@ class TcpCollectives final : public HostCollectives {
   void await(Chunk const& chunk) override;
   [[nodiscard]] std::byte const* part(Chunk const& chunk, int from) const override;
   void release(Chunk const& chunk) override;
-  void end_blocks() override { await_letting_go(); }
+  void end_blocks() override { await_releases(); }
   void await_parts(std::size_t first, std::size_t count);
-  void await_letting_go();
+  void await_releases();
   /// Calls `function(other)` for all other ranks; each rank starts at another one.
   template <class F>
   void for_others(F const& function) const;

@@ -30,9 +30,9 @@ class TcpCommunicator final : public HostCommunicator {
   void exchange(void const* mine, void* all, std::int64_t bytes) override {
     collectives_.all_gather(mine, static_cast<std::byte*>(all), bytes);
   }
-  void exchange_with_peers(std::span<Collective const> messages, std::byte const* said, std::byte* heard,
+  void exchange_with_peers(std::span<Collective const> messages, std::byte const* sent, std::byte* received,
                            std::int64_t bytes) override {
-    collectives_.exchange_with_peers(messages, said, heard, bytes);
+    collectives_.exchange_with_peers(messages, sent, received, bytes);
   }
   void run(Collective const& collective, std::span<std::byte> staging) override {
     transfers_.expect(&collective);

@@ -72,20 +72,20 @@ void TcpLinks::want(int from, Channel const& channel, std::int64_t offset, std::
     return;
   }
   peer(from).queues[channel].awaited.push({static_cast<std::byte*>(to), bytes, notice});
-  peer(from).out.say({.kind = WireKind::want,
-                      .tag = channel.tag,
-                      .last = last,
-                      .outline = outline,
-                      .communicator = channel.communicator,
-                      .offset = static_cast<std::uint64_t>(offset),
-                      .length = static_cast<std::uint64_t>(bytes)});
+  peer(from).out.enqueue({.kind = WireKind::want,
+                          .tag = channel.tag,
+                          .last = last,
+                          .outline = outline,
+                          .communicator = channel.communicator,
+                          .offset = static_cast<std::uint64_t>(offset),
+                          .length = static_cast<std::uint64_t>(bytes)});
   advance_out(peer(from));
 }
 
-void TcpLinks::say(int to, WireHead const& head, std::string words) {
+void TcpLinks::send(int to, WireHead const& head, std::string words) {
   std::scoped_lock const lock{mutex_};
   if (!halted_) {
-    peer(to).out.say(head, std::move(words));
+    peer(to).out.enqueue(head, std::move(words));
     advance_out(peer(to));
   }
 }
@@ -218,7 +218,7 @@ void TcpLinks::advance_in(int rank) {
         notice.give();
       }
     } else {
-      heard_.push_back({rank, head, words});
+      received_.push_back({rank, head, words});
     }
   };
   try {
@@ -306,11 +306,11 @@ void TcpLinks::serve_sockets() {
 }
 
 void TcpLinks::tell() {
-  std::vector<Heard> heard;
+  std::vector<Received> received;
   std::vector<std::pair<int, std::string>> broken;
   {
     std::scoped_lock const lock{mutex_};
-    heard.swap(heard_);
+    received.swap(received_);
     for (std::size_t rank = 0; rank < peers_.size() && !halted_ && !end_expected_; ++rank) {
       auto& each = *peers_[rank];
       if (!each.broken.empty() && !each.is_told && Clock::now() - each.broken_at >= grace_for_store) {
@@ -319,8 +319,8 @@ void TcpLinks::tell() {
       }
     }
   }
-  for (auto const& each : heard) {
-    handlers_.hear(each.from, each.head, each.words);
+  for (auto const& each : received) {
+    handlers_.receive(each.from, each.head, each.words);
   }
   for (auto const& [rank, why] : broken) {
     handlers_.broken(rank, why);

@@ -27,7 +27,7 @@ class TcpLinks {
   /// Called on the thread, without a lock.
   struct Handlers {
     /// Handles WireKind::left, question and answer.
-    std::function<void(int from, WireHead const& head, std::string const& words)> hear;
+    std::function<void(int from, WireHead const& head, std::string const& words)> receive;
     /// A connection has ended for good.
     std::function<void(int rank, std::string const& why)> broken;
   };
@@ -46,7 +46,7 @@ class TcpLinks {
   /// Notifies `notice` when all of the part has arrived.
   void want(int from, Channel const& channel, std::int64_t offset, std::int64_t bytes, void* to, bool last,
             std::uint32_t outline, Notice const& notice);
-  void say(int to, WireHead const& head, std::string words = {});
+  void send(int to, WireHead const& head, std::string words = {});
   void forget(std::uint64_t communicator);  ///< Drops the channels of a communicator. They must be idle.
   void expect_end(bool expected);           ///< Whether other ranks may close their connections now.
   void halt() noexcept;
@@ -85,7 +85,7 @@ class TcpLinks {
     Clock::time_point broken_at{};
     bool is_told = false;
   };
-  struct Heard {
+  struct Received {
     int from = 0;
     WireHead head;
     std::string words;
@@ -110,7 +110,7 @@ class TcpLinks {
   Acceptor acceptor_;
   std::vector<std::unique_ptr<Peer>> peers_;  // [world]
   bool halted_ = false, ending_ = false, end_expected_ = false;
-  std::vector<Heard> heard_;
+  std::vector<Received> received_;
 
   // used by the thread
   std::vector<pollfd> entries_;

@@ -96,7 +96,7 @@ TcpSession::TcpSession(TcpOptions options)
         Acceptor::Options{std::move(place.listener), options.rendezvous.at.token, rank_, world_}, ends,
         rendezvous_->store().heartbeat_timeout(),
         TcpLinks::Handlers{
-            [this](int from, WireHead const& head, std::string const& words) { hear(from, head, words); },
+            [this](int from, WireHead const& head, std::string const& words) { receive(from, head, words); },
             [this](int rank, std::string const& why) {
               fail(rank_, fmt::format("rank {} lost rank {}{}: {}", rank_, rank, memberships().describe(rank), why));
             }});
@@ -333,16 +333,16 @@ void TcpSession::leave(std::uint64_t communicator, std::vector<int> const& ranks
   links_->forget(communicator);
   for (int const rank : ranks) {
     if (rank != rank_) {
-      links_->say(rank, {.kind = WireKind::left, .communicator = communicator, .offset = last});
+      links_->send(rank, {.kind = WireKind::left, .communicator = communicator, .offset = last});
     }
   }
 }
 
-void TcpSession::hear(int from, WireHead const& head, std::string const& words) {
+void TcpSession::receive(int from, WireHead const& head, std::string const& words) {
   if (head.kind == WireKind::question) {
-    links_->say(from,
-                {.kind = WireKind::answer, .offset = head.offset, .length = peer_statuses_.begun(head.communicator)},
-                describe_last(*recorder_).substr(0, most_whereabouts_bytes));
+    links_->send(from,
+                 {.kind = WireKind::answer, .offset = head.offset, .length = peer_statuses_.begun(head.communicator)},
+                 describe_last(*recorder_).substr(0, most_whereabouts_bytes));
   } else if (head.kind == WireKind::left) {
     peer_statuses_.note_leaver(head.communicator, {from, head.offset});
   } else {
@@ -361,7 +361,7 @@ std::vector<PeerStatus> TcpSession::ask(std::uint64_t communicator, std::vector<
       ranks, patience,
       [&](std::uint64_t number) {
         for (int const rank : ranks) {
-          links_->say(rank, {.kind = WireKind::question, .communicator = communicator, .offset = number});
+          links_->send(rank, {.kind = WireKind::question, .communicator = communicator, .offset = number});
         }
       },
       [this] { return failure().has_value(); });

@@ -98,7 +98,7 @@ class TcpSession final : public HostJob {
   [[nodiscard]] std::string why_not_shared() const;
   void end_all_use(JobFailure const& failure) noexcept;
   void end_all_use_after(int origin, std::string const& reason) noexcept;
-  void hear(int from, WireHead const& head, std::string const& words);
+  void receive(int from, WireHead const& head, std::string const& words);
   [[nodiscard]] std::vector<PeerStatus> ask(std::uint64_t communicator, std::vector<int> const& ranks,
                                             std::chrono::milliseconds patience);
 

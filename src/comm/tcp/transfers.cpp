@@ -96,7 +96,7 @@ void Transfers::show(int to, Tag tag, void const* data, std::int64_t bytes) {
   wait(std::ref(shown));
 }
 
-bool Transfers::all_let_go(Tag tag) const {
+bool Transfers::all_released(Tag tag) const {
   for (int rank = 0; rank < group_.world(); ++rank) {
     if (is_here(rank) && !queues_->has_taken(member_of(rank), tag)) {
       return false;
@@ -263,7 +263,7 @@ bool Transfers::messages_done() {
       all = all && message.done;
     }
   }
-  if (all && all_let_go(Tag::messages)) {
+  if (all && all_released(Tag::messages)) {
     message_count_ = 0;
   }
   return all && message_count_ == 0;

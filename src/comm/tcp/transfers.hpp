@@ -55,13 +55,13 @@ class Transfers {
   /// Sets the collective of later blocks; null if they belong to none. A rank that takes a block which another rank
   /// shows for another collective gets an error.
   void expect(Collective const* collective) noexcept;
-  /// Shows `bytes` at `data` to rank `to`. They must not change until all_let_go(tag).
+  /// Shows `bytes` at `data` to rank `to`. They must not change until all_released(tag).
   void show(int to, Tag tag, void const* data, std::int64_t bytes);
   /// Like show(), without waiting; false if `to` has to take something first.
   [[nodiscard]] bool show_if_room(int to, Tag tag, void const* data, std::int64_t bytes) {
     return show_if_room(to, tag, data, bytes, outline_);
   }
-  [[nodiscard]] bool all_let_go(Tag tag) const;
+  [[nodiscard]] bool all_released(Tag tag) const;
 
   /// Begins to take `bytes` from `offset` on of the next data that `from` shows under `tag`; the `last` part releases
   /// it.
