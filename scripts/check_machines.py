@@ -90,16 +90,17 @@ def slow(checks):
 
 
 def of_rank_0():
-    """What machines 0 to 2 may say first where machine 0 is out of reach: rank 0 hears of no other, or that they do not hear it; the
-    others say that they do not hear rank 0, or are told what rank 0 says."""
-    told = r"ranks 1 and 2 (have not been heard of for|do not hear rank 0 on machine0)|rank [12] on machine[12] has not been heard of for"
-    return {0: told, **{each: rf"{told}|rank {each} on machine{each} does not hear rank 0 \(" for each in (1, 2)}}
+    """What machines 0 to 2 may say first if machine 0 is out of reach: rank 0, that the others send nothing, or that they receive
+    nothing from it; the others, that they receive nothing from rank 0, or what rank 0 says."""
+    told = (r"ranks 1 and 2 (have sent nothing for|receive nothing from rank 0 on machine0)|"
+            r"rank [12] on machine[12] has sent nothing for")
+    return {0: told, **{each: rf"{told}|rank {each} on machine{each} receives nothing from rank 0 \(" for each in (1, 2)}}
 
 
 def of_rank_1():
     """The same where machine 1 is."""
-    told = "rank 1 on machine1 has not been heard of for"
-    return {0: told, 1: rf"{told}|rank 1 on machine1 does not hear rank 0 \(", 2: told}
+    told = "rank 1 on machine1 has sent nothing for"
+    return {0: told, 1: rf"{told}|rank 1 on machine1 receives nothing from rank 0 \(", 2: told}
 
 
 def fault(checks, what, options, said, arguments=(), patience=HEARTBEAT):
@@ -128,8 +129,8 @@ def faults(checks):
     fault(checks, "a machine that is not heard, and hears", ["--mute", 1, 4], of_rank_1())
     fault(checks, "rank 0's machine hears nothing, and is heard", ["--deafen", 0, 4], of_rank_0())
     fault(checks, "rank 0's machine is not heard, and hears", ["--mute", 0, 4], of_rank_0())
-    apart = "rank [12] on machine[12] does not hear rank [12] on machine[12]"
-    fault(checks, "a machine that does not hear one other", ["--deafen", 1, 4, "--from", 2], dict.fromkeys(range(3), apart),
+    apart = "rank [12] on machine[12] receives nothing from rank [12] on machine[12]"
+    fault(checks, "a machine that receives nothing from one other", ["--deafen", 1, 4, "--from", 2], dict.fromkeys(range(3), apart),
           ["--timeout", 2000], patience=2)
     gone = r"(\(.*\) |on machine\d )ended without leaving"
     fault(checks, "a machine that vanishes", ["--vanish", 1, 4], {each: f"{of_rank_1()[each]}|rank 1 {gone}" for each in (0, 2)})

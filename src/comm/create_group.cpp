@@ -72,7 +72,7 @@ std::unique_ptr<Communicator> Communicator::create_group(std::span<int const> ra
                            [&](int each) { return job_rank(ranks[static_cast<std::size_t>(each)]); });
     throw PeerError{fmt::format(
         "create_group '{}' of ranks [{}] of communicator '{}': {}", name, fmt::join(ranks, ", "), this->name(),
-        late.empty() ? fmt::format("rank {} came after others had waited as long as they may", job_rank(rank()))
+        late.empty() ? fmt::format("rank {} called it after the other ranks had timed out", job_rank(rank()))
                      : fmt::format("{} did not call it with this list and name within {}", describe_ranks(late),
                                    describe(timeout)))};
   }

@@ -45,7 +45,7 @@ std::vector<int> Meeting::come(int me, std::chrono::milliseconds timeout, IfLate
   // Whatever the participants do next may block the rank that has the table: none may call it again before all go on.
   if (if_late == IfLate::cancel && !cancelled_ &&
       !call(Action::meet, "end", fmt::format("{}", count_), std::max(timeout, patience_at_the_end)).found) {
-    throw PeerError{fmt::format("not all of {} ranks that had come to a meeting went on within {}", count_,
+    throw PeerError{fmt::format("{} ranks met, but not all of them left the meeting within {}", count_,
                                 describe(std::max(timeout, patience_at_the_end)))};
   }
   return result;

@@ -74,7 +74,7 @@ std::string batch_is_product(Values const& values) {
     product.multiply(values.given->world, "world size");
   }
   if (has_micro && has_steps && values.given && train != product.value()) {
-    return fmt::format("{} is not {}; make it so, or leave out one of the three keys", train, product.text());
+    return fmt::format("{} is not {}; change it, or leave out one of the three keys", train, product.text());
   }
   if (auto const below = train / product.value() * product.value(); below != train) {
     auto const lower = below > 0 ? fmt::format("{} or ", below) : std::string{};

@@ -332,7 +332,7 @@ std::string dtypes_lines(Settings const& settings) {
     text += fmt::format("optimizer: {}, states {}\n", settings.optimizer_name(), state_names(settings.update));
   }
   if (settings.reduce_codec == Codec::sign || shard::encodes_momenta(settings)) {
-    text += "what signs lose: errors in fp32, of whole gradients or momenta, on every rank; optimizer includes them\n";
+    text += "encoding errors of signs: fp32, of whole gradients or momenta, on every rank; optimizer includes them\n";
   }
   if (precision.master == Dtype::bf16) {
     text += "the parameters are the masters: updates are rounded stochastically\n";
@@ -412,8 +412,8 @@ std::string offload_lines(Plan const& plan) {
                                  tier.tiles == 1 ? "" : "s", tier.largest_tile_count, tier.tiles_in_memory);
   if (!to_disk && offload.update == OffloadUpdate::host) {
     return fmt::format(
-        "offload to {}, which the host updates: {} on their way at once; gradients come {}, parameters go {}; {} "
-        "come in a step and {} go\n",
+        "offload to {}, updated by the host: {} in flight at once; gradients arrive {}, parameters leave {}; {} arrive "
+        "in a step and {} leave\n",
         name, tiles, offload.write_behind ? "beside updates" : "between them",
         offload.read_ahead ? "beside them" : "between them", readable(tier.written_bytes), readable(tier.read_bytes));
   }
@@ -481,7 +481,7 @@ std::string decisions(Plan const& plan) {
                               name_of(settings.precision.gradient));
   }
   if (settings.poison) {
-    text += "poison: guards hand out copies of what is held, in scratch\n";
+    text += "poison: guards return copies, which are in scratch\n";
   }
   for (auto const& note : plan.notes) {
     text += fmt::format("note: {}\n", note);

@@ -120,16 +120,15 @@ int data_ranks(Config const& config, int world) {
 void expect_tensor_part(Model const& model, Config const& config, Mesh const* mesh) {
   if (config.tensor_ranks() > 1 && mesh == nullptr) {
     throw ConfigError{
-        fmt::format("{}: zeroth.mesh.tensor is {}, and tensor ranks are what an engine on a zeroth::Mesh has: build it "
-                    "on one, or set zeroth.mesh.tensor to 1",
+        fmt::format("{}: zeroth.mesh.tensor is {}, but the engine was not built on a zeroth::Mesh: build it on one, or "
+                    "set zeroth.mesh.tensor to 1",
                     config.source(), config.tensor_ranks())};
   }
   auto const of_model = model.tensor_part();
   auto const part = mesh == nullptr ? TensorPart{} : mesh->tensor_part();
-  ZEROTH_EXPECTS(of_model == part,
-                 fmt::format("the model was made for tensor rank {} of {}, and the engine is on tensor rank {} of {}: "
-                             "give Model what Mesh::tensor_part() says",
-                             of_model.index, of_model.of, part.index, part.of));
+  ZEROTH_EXPECTS(of_model == part, fmt::format("the model was made for tensor rank {} of {}, but the engine is on "
+                                               "tensor rank {} of {}: pass Mesh::tensor_part() to Model",
+                                               of_model.index, of_model.of, part.index, part.of));
 }
 
 std::string refused_mesh(Settings const& settings, comm::Transport transport, DeviceKind device) {
@@ -146,9 +145,8 @@ Blueprint make_blueprint(model::Description const& model, model::Description con
                          int world, PlanOptions const& options) {
   if (auto const stages = config.pipeline().stages; stages > 1 && model.stage.stages == 1) {
     throw ConfigError{
-        fmt::format("{}: zeroth.mesh.pipeline is {}, and stages of a pipeline are what an engine on a "
-                    "zeroth::Mesh has: build it on one, with micro-steps by AnyEngine::schedule(); all "
-                    "else needs zeroth.mesh.pipeline 1",
+        fmt::format("{}: zeroth.mesh.pipeline is {}, but the engine was not built on a zeroth::Mesh: build it on one "
+                    "and run micro-steps by AnyEngine::schedule(), or set zeroth.mesh.pipeline to 1",
                     config.source(), stages)};
   }
   shard::Layout layout{model, world, {.tied = config.pipeline().tied_gradients}};
@@ -204,8 +202,8 @@ std::string prefetch_warning(Blueprint const& blueprint) {
     return {};
   }
   return fmt::format(
-      "{} of {} turns of a training pass are not gathered ahead: what they use has, with the unit before, more "
-      "elements than zero_optimization.stage3_max_live_parameters, {}; {} is enough for all",
+      "{} of {} turns of a training pass are not prefetched: their unit and the previous one together exceed "
+      "zero_optimization.stage3_max_live_parameters, {}; {} suffices for all",
       turns, blueprint.limits.turns, blueprint.settings.max_live_count, needed_count);
 }
 
@@ -222,10 +220,8 @@ std::string bucket_note(Blueprint const& blueprint) {
     return {};
   }
   return fmt::format(
-      "with zeroth.delayed_update a bucket is reduced, and its units are updated, once backward has completed it, and "
-      "one has all {} gradients, since zero_optimization.reduce_bucket_size is {}: nothing runs beside backward; {} "
-      "makes "
-      "about {} buckets",
+      "one bucket has all {} gradients, since zero_optimization.reduce_bucket_size is {}: with zeroth.delayed_update, "
+      "reductions and updates then cannot overlap backward; {} makes about {} buckets",
       count, settings.reduce_bucket_count, std::max<std::int64_t>(1, count / buckets), buckets);
 }
 
@@ -235,8 +231,8 @@ std::string stage_note(Settings const& settings) {
   }
   bool const every = settings.reduce_gradients == ReduceGradients::every_micro_step;
   return fmt::format(
-      "the file has no zeroth.reduce_gradients, and by default stages 0 and 1 reduce gradients once per update, stages "
-      "2 and 3 after each of its {} micro-steps: stages round differently; \"{}\" is what stage {} does",
+      "zeroth.reduce_gradients is not set: by default stages 0 and 1 reduce gradients once per update, stages 2 and 3 "
+      "after each of its {} micro-steps, and round differently; \"{}\" is the default of stage {}",
       settings.batch.accumulation, every ? "every_micro_step" : "last_micro_step", settings.stage);
 }
 
@@ -280,13 +276,12 @@ std::string refused_optimizer(Settings const& settings, DeviceKind device) {
       shard::has_directions(settings) ? &std::get<optim::Muon>(settings.matrix_update->rule) : nullptr;
   bool const own = muon != nullptr && muon->multiply;
   if (own && muon->method == optim::NewtonSchulzMethod::gram) {
-    return "optimizer.params.ns_method is \"gram\", whose matrices are fp16, and Config::with(optim::Multiply) brings "
-           "products of bf16; set it to \"standard\", or leave the function out";
+    return "optimizer.params.ns_method is \"gram\", which multiplies fp16, but the function of "
+           "Config::with(optim::Multiply) multiplies bf16; set it to \"standard\", or remove the function";
   }
-  return device == DeviceKind::cpu || !own
-             ? std::string{}
-             : "Config::with(optim::Multiply) brings the program's own products for Muon, which are for CPUs: on GPUs "
-               "cuBLASLt computes them; leave it out";
+  return device == DeviceKind::cpu || !own ? std::string{}
+                                           : "Config::with(optim::Multiply) is not supported on GPUs, where cuBLASLt "
+                                             "computes Muon's products; remove it";
 }
 
 std::string refused_offload(OffloadSettings const& offload, DeviceKind device) {
@@ -300,15 +295,13 @@ std::string refused_offload(OffloadSettings const& offload, DeviceKind device) {
   constexpr auto* end = "(zeroth plan --device cuda says whether that fits), or train on CPUs";
   if (offload.optimizer == OffloadDevice::nvme) {
     return fmt::format(
-        "zero_optimization.offload_optimizer.device is \"nvme\": from a GPU Zeroth has no way to a disk; set it to "
-        "\"cpu\" or \"none\" {}",
+        "zero_optimization.offload_optimizer.device is \"nvme\", which is not supported with GPUs; set it to \"cpu\" "
+        "or \"none\" {}",
         end);
   }
   if (offload.parameters != OffloadDevice::none) {
     return fmt::format(
-        "zero_optimization.offload_param.device is \"{}\": Zeroth keeps the parameters of a GPU in its memory; set it "
-        "to "
-        "\"none\" {}",
+        "zero_optimization.offload_param.device is \"{}\", which is not supported with GPUs; set it to \"none\" {}",
         offload.parameters == OffloadDevice::nvme ? "nvme" : "cpu", end);
   }
   return {};
@@ -339,7 +332,7 @@ std::string parameters_note(Settings const& settings, shard::MemoryPlan const& p
     return {};
   }
   return fmt::format(
-      "the disk takes {:.2f} MiB of parameters, and {:.2f} MiB of memory are for buffers; a "
+      "{:.2f} MiB of parameters are on the disk, but their buffers take {:.2f} MiB of memory; a "
       "zero_optimization.offload_param.buffer_size of {} makes them smaller",
       in_mebibytes(disk.bytes), in_mebibytes(disk.memory_bytes()), better);
 }
@@ -359,14 +352,14 @@ std::string offload_note(Settings const& settings, shard::MemoryPlan const& plan
   auto const better = better_size(elements, disk.tiles_in_memory);
   if (disk.memory_bytes() * much > disk.bytes && better < largest) {
     return fmt::format(
-        "{} takes {:.2f} MiB of states, and {:.2f} MiB of memory are for tiles on their way; a "
+        "{} holds {:.2f} MiB of states, but tiles in flight take {:.2f} MiB of memory; a "
         "zero_optimization.sub_group_size of {} makes them smaller",
         tier, in_mebibytes(disk.bytes), in_mebibytes(disk.memory_bytes()), better);
   }
   auto const gathered = plan.gradient_slots - plan.parameter_slots;  // the one ends where the other begins
   if (gathered * 2 > disk.bytes && settings.prefetch_count > 0) {
     return fmt::format(
-        "{} takes {:.2f} MiB of states, and {:.2f} MiB of memory are for units that are gathered; a lower "
+        "{} holds {:.2f} MiB of states, but gathered units take {:.2f} MiB of memory; a lower "
         "zero_optimization.stage3_prefetch_bucket_size gathers fewer of them ahead",
         tier, in_mebibytes(disk.bytes), in_mebibytes(gathered));
   }
@@ -392,8 +385,8 @@ std::string crossing_warning(Settings const& settings, std::span<std::uint64_t c
     return {};
   }
   return fmt::format(
-      "the group of ranks {} to {} is on {} machines: what groups do among themselves goes over the network; start the "
-      "ranks of a machine one after another, and let {} divide their number",
+      "the group of ranks {} to {} spans {} machines, so its collectives use the network; start the ranks of each "
+      "machine consecutively, and let {} divide their number",
       worst, worst + size - 1, most, groups.size);
 }
 

@@ -172,7 +172,7 @@ void tell(EngineState const& engine, Opened const& opened, RestoreOptions const&
   }
   if (!has_errors(record, *engine.sharded.manager)) {
     logger().info(
-        "{}what encoding loses of gradients or momenta begins at zero: {} has none of it for {} data-parallel ranks",
+        "{}encoding errors of gradients or momenta start at zero: {} has none of it for {} data-parallel ranks",
         rank_prefix(), reader.folder().string(), engine.runtime.exchange().world());
   }
   if (auto const changes = config::changes(record.stage_file, engine.session.stage_file); !changes.empty()) {

@@ -33,7 +33,7 @@ comm::Collective over_ranks(std::vector<float>& values, Reduce reduce) noexcept 
 void expect_shapes(Shape<2> const& logits, std::int64_t targets, VocabularyPart const& vocabulary) {
   ZEROTH_EXPECTS(
       logits[0] > 0 && targets == logits[0],
-      fmt::format("cross_entropy() of {} targets and logits of {} rows: each row, of at least one, has a target",
+      fmt::format("cross_entropy() of {} targets and logits of {} rows; allowed: at least 1 row, and a target for each",
                   targets, logits[0]));
   ZEROTH_EXPECTS(
       logits[1] == vocabulary.padded,
@@ -126,8 +126,8 @@ void TensorParallel::cross_entropy_backward(View<T const, 2> const& logits, Cros
   Shape<2> const of_tape{rows, vocabulary.padded};
   ZEROTH_EXPECTS(
       logits.shape() == of_tape && slopes.shape() == of_tape,
-      fmt::format("cross_entropy_backward() of logits [{}, {}] to slopes [{}, {}], behind a cross_entropy() of "
-                  "logits [{}, {}]; all are to be the same",
+      fmt::format("cross_entropy_backward() of logits [{}, {}] to slopes [{}, {}], behind a cross_entropy() of logits "
+                  "[{}, {}]; allowed: equal shapes",
                   logits.extent(0), logits.extent(1), slopes.extent(0), slopes.extent(1), of_tape[0], of_tape[1]));
   float const each = seed / static_cast<float>(rows);
   for (std::int64_t i = 0; i < rows; ++i) {

@@ -29,8 +29,8 @@ std::int64_t TensorParallel::rows_of_rank(std::int64_t rows) const {
 
 void TensorParallel::expect_waited(char const* verb) {
   ZEROTH_EXPECTS(forgotten_ == nullptr,
-                 fmt::format("{} after {}, which ended without wait(): what a verb gives is there behind its wait()",
-                             verb, forgotten_));
+                 fmt::format("{} after {}, which ended without wait(): its result is complete only after wait()", verb,
+                             forgotten_));
 }
 
 Collectives::Work TensorParallel::start_one(comm::Collective const& collective, char const* verb) {
@@ -39,7 +39,7 @@ Collectives::Work TensorParallel::start_one(comm::Collective const& collective, 
 
 Collectives::Work TensorParallel::start(std::span<comm::Collective const> collectives, char const* what) {
   expect_waited(what);
-  ZEROTH_EXPECTS(ranks_ > 1, fmt::format("start() of \"{}\" with one tensor rank: there is none to send to", what));
+  ZEROTH_EXPECTS(ranks_ > 1, fmt::format("start() of \"{}\" with one tensor rank: there is no other rank", what));
   return collectives_->start(collectives, what);
 }
 

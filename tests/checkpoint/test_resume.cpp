@@ -190,7 +190,7 @@ TEST_CASE("errors of another number of ranks, or of no signs, begin at zero, and
   auto const [with_errors, quiet] = resume(3, "sign", "signs", "a");
   CHECK_THAT(quiet, !Catch::Contains("begins at zero"));
   auto const [other, told] = resume(2, "sign", "signs", "b");
-  CHECK_THAT(told, Catch::Contains("what encoding loses of gradients or momenta begins at zero: ") &&
+  CHECK_THAT(told, Catch::Contains("encoding errors of gradients or momenta start at zero: ") &&
                        Catch::Contains("has none of it for 2 data-parallel ranks"));
   auto const [first, told_too] = resume(2, "sign", "none", "c");
   CHECK_THAT(told_too, Catch::Contains("begins at zero"));

@@ -141,8 +141,9 @@ std::string check_missing_members(Rank& rank) {
   }
   communicator.barrier(*stream, label);
   if (me == last) {
-    problem = expect_words(thrown_by<PeerError>(create),
-                           fmt::format("rank {} came after others had waited", communicator.job_rank(last)));
+    problem =
+        expect_words(thrown_by<PeerError>(create),
+                     fmt::format("rank {} called it after the other ranks had timed out", communicator.job_rank(last)));
   }
   communicator.barrier(*stream, label);
   if (me == 0 || me == last) {

@@ -256,9 +256,8 @@ TEST_CASE("a rank that falls silent fails the job, and the reason names its grou
   options.groups_of = [](int rank) { return " (group of " + std::to_string(rank) + ")"; };
   Store rank0{options};
   FalseRank const rank1{rank0.port()};
-  CHECK_THAT(
-      outcome_of([&] { return rank0.get("never", patience); }),
-      StartsWith("PeerError: rank 1 on node7 (group of 1) has not been heard of for ") && Contains("it is frozen"));
+  CHECK_THAT(outcome_of([&] { return rank0.get("never", patience); }),
+             StartsWith("PeerError: rank 1 on node7 (group of 1) has sent nothing for ") && Contains("it is frozen"));
   CHECK(rank0.failure()->origin == 1);
 }
 
@@ -308,9 +307,9 @@ TEST_CASE("a rank that finds another program at rank 0's port says so") {
   CHECK_THAT(error_of(Impostor{"SSH-2.0-OpenSSH_9.2p1\r\n"}, patience),
              StartsWith("ConfigError: the server at 127.0.0.1:") && Contains("is not rank 0's store"));
   CHECK_THAT(error_of(Impostor{""}, soon), StartsWith("PeerError: rank 1 of 2 did not find rank 0's store") &&
-                                               Contains("it took the connection and closed it"));
+                                               Contains("it accepted the connection and closed it"));
   CHECK_THAT(error_of(Impostor{"?"}, soon),
-             StartsWith("PeerError: ") && Contains("it took the connection and said nothing"));
+             StartsWith("PeerError: ") && Contains("it accepted the connection and sent nothing"));
 }
 
 }  // namespace

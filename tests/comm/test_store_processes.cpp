@@ -79,7 +79,7 @@ TEST_CASE("a frozen rank is named to all others, and learns it when it continues
   Processes job{hurried_ms, {"wait", "wait", "wait"}};
   job.wait_until_joined();
   job[1].send(SIGSTOP);
-  auto const words = "told: " + name_of(1) + " has not been heard of for ";
+  auto const words = "told: " + name_of(1) + " has sent nothing for ";
   job.check_told(2, words);
   job.check_told(0, words);
   job[1].send(SIGCONT);
@@ -91,11 +91,11 @@ TEST_CASE("when rank 0 is frozen all others name it, and it learns so when it co
   Processes job{hurried_ms, {"wait", "wait", "wait"}};
   job.wait_until_joined();
   job[0].send(SIGSTOP);
-  auto const words = " does not hear rank 0 (127.0.0.1:" + job.port() + "): nothing has come for ";
+  auto const words = " receives nothing from rank 0 (127.0.0.1:" + job.port() + "): no message for ";
   job.check_told(1, "told: " + name_of(1) + words);
   job.check_told(2, "told: " + name_of(2) + words);
   job[0].send(SIGCONT);
-  job.check_told(0, "told: ranks 1 and 2 on " + host_name() + " do not hear " + name_of(0));
+  job.check_told(0, "told: ranks 1 and 2 on " + host_name() + " receive nothing from " + name_of(0));
 }
 
 TEST_CASE("an exception of a rank ends all others") {

@@ -98,7 +98,7 @@ class ThreeRanks {
 };
 
 TEST_CASE("messages that arrived while rank 0 was frozen are read before a rank is reported") {
-  SECTION("two ranks that do not hear it, of which poll() saw one") {
+  SECTION("two ranks that receive nothing from it, of which poll() saw one") {
     ThreeRanks job;
     job.say_unheard(1);
     job.say_unheard(2);
@@ -106,7 +106,7 @@ TEST_CASE("messages that arrived while rank 0 was frozen are read before a rank 
     job.serve_at(Clock::now(), 1);
     auto const told = job.hear(0, Kind::aborted);
     REQUIRE(told);
-    CHECK_THAT(told->body, Contains("ranks 1 and 2 on here do not hear rank 0 on here"));
+    CHECK_THAT(told->body, Contains("ranks 1 and 2 on here receive nothing from rank 0 on here"));
   }
   SECTION("one rank that was well, and one that was silent") {
     ThreeRanks job;
@@ -115,7 +115,7 @@ TEST_CASE("messages that arrived while rank 0 was frozen are read before a rank 
     job.serve_at(Clock::now() + timeout, std::nullopt);
     auto const told = job.hear(0, Kind::aborted);
     REQUIRE(told);
-    CHECK_THAT(told->body, Contains("rank 1 on here has not been heard of for "));
+    CHECK_THAT(told->body, Contains("rank 1 on here has sent nothing for "));
   }
   SECTION("both ranks were well") {
     ThreeRanks job;

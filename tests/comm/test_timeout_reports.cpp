@@ -19,7 +19,7 @@ TimeoutReport report(std::string const& words, std::string const& letters) {
   return made;
 }
 
-TEST_CASE("the job's reason says which ranks do not hear which, not what the first report says") {
+TEST_CASE("the job's reason says which ranks receive nothing from which, not what the first report says") {
   Hosts const hosts{"a", "b", "c", "d"};
   TimeoutReports reports{4, 0, Clock::time_point::max()};
   CHECK(reports.is_empty());
@@ -30,7 +30,7 @@ TEST_CASE("the job's reason says which ranks do not hear which, not what the fir
   reports.add(1, report("one waited", "h-sh"));
   reports.add(2, report("two waited", "hs-h"));
   CHECK(reports.find(hosts).reason ==
-        "rank 2 on c does not hear rank 1 on b; rank 1 on b does not hear rank 2 on c: two waited");
+        "rank 2 on c receives nothing from rank 1 on b; rank 1 on b receives nothing from rank 2 on c: two waited");
   CHECK(reports.find(hosts).origin == 1);
 }
 
@@ -61,16 +61,17 @@ TEST_CASE("a rank that sends no report is named by a rank that misses it") {
   reports.add(0, report("nought waited", "-sh"));
   reports.add(0, report("nought waited elsewhere", "--h"));
   reports.add(2, report("two waited", "hs-"));
-  CHECK(reports.find(hosts).reason == "ranks 0 and 2 do not hear rank 1 on b: nought waited");
+  CHECK(reports.find(hosts).reason == "ranks 0 and 2 receive nothing from rank 1 on b: nought waited");
 }
 
-TEST_CASE("the rank that most ranks do not hear is named first, with its machine if it is known") {
+TEST_CASE("the rank that most ranks receive nothing from is named first, with its machine if it is known") {
   TimeoutReports reports{4, 0, Clock::time_point::max()};
   reports.add(2, report("two waited", "ss-s"));
   reports.add(0, report("nought waited", "-hsh"));
   reports.add(1, report("one waited", "h-sh"));
   CHECK(reports.find({"a", "a", "b", "c"}).reason ==
-        "ranks 0 and 1 on a do not hear rank 2 on b; rank 2 on b does not hear ranks 0, 1 and 3: nought waited");
+        "ranks 0 and 1 on a receive nothing from rank 2 on b; rank 2 on b receives nothing from ranks 0, 1 and 3: "
+        "nought waited");
 }
 
 }  // namespace

@@ -342,7 +342,7 @@ TEST_CASE("memory and copies of the host are as planned, and the memory is freed
       CHECK(planned.host.read_bytes <= planned.host.bytes);
       CHECK((planned.host.memory_bytes == 0) == by_host);
       CHECK_THAT(explain_plan(planned),
-                 Contains(by_host ? "offload to pinned memory of the host, which the host updates: ratio "
+                 Contains(by_host ? "offload to pinned memory of the host, updated by the host: ratio "
                                   : "offload to pinned memory of the host: ratio ") &&
                      Contains(fmt::format("  of the host{:>14} B", planned.host.bytes)));
     }
@@ -422,11 +422,12 @@ TEST_CASE("offload that GPUs do not support is rejected with what to set instead
     return message_of(outcome.front());
   };
   CHECK_THAT(refused(R"(, "offload_optimizer": {"device": "nvme", "nvme_path": "/tmp"})"),
-             Contains("zero_optimization.offload_optimizer.device is \"nvme\": from a GPU Zeroth has no way to a disk; "
-                      "set it to \"cpu\" or \"none\""));
-  CHECK_THAT(refused(R"(, "offload_param": {"device": "cpu"})"),
-             Contains("zero_optimization.offload_param.device is \"cpu\": Zeroth keeps the parameters of a GPU in its "
-                      "memory; set it to \"none\""));
+             Contains("zero_optimization.offload_optimizer.device is \"nvme\", which is not supported with GPUs; set "
+                      "it to \"cpu\" or \"none\""));
+  CHECK_THAT(
+      refused(R"(, "offload_param": {"device": "cpu"})"),
+      Contains(
+          "zero_optimization.offload_param.device is \"cpu\", which is not supported with GPUs; set it to \"none\""));
 }
 
 TEST_CASE("on CPUs each rank updates by its own thread") {

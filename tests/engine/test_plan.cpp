@@ -290,8 +290,8 @@ TEST_CASE("the plan notes if stages would round differently, and if many micro-s
   for (int stage = 0; stage <= 3; ++stage) {
     CHECK_THAT(
         words(stage, {}),
-        Contains("note: the file has no zeroth.reduce_gradients") && Contains("after each of its 2 micro-steps") &&
-            Contains(fmt::format("\"{}_micro_step\" is what stage {} does", stage < 2 ? "last" : "every", stage)));
+        Contains("note: zeroth.reduce_gradients is not set") && Contains("after each of its 2 micro-steps") &&
+            Contains(fmt::format("\"{}_micro_step\" is the default of stage {}", stage < 2 ? "last" : "every", stage)));
     CHECK_THAT(words(stage, {.accumulation = 1}), !Contains("note:"));
     CHECK_THAT(words(stage, {.zeroth = R"(, "reduce_gradients": "every_micro_step")"}), !Contains("note:"));
   }
@@ -348,13 +348,16 @@ TEST_CASE("the plan notes if delayed updates have one bucket for all gradients, 
     return explain_plan(plan(small.model, small_config(0, file), world));
   };
   auto const overlaps = R"(, "overlap_comm": true)";
-  CHECK_THAT(notes(overlaps), Contains("one has all 1536 gradients, since zero_optimization.reduce_bucket_size is "
-                                       "500000000: nothing runs beside backward; 192 makes about 8 buckets"));
-  CHECK_THAT(notes(R"(, "overlap_comm": true, "reduce_bucket_size": 1536)"), Contains("one has all 1536 gradients"));
-  CHECK_THAT(notes(R"(, "overlap_comm": true, "reduce_bucket_size": 1535)"), !Contains("one has all"));
-  CHECK_THAT(notes(overlaps, 1), !Contains("one has all"));
-  CHECK_THAT(notes(overlaps, 2, false), !Contains("one has all"));
-  CHECK_THAT(notes(""), !Contains("one has all"));  // without overlap nothing runs beside anything
+  CHECK_THAT(notes(overlaps),
+             Contains("one bucket has all 1536 gradients, since zero_optimization.reduce_bucket_size is "
+                      "500000000: with zeroth.delayed_update, reductions and updates then cannot overlap backward; 192 "
+                      "makes about 8 buckets"));
+  CHECK_THAT(notes(R"(, "overlap_comm": true, "reduce_bucket_size": 1536)"),
+             Contains("one bucket has all 1536 gradients"));
+  CHECK_THAT(notes(R"(, "overlap_comm": true, "reduce_bucket_size": 1535)"), !Contains("one bucket has all"));
+  CHECK_THAT(notes(overlaps, 1), !Contains("one bucket has all"));
+  CHECK_THAT(notes(overlaps, 2, false), !Contains("one bucket has all"));
+  CHECK_THAT(notes(""), !Contains("one bucket has all"));  // without overlap nothing runs beside anything
 }
 
 TEST_CASE("the plan notes if stage3_max_live_parameters leaves no prefetch, and what would suffice") {
@@ -363,15 +366,14 @@ TEST_CASE("the plan notes if stage3_max_live_parameters leaves no prefetch, and 
     return explain_plan(plan(small.model, small_config(stage, {.zero = zero}), 1));
   };
   CHECK_THAT(words(3, R"(, "stage3_max_live_parameters": 895)"),
-             Contains("note: 4 of 6 turns of a training pass are not gathered ahead: what they use has, with the unit "
-                      "before, more elements than zero_optimization.stage3_max_live_parameters, 895; 896 is enough for "
-                      "all\n"));
-  CHECK_THAT(words(3, R"(, "stage3_max_live_parameters": 896)"), !Contains("gathered ahead"));
-  CHECK_THAT(words(3, ""), !Contains("gathered ahead"));
+             Contains("note: 4 of 6 turns of a training pass are not prefetched: their unit and the previous one "
+                      "together exceed zero_optimization.stage3_max_live_parameters, 895; 896 suffices for all\n"));
+  CHECK_THAT(words(3, R"(, "stage3_max_live_parameters": 896)"), !Contains("not prefetched"));
+  CHECK_THAT(words(3, ""), !Contains("not prefetched"));
   CHECK_THAT(words(3, R"(, "stage3_max_live_parameters": 1, "stage3_prefetch_bucket_size": 0)"),
-             !Contains("gathered ahead"));
-  CHECK_THAT(words(3, R"(, "stage3_max_live_parameters": 1, "overlap_comm": false)"), !Contains("gathered ahead"));
-  CHECK_THAT(words(2, R"(, "stage3_max_live_parameters": 1)"), !Contains("gathered ahead"));
+             !Contains("not prefetched"));
+  CHECK_THAT(words(3, R"(, "stage3_max_live_parameters": 1, "overlap_comm": false)"), !Contains("not prefetched"));
+  CHECK_THAT(words(2, R"(, "stage3_max_live_parameters": 1)"), !Contains("not prefetched"));
 }
 
 TEST_CASE("a plan whose batch contradicts the number of ranks is rejected") {

@@ -146,7 +146,7 @@ TEST_CASE("poison does not change training, and its copies are in the plan") {
       // Three units of 300 elements in slices of 128, and 50 frozen ones: each is 384 with padding.
       CHECK(with.scratch - without.scratch == (4 + 3) * 384 * 4);
       CHECK(with.total() - without.total() == with.scratch - without.scratch);
-      CHECK_THAT(explain_plan(plan(small.model, config(poison), 3)), Catch::Contains("poison: guards hand out copies"));
+      CHECK_THAT(explain_plan(plan(small.model, config(poison), 3)), Catch::Contains("poison: guards return copies"));
     }
   }
 }

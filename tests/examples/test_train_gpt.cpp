@@ -75,7 +75,7 @@ TEST_CASE("an engine warns once if stage3_max_live_parameters leaves no prefetch
     auto const result = run(place.command(small + "--ranks 2 --steps 2"));
     INFO(result.output);
     CHECK(result.ending.status == 0);
-    return zeroth::testing::count_of(result.output, "are not gathered ahead: what they use has");
+    return zeroth::testing::count_of(result.output, "are not prefetched: their unit and the previous one");
   };
   CHECK(said("1") == 1);
   CHECK(said("1e9") == 0);

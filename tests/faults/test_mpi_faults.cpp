@@ -325,7 +325,7 @@ TEST_CASE("a process that is stopped before MPI starts is detected within the ti
   check_failed(child.wait());
   CAPTURE(child.output());
   CHECK_THAT(child.output(), Contains("zeroth: [rank 0/2] MPI_Init_thread did not end within 500 ms: it waits for all "
-                                      "2 ranks, and at least one has not come"));
+                                      "2 ranks, and at least one has not arrived"));
   CHECK(is_gone(process_of(child.output(), 1)));
   ::kill(process_of(child.output(), 1), SIGKILL);  // in case it is still there
 }

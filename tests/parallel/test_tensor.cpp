@@ -203,7 +203,7 @@ TEST_CASE("a program's own collectives run among the verbs, and are refused wher
     comm::Collective const barrier{};
     static_cast<void>(tp.start({&barrier, 1}, "a barrier"));
   });
-  CHECK_THAT(messages_of(alone), Contains("start() of \"a barrier\" with one tensor rank: there is none to send to"));
+  CHECK_THAT(messages_of(alone), Contains("start() of \"a barrier\" with one tensor rank: there is no other rank"));
 }
 
 TEST_CASE("verbs that are forgotten, or in another order, or of rows that cannot be divided are refused") {

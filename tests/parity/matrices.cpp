@@ -314,7 +314,7 @@ TEST_CASE("Muon: what cannot be is refused, with the reason") {
     return note.find("optimizer.params.ns_method is \"gram\"") != std::string::npos;
   }));
   auto const outcome = run_job(2, [&](Job& job) { Engine<float> const engine{job, matrices.model, by_gram}; });
-  CHECK_THAT(messages_of(outcome), Catch::Contains("optimizer.params.ns_method is \"gram\", whose matrices are fp16"));
+  CHECK_THAT(messages_of(outcome), Catch::Contains("optimizer.params.ns_method is \"gram\", which multiplies fp16"));
 }
 
 TEST_CASE("Muon: a plan has one state of matrices and two of others, and says so") {

@@ -247,14 +247,14 @@ TEST_CASE("a model and a mesh of different tensor ranks are refused, and so is a
     Model const model{1};
     AnyEngine const engine{mesh, model, config};
   });
-  CHECK_THAT(message_of(wrong[1]), Contains("the model was made for tensor rank 0 of 1, and the engine is on tensor "
-                                            "rank 1 of 2: give Model what Mesh::tensor_part() says"));
+  CHECK_THAT(message_of(wrong[1]), Contains("the model was made for tensor rank 0 of 1, but the engine is on tensor "
+                                            "rank 1 of 2: pass Mesh::tensor_part() to Model"));
   auto const without = run_job(2, [&](Job& job) {
     Model const model{1, {job.rank(), 2}};
     AnyEngine const engine{job, model, config};
   });
-  CHECK_THAT(message_of(without[0]), Contains("zeroth.mesh.tensor is 2, and tensor ranks are what an engine on a "
-                                              "zeroth::Mesh has: build it on one"));
+  CHECK_THAT(message_of(without[0]),
+             Contains("zeroth.mesh.tensor is 2, but the engine was not built on a zeroth::Mesh: build it on one"));
   auto const three = run_job(3, [&](Job& job) { Mesh const mesh{job, config}; });
   CHECK_THAT(message_of(three[0]), Contains("zeroth.mesh.tensor is 2, which does not "
                                             "divide 3 ranks; allowed: 1, 3"));

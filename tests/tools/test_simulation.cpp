@@ -131,7 +131,7 @@ TEST_CASE("The tool shows groups with their ranks and nodes, and other stages wi
   auto const simulations = simulated(with);
   auto const text = as_text(simulations, request_of(with));
   INFO(text);
-  CHECK(contains(text, "parameters are cut among groups of 16, each on up to 2 nodes"));
+  CHECK(contains(text, "parameters are sharded within groups of 16, each on up to 2 nodes"));
   CHECK_FALSE(contains(text, "refused"));
   auto const plan = zeroth::plan(simulations.model.model, Config::from_json(config), 64);
   CHECK(plan.parameter_ranks == 16);
@@ -225,7 +225,7 @@ stage 0     111.74       1.000       12.31  44.0 %    73,316     11.45     62.05
 stage 1     106.66       0.955        7.59  46.1 %    76,801     11.45     27.71           2.29  0 + 0       0
 stage 2     102.64       0.919        3.07  47.9 %    79,810     11.45     25.80           4.20  0 + 1       0
 stage 3 *   103.26       0.924        3.07  47.6 %    79,335     14.31     23.89           6.11  2 + 1       0
-* what is asked for. Exposed: math waits for communication. Sent, held: by a rank, without activations.
+* as requested. Exposed: math waits for communication. Sent, held: by a rank, without activations.
 Slots: most in use, for parameters + gradients. Misses: gathers that began only when their unit was needed.
 
 Stage 3, 103.26 ms:

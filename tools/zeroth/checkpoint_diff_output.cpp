@@ -37,7 +37,7 @@ std::string as_text(CheckpointDifference const& difference, Paper const& paper) 
       fmt::format("{} of {}", counted(difference.elements, "element"), counted(difference.params, "parameter"));
   std::string text;
   if (difference.same()) {
-    text = fmt::format("{}: {} and {}: {}, and all that training goes on from\n", paper.good("same"),
+    text = fmt::format("{}: {} and {}: {}, and all else that training resumes from\n", paper.good("same"),
                        difference.path.string(), difference.other.string(), compared);
   } else {
     text = fmt::format("{}: {} and {}: {} compared\n", paper.bad("different"), difference.path.string(),
@@ -51,7 +51,7 @@ std::string as_text(CheckpointDifference const& difference, Paper const& paper) 
     text += difference.states.empty() ? "" : difference_table(difference.states, paper);
   }
   if (!difference.settings.empty()) {
-    text += "in the stage file of the second, which is nothing that training goes on from:\n";
+    text += "in the second's stage file, which training does not resume from:\n";
     for (auto const& setting : difference.settings) {
       text += fmt::format("  {}\n", setting);
     }

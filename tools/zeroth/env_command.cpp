@@ -12,7 +12,7 @@ namespace zeroth::tools {
 
 void add_env_command(CLI::App& app, Page& page) {
   auto const json = std::make_shared<bool>(false);  // shared with the callback
-  auto* const command = app.add_subcommand("env", "This machine and this build: what a report of a fault needs");
+  auto* const command = app.add_subcommand("env", "This machine and this build, for reports of faults");
   command->add_flag("--json", *json, "Print JSON");
   command->callback([json, &page] {
     nlohmann::ordered_json object;

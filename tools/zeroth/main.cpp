@@ -36,7 +36,7 @@ using zeroth::tools::Page;
 
 /// Prints on `page`, and errors on standard error. Returns the exit status.
 int run(int argc, char** argv, Page& page) {
-  CLI::App app{"What training with ZeRO stages 0 to 3 takes, before it is started; its start; and what it saves.",
+  CLI::App app{"Plans, simulates, starts and restarts training with ZeRO stages 0 to 3, and inspects its checkpoints.",
                "zeroth"};
   app.require_subcommand(1);
   app.set_version_flag("--version", fmt::format("zeroth {}", zeroth::version));

@@ -175,7 +175,7 @@ std::string about_activations(Plan const& plan) {
 }
 
 std::string notes(PlanResult const& result) {
-  std::string text = "* what is asked for\n";
+  std::string text = "* as requested\n";
   for (auto const& stage : result.stages) {
     if (!stage.plan) {
       text += fmt::format("stage {} is refused: {}\n", stage.stage, stage.refused);

@@ -54,8 +54,8 @@ std::string about_groups(GroupSettings const& groups) {
   if (groups.count == 1) {
     return {};
   }
-  auto const* const what = groups.cut_states       ? "all that is cut is cut among groups"
-                           : groups.cut_parameters ? "parameters are cut among groups"
+  auto const* const what = groups.cut_states       ? "all sharded states are sharded within groups"
+                           : groups.cut_parameters ? "parameters are sharded within groups"
                                                    : "groups";
   return fmt::format(", {} of {}{}", what, groups.size, groups.two_level_sums ? " with sums of their own" : "");
 }

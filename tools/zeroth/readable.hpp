@@ -30,7 +30,7 @@ struct Scale {
 /// "1.50 GiB", "12.00 MiB" or "100 B".
 [[nodiscard]] std::string readable_bytes(std::int64_t bytes);
 
-/// ", parameters are cut among groups of 8 with sums of their own"; empty if groups are not used.
+/// ", parameters are sharded within groups of 8 with sums of their own"; empty if groups are not used.
 [[nodiscard]] std::string about_groups(GroupSettings const& groups);
 
 }  // namespace zeroth::tools

@@ -199,8 +199,8 @@ std::string notes(Simulations const& simulations) {
   auto const& settings = simulations.plan.settings;
   auto const& asked_for = simulations.asked_for();
   std::string text =
-      "* what is asked for. Exposed: math waits for communication. Sent, held: by a rank, without activations.\n"
-      "Slots: most in use, for parameters + gradients. Misses: gathers that began only when their unit was needed.\n";
+      "* as requested. Exposed: math waits for communication. Sent, held: by a rank, without activations.\nSlots: most "
+      "in use, for parameters + gradients. Misses: gathers that began only when their unit was needed.\n";
   if (simulations.plan.tensor_ranks > 1) {
     text += "Tensor: math waits for sums of tensor ranks, which are not in what is exposed.\n";
   }

@@ -32,10 +32,11 @@ void StartInTime::watch() {
   }
   std::string const rank = launched_ ? fmt::format("[rank {}/{}] ", launched_->rank, launched_->world) : "";
   std::string const ranks = launched_ ? fmt::format("all {} ranks", launched_->world) : "all ranks";
-  print_error(fmt::format(
-      "{}{} did not end within {}: it waits for {}, and at least one has not come. MPI does not say which: look for a "
-      "process that is stopped or slow to start, or a machine that cannot be reached (LaunchOptions::join_timeout)",
-      rank, MpiSession::starting_call(), describe(timeout_), ranks));
+  print_error(
+      fmt::format("{}{} did not end within {}: it waits for {}, and at least one has not arrived. MPI does not report "
+                  "which: look for a process that is stopped or slow to start, or a machine that cannot be reached "
+                  "(LaunchOptions::join_timeout)",
+                  rank, MpiSession::starting_call(), describe(timeout_), ranks));
   end_process(ExitCode::failed);
 }
 

@@ -57,10 +57,10 @@ struct StoreOptions {
 ///
 /// Keys have at most 256 bytes. Each is set once, by one rank, and stays unless it was set for a number of reads;
 /// together they may take 64 MiB. Values are any bytes, at most 4096.
-/// A rank fails the job if it reports an error, ends without leaving, or does not hear rank 0, or is not heard by it,
-/// for the heartbeat timeout. Within that time, a tenth of it and a second, every rank has a failure(), its on_failure
-/// has been called, and its calls throw PeerError with the reason. A separate thread sends heartbeats: they detect a
-/// frozen process, not a hung loop.
+/// A rank fails the job if it reports an error, ends without leaving, or if it or rank 0 receives nothing from the
+/// other for the heartbeat timeout. Within that time, a tenth of it and a second, every rank has a failure(), its
+/// on_failure has been called, and its calls throw PeerError with the reason. A separate thread sends heartbeats: they
+/// detect a frozen process, not a hung loop.
 ///
 /// Threads: any thread may call any function; one thread runs beside them and sleeps while nothing happens.
 /// Errors: ContractError for invalid keys, values and uses. PeerError if the job has failed, or a needed rank has left.

@@ -144,7 +144,7 @@ void StoreClient::look_for_silence(Clock::time_point now) {
   auto const silence = now - heard_;
   if (options_.rank != 0 && silence >= patience_with_rank0(options_.heartbeat_timeout)) {
     auto const reason = fmt::format(
-        "rank {} on {} does not hear {}: nothing has come for {}: rank 0 is frozen, or what it sends is lost",
+        "rank {} on {} receives nothing from {}: no message for {}: rank 0 is frozen, or its messages are lost",
         options_.rank, options_.host, name_rank0(), describe(silence));
     connection_.send(Kind::unheard, 0, Body{}.text(std::string_view{reason}.substr(0, most_value_bytes)).take());
     fail({0, reason});

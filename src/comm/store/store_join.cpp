@@ -69,7 +69,7 @@ std::optional<milliseconds> await_welcome(Connection& connection, StoreOptions c
       return milliseconds{static_cast<std::int64_t>(body.number(1, longest_wait_ms))};
     }
     if (!open || !is_in_time) {
-      problem = open ? "it took the connection and said nothing" : "it took the connection and closed it";
+      problem = open ? "it accepted the connection and sent nothing" : "it accepted the connection and closed it";
       return std::nullopt;
     }
   }

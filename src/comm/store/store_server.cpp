@@ -186,16 +186,14 @@ void StoreServer::fail_for_silence(Clock::time_point now) {
   }
   std::sort(deaf.begin(), deaf.end());
   if (silent.empty()) {
-    fail(0, fmt::format("{}: nothing has come through for {}", describe_unheard(deaf, {0}, hosts_),
-                        describe(longest_deafness)));
+    fail(0, fmt::format("{}: no message for {}", describe_unheard(deaf, {0}, hosts_), describe(longest_deafness)));
     return;
   }
   bool const one = silent.size() == 1;
   std::sort(silent.begin(), silent.end());
-  fail(silent.front(),
-       fmt::format("{}{} not been heard of for {}: {} frozen, or what {} does not arrive", name_ranks(silent, hosts_),
-                   one ? groups_of(silent.front()) + " has" : " have", describe(longest_silence),
-                   one ? "it is" : "they are", one ? "it sends" : "they send"));
+  fail(silent.front(), fmt::format("{}{} sent nothing for {}: {} frozen, or {} messages are lost",
+                                   name_ranks(silent, hosts_), one ? groups_of(silent.front()) + " has" : " have",
+                                   describe(longest_silence), one ? "it is" : "they are", one ? "its" : "their"));
 }
 
 // ---- timeouts of ranks ----------------------------------------------------------------------------------------------

@@ -61,7 +61,7 @@ class StoreServer {
     Clock::time_point heard_us;  // when it last heard this rank, by its own report
     int rank = -1;               // -1: unknown yet
     bool refused = false;        // it was told so, and only reads that
-    bool deaf = false;           // it reported that it does not hear this rank any more, and left
+    bool deaf = false;           // it reported that it receives nothing from this rank any more, and left
     bool ended = false;          // to be removed
   };
 

@@ -20,7 +20,7 @@ std::string name_ranks(std::vector<int> const& ranks, std::vector<std::string> c
 
 std::string describe_unheard(std::vector<int> const& by, std::vector<int> const& ranks,
                              std::vector<std::string> const& hosts) {
-  return fmt::format("{} {} not hear {}", name_ranks(by, hosts), by.size() == 1 ? "does" : "do",
+  return fmt::format("{} {} nothing from {}", name_ranks(by, hosts), by.size() == 1 ? "receives" : "receive",
                      name_ranks(ranks, hosts));
 }
 
@@ -43,7 +43,7 @@ int TimeoutReports::waiting_themselves(int rank) const {
   }));
 }
 
-/// Groups the ranks that are not heard by the set of ranks that do not hear them. The largest such set comes first.
+/// Groups ranks by the set of ranks that receive nothing from them. The largest such set comes first.
 std::vector<TimeoutReports::Unheard> TimeoutReports::unheard() const {
   std::vector<Unheard> all;
   for (int rank = 0; rank < world_; ++rank) {

@@ -26,7 +26,7 @@ struct TimeoutReport {
 
 /// "rank 2 on node7", "ranks 2 and 3 on node7", or "ranks 2 and 3" if they are on several machines. `hosts` is [world].
 [[nodiscard]] std::string name_ranks(std::vector<int> const& ranks, std::vector<std::string> const& hosts);
-/// "ranks 0 and 1 do not hear rank 2 on node7".
+/// "ranks 0 and 1 receive nothing from rank 2 on node7".
 [[nodiscard]] std::string describe_unheard(std::vector<int> const& by, std::vector<int> const& ranks,
                                            std::vector<std::string> const& hosts);
 
@@ -46,9 +46,9 @@ class TimeoutReports {
   [[nodiscard]] Clock::time_point deadline() const noexcept {
     return reports_.empty() ? Clock::time_point::max() : deadline_;
   }
-  /// The reason for the job. If ranks are not heard, it lists which ranks do not hear them, and quotes one rank that
-  /// misses the rank that most do not hear. Otherwise it quotes the rank that waits for the fewest ranks that only wait
-  /// themselves; the lowest rank wins a tie. At least one report must have been added.
+  /// The reason for the job. If ranks receive nothing from others, it lists which from which, and quotes one rank that
+  /// misses the rank that most receive nothing from. Otherwise it quotes the rank that waits for the fewest ranks that
+  /// only wait themselves; the lowest rank wins a tie. At least one report must have been added.
   [[nodiscard]] JobFailure find(std::vector<std::string> const& hosts) const;
 
  private:

@@ -65,7 +65,7 @@ void Outgoing::advance(Clock::time_point now, std::function<std::optional<Piece>
     read_answer(now);
   }
   if ((state_ == State::connecting || state_ == State::handshake) && now >= give_up_) {
-    retry(now, state_ == State::handshake ? "it took the connection and said nothing" : error_text(ETIMEDOUT));
+    retry(now, state_ == State::handshake ? "it accepted the connection and sent nothing" : error_text(ETIMEDOUT));
   }
   if (state_ == State::open) {
     look_for_end();
@@ -112,7 +112,7 @@ void Outgoing::read_answer(Clock::time_point now) {
   try {
     auto const frame = handshake_connection_->next();
     if (!frame) {
-      return open ? void() : retry(now, "it took the connection and closed it");
+      return open ? void() : retry(now, "it accepted the connection and closed it");
     }
     BodyReader body{frame->body};
     if (frame->kind == Kind::refusal) {
