@@ -15,6 +15,7 @@
 #include "device/stuck_memory.hpp"
 #include "engine/call_guard.hpp"
 #include "engine/engine_state.hpp"
+#include "stage/policy.hpp"
 #include "zeroth/core/error.hpp"
 #include "zeroth/model/description.hpp"
 
@@ -74,19 +75,15 @@ std::unique_ptr<device::Storage> make_storage(detail::EngineState& engine, std::
   if (engine.runtime.kind() != DeviceKind::cpu) {
     return engine.runtime.device->make_host_storage(bytes, "inputs of units", "activations");
   }
-  return engine.runtime.device->make_storage(
-      {.folder = settings.activations.nvme_path,
-       .bytes = bytes,
-       .piece_bytes = settings.offload.piece_bytes,
-       .requests = settings.offload.requests,
-       .timeout = settings.timeout * 3 / 4,  // ranks that wait for this one get its error before they time out
-       .check =
-           [all = engine.runtime.communicators->gather().all()] {
-             if (auto const failure = all->failure()) {
-               throw PeerError{*failure};
-             }
-           },
-       .contents = "activations"});
+  auto options = stage::storage_in(settings.activations.nvme_path, settings);
+  options.bytes = bytes;
+  options.check = [all = engine.runtime.communicators->gather().all()] {
+    if (auto const failure = all->failure()) {
+      throw PeerError{*failure};
+    }
+  };
+  options.contents = "activations";
+  return engine.runtime.device->make_storage(options);
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -33,14 +32,14 @@ std::string names_of(ById<FlatId, StoredStates> const& states) {
 }
 
 std::unique_ptr<device::Storage> make_storage(OffloadedStates::Parts const& parts) {
-  auto const& [plan, offload] = std::tie(*parts.plan, *parts.offload);
-  return plan.tier == Tier::host ? parts.device->make_host_storage(plan.bytes, names_of(parts.states), "states")
-                                 : parts.device->make_storage({.folder = offload.folder,
-                                                               .bytes = plan.bytes,
-                                                               .piece_bytes = offload.piece_bytes,
-                                                               .requests = offload.requests,
-                                                               .timeout = offload.timeout,
-                                                               .check = parts.check});
+  auto const bytes = parts.plan->bytes;
+  if (parts.plan->tier == Tier::host) {
+    return parts.device->make_host_storage(bytes, names_of(parts.states), "states");
+  }
+  auto options = parts.offload->storage;
+  options.bytes = bytes;
+  options.check = parts.check;
+  return parts.device->make_storage(options);
 }
 
 bool updated_by_host(DiskPlan const& plan) noexcept { return plan.host_tiles >= 0; }

@@ -2,14 +2,13 @@
 /// Which of the optimizer's states are offloaded (to a disk or to the host's memory), which of the parameters' shards
 /// are offloaded to a disk, and in which pieces they come into the device's memory. Pure arithmetic.
 #pragma once
-#include <chrono>
 #include <cstdint>
-#include <filesystem>
 #include <vector>
 
 #include "shard/layout.hpp"
 #include "shard/placement.hpp"
 #include "shard/places.hpp"
+#include "zeroth/device/storage.hpp"
 
 namespace zeroth::shard {
 
@@ -30,16 +29,13 @@ enum class Tier : bool { disk, host };
 /// How much of the optimizer's states is offloaded, and how updates access it.
 struct Offload {
   Tier tier = Tier::disk;
-  double ratio = 0;             ///< Fraction of the optimizer's elements that is offloaded. 0: all are in memory.
-  std::int64_t tile_count = 0;  ///< Maximum elements that come into memory together.
-  int tiles_in_memory = 1;      ///< Maximum at the same time.
-  bool reads_ahead = false;     ///< During the update of earlier tiles; otherwise when the tile is needed.
-  bool writes_behind = false;   ///< During the update of later tiles; otherwise before it.
-  int host_threads = 0;         ///< Threads that update in the host's memory: see HostStates. 0: the device updates.
-  std::filesystem::path folder;
-  std::int64_t piece_bytes = std::int64_t{1} << 20U;  ///< Bytes per request to the disk.
-  int requests = 1;                                   ///< In flight at the same time.
-  std::chrono::milliseconds timeout{600'000};         ///< Per request.
+  double ratio = 0;                ///< Fraction of the optimizer's elements that is offloaded. 0: all are in memory.
+  std::int64_t tile_count = 0;     ///< Maximum elements that come into memory together.
+  int tiles_in_memory = 1;         ///< Maximum at the same time.
+  bool reads_ahead = false;        ///< During the update of earlier tiles; otherwise when the tile is needed.
+  bool writes_behind = false;      ///< During the update of later tiles; otherwise before it.
+  int host_threads = 0;            ///< Threads that update in the host's memory: see HostStates. 0: the device updates.
+  device::StorageOptions storage;  ///< Of a disk, without size.
   /// Whether any transfer runs concurrently with updates on the device.
   [[nodiscard]] bool runs_beside() const noexcept { return reads_ahead || writes_behind; }
 };

@@ -49,6 +49,13 @@ shard::Places places_for(Settings const& settings) {
   return {size * count, size};
 }
 
+device::StorageOptions storage_in(std::filesystem::path const& folder, Settings const& settings) {
+  return {.folder = folder,
+          .piece_bytes = settings.offload.piece_bytes,
+          .requests = settings.offload.requests,
+          .timeout = settings.timeout * 3 / 4};  // ranks that wait for this one get its error before they time out
+}
+
 shard::Offload offload_for(Settings const& settings, bool has_host_memory) {
   auto const& asked = settings.offload;
   if (asked.optimizer == OffloadDevice::none || (asked.optimizer == OffloadDevice::cpu && has_host_memory)) {
@@ -66,11 +73,7 @@ shard::Offload offload_for(Settings const& settings, bool has_host_memory) {
           .reads_ahead = asked.read_ahead,
           .writes_behind = asked.write_behind,
           .host_threads = asked.update == OffloadUpdate::host ? asked.update_threads : 0,
-          .folder = asked.folder,
-          .piece_bytes = asked.piece_bytes,
-          .requests = asked.requests,
-          .timeout = settings.timeout * 3 / 4};  // shorter, so that ranks that wait for this one get its error before
-                                                 // they time out
+          .storage = storage_in(asked.folder, settings)};
 }
 
 shard::ParameterOffload parameter_offload_for(Settings const& settings) {
@@ -86,10 +89,7 @@ shard::ParameterOffload parameter_offload_for(Settings const& settings) {
                    .tiles_in_memory = of_updates,
                    .reads_ahead = overlaps,
                    .writes_behind = overlaps,
-                   .folder = asked.parameter_folder,
-                   .piece_bytes = asked.piece_bytes,
-                   .requests = asked.requests,
-                   .timeout = settings.timeout * 3 / 4},
+                   .storage = storage_in(asked.parameter_folder, settings)},
           .in_memory_count = asked.parameters_in_memory_count,
           .gather_buffers = std::max(overlaps ? 2 : 1, asked.parameter_buffers - of_updates)};
 }

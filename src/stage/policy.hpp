@@ -19,6 +19,9 @@ namespace zeroth::stage {
 /// The places of all ranks, with their groups and replicas.
 [[nodiscard]] shard::Places places_for(Settings const& settings);
 
+/// Options of storage in `folder`, without size.
+[[nodiscard]] device::StorageOptions storage_in(std::filesystem::path const& folder, Settings const& settings);
+
 /// Which optimizer states are offloaded, and how updates access them. If the device `has_host_memory`, "cpu" offloads
 /// nothing, because states are in host memory anyway.
 [[nodiscard]] shard::Offload offload_for(Settings const& settings, bool has_host_memory);

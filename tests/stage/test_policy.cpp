@@ -113,8 +113,8 @@ TEST_CASE("a rank's disk timeout is shorter than the other ranks' timeout") {
   settings.timeout = std::chrono::milliseconds{1200};
   settings.offload.optimizer = OffloadDevice::nvme;
   settings.offload.parameters = OffloadDevice::nvme;
-  CHECK(stage::offload_for(settings, true).timeout == std::chrono::milliseconds{900});
-  CHECK(stage::parameter_offload_for(settings).disk.timeout == std::chrono::milliseconds{900});
+  CHECK(stage::offload_for(settings, true).storage.timeout == std::chrono::milliseconds{900});
+  CHECK(stage::parameter_offload_for(settings).disk.storage.timeout == std::chrono::milliseconds{900});
 }
 
 TEST_CASE("a bucket holds at most half of the gradient slots, if there are any") {
