@@ -17,7 +17,6 @@
 #include "support/allocations.hpp"
 #include "support/catch.hpp"
 #include "support/folder.hpp"
-#include "support/sanitized.hpp"
 
 #ifdef ZEROTH_SANITIZED
 constexpr bool counts_malloc = false;  // sanitizers replace malloc

@@ -11,7 +11,6 @@
 #include "support/catch.hpp"
 #include "support/folder.hpp"
 #include "support/resident.hpp"
-#include "support/sanitized.hpp"
 
 namespace zeroth::testing {
 namespace {
@@ -111,10 +110,6 @@ Growth train(int world, Config const& config) {
 }  // namespace
 
 TEST_CASE("a process of two ranks grows by two plans plus at most 8 MiB, also with saves and loads") {
-  if (sanitized) {
-    WARN("not measured: a sanitizer's own memory is resident too");
-    return;
-  }
   constexpr std::int64_t slack = std::int64_t{8} << 20U;  // thread stacks, queues, records, and memory that malloc
                                                           // keeps
   for (int stage = 0; stage <= 3; ++stage) {

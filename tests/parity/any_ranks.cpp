@@ -41,9 +41,9 @@ TEST_CASE("the same batch trains the same on any number of ranks, at every stage
   auto const types = GENERATE(from_range(std::begin(any_ranks_types), std::end(any_ranks_types)));
   auto const base = ended(1, file_of(types, 0, 1), options_of(types));
   REQUIRE(base.second.contains("exp_avg_sq/last.w"));
-  for (int const world : worlds({1, 2, 3, 4, 6, 8, 12}, {1, 3})) {
+  for (int const world : {1, 2, 3, 4, 6, 8, 12}) {
     for (int stage = 0; stage <= 3; ++stage) {
-      static Sample sample{7, 3};
+      static Sample sample{3};
       if (sample.leaves_out()) {
         continue;
       }
@@ -58,7 +58,7 @@ TEST_CASE("the same batch trains the same bits on any number of ranks with every
     auto const more = fmt::format(R"(, "reduce_codec": "{}")", codec);
     auto const base = ended(1, file_of(bf16_types, 0, 1, more), options_of(bf16_types));
     for (int const world : {2, 3, 6}) {
-      static Sample sample{7, 2};
+      static Sample sample{2};
       if (!sample.leaves_out()) {
         INFO(fmt::format("{}, {} ranks", codec, world));
         REQUIRE(ended(world, file_of(bf16_types, world % 4, world, more), options_of(bf16_types)) == base);
@@ -78,7 +78,7 @@ TEST_CASE("the same batch trains the same bits on any number of ranks with LAMB,
   auto const base = trained(0, 1);
   REQUIRE(base != ended(1, file_of(types, 0, 1), options_of(types)));
   for (int const world : {2, 3, 4, 6}) {
-    static Sample sample{7, 2};
+    static Sample sample{2};
     if (!sample.leaves_out()) {
       INFO(fmt::format("{}, {} ranks", types.name, world));
       CHECK(trained(world % 4, world) == base);
@@ -133,8 +133,8 @@ TEST_CASE("a checkpoint of any number of ranks resumes on any other") {
   Folder const saved, gone_on;
   auto const types = GENERATE(bf16_types, fp16_types);
   auto const states = ended(1, file_of(types, 0, 1), options_of(types)).second;
-  Sample sample{13, 3};
-  for (int const from : worlds({1, 2, 3, 4, 6, 8, 12}, {2, 3})) {
+  Sample sample{3};
+  for (int const from : {1, 2, 3, 4, 6, 8, 12}) {
     auto options = options_of(types);
     options.steps = 2;
     options.after_step = [&](AnyEngine& engine, int step) {
@@ -152,7 +152,7 @@ TEST_CASE("a checkpoint of any number of ranks resumes on any other") {
         engine.save(gone_on.path()).wait();
       }
     };
-    for (int const to : worlds({1, 2, 3, 4, 6, 8, 12}, {1, 4})) {
+    for (int const to : {1, 2, 3, 4, 6, 8, 12}) {
       if (sample.leaves_out()) {
         continue;
       }

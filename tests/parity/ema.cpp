@@ -9,7 +9,6 @@
 #include "stage_files.hpp"
 #include "support/catch.hpp"
 #include "support/folder.hpp"
-#include "support/sanitized.hpp"
 #include "tiers.hpp"
 #include "train.hpp"
 

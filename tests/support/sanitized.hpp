@@ -35,10 +35,8 @@ inline constexpr bool sanitized = false;
 /// combinations anew in every run. Selects all points if ZEROTH_FULL_GRIDS is set in the environment.
 class Sample {
  public:
-  Sample(int if_sparse, int in_plain_builds) noexcept
-      : one_in_{is_set("ZEROTH_FULL_GRIDS") ? 1
-                : sparse_grids()            ? if_sparse
-                                            : in_plain_builds} {}
+  explicit Sample(int one_in) noexcept : one_in_{is_set("ZEROTH_FULL_GRIDS") ? 1 : one_in} {}
+  Sample(int if_sparse, int in_plain_builds) noexcept : Sample{sparse_grids() ? if_sparse : in_plain_builds} {}
   [[nodiscard]] bool leaves_out() noexcept { return next_++ % one_in_ != 0; }
 
  private:
