@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 #include <zeroth/comm/transport.hpp>
+#include <zeroth/tool/core/duration.hpp>
 
 namespace gpt {
 
@@ -80,20 +81,16 @@ CLI::Validator not_empty() {
 
 /// Reads a number of steps, or a time with its unit.
 void read_save_every(std::string const& text, Options& o) {
-  static std::map<std::string, double> const units{{"s", 1}, {"min", 60}, {"h", 3600}, {"d", 86'400}};
-  auto const digits = std::min(text.find_first_not_of("0123456789.e-"), text.size());
-  auto const unit = units.find(text.substr(digits));
-  double value = 0;
-  bool const is_number = CLI::detail::lexical_cast(text.substr(0, digits), value) && value > 0 && value <= 1e9;
-  bool const has_unit = unit != units.end();
-  if (!is_number || (!has_unit && (digits < text.size() || value != std::floor(value)))) {
+  std::int64_t steps = 0;
+  bool const is_count = CLI::detail::lexical_cast(text, steps) && steps >= 1;
+  o.save_every = is_count ? std::optional{steps} : std::nullopt;
+  o.save_every_s = zeroth::seconds_in(text);
+  if (!is_count && !o.save_every_s) {
     throw CLI::ValidationError{"--save-every",
                                text +
                                    " is neither a whole number of steps, at least 1, nor a time such as "
-                                   "30s, 10min, 2h or 1d, up to 10^9"};
+                                   "30s, 10min, 2h or 1d, up to 10^9 s"};
   }
-  o.save_every = has_unit ? std::nullopt : std::optional{static_cast<std::int64_t>(value)};
-  o.save_every_s = has_unit ? std::optional{value * unit->second} : std::nullopt;
 }
 
 void declare_checkpoints(CLI::App& app, Options& o) {

@@ -8,7 +8,8 @@
 #include <cmath>
 #include <string_view>
 #include <utility>
-#include <vector>
+
+#include <zeroth/tool/core/duration.hpp>
 
 namespace zeroth::tools {
 namespace {
@@ -18,23 +19,6 @@ std::optional<double> number(std::string const& text) {
   auto const* const end = text.data() + text.size();
   auto const [rest, error] = std::from_chars(text.data(), end, value);
   return error == std::errc{} && rest == end && std::isfinite(value) ? std::optional{value} : std::nullopt;
-}
-
-/// A number and one of `units`, of which the first that fits is taken; replaces the text by their product, which is
-/// from 1 to `most`.
-CLI::Validator with_unit(std::vector<std::pair<std::string_view, double>> units, double most, std::string_view allowed,
-                         std::string name) {
-  return {[=, units = std::move(units)](std::string& text) {
-            auto const unit = std::ranges::find_if(units, [&](auto const& each) { return text.ends_with(each.first); });
-            auto const value =
-                unit == units.end() ? std::nullopt : number(text.substr(0, text.size() - unit->first.size()));
-            if (!value || *value * unit->second < 1 || *value * unit->second > most) {
-              return fmt::format("{}: allowed: {}", text, allowed);
-            }
-            text = std::to_string(static_cast<std::int64_t>(*value * unit->second));
-            return std::string{};
-          },
-          std::move(name)};
 }
 
 }  // namespace
@@ -65,22 +49,33 @@ CLI::Validator whole_from(std::int64_t least, std::int64_t most) {
 }
 
 CLI::Validator size_in_bytes() {
-  return with_unit({{"KiB", 0x1p10},
-                    {"MiB", 0x1p20},
-                    {"GiB", 0x1p30},
-                    {"TiB", 0x1p40},
-                    {"KB", 1e3},
-                    {"MB", 1e6},
-                    {"GB", 1e9},
-                    {"TB", 1e12},
-                    {"B", 1},
-                    {"", 1}},
-                   0x1p60, "a number of bytes, or one with KB, MB, GB, TB, KiB, MiB, GiB or TiB", "SIZE");
+  return {[](std::string& text) {
+            static constexpr std::pair<std::string_view, double> units[] = {
+                {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}, {"KB", 1e3},
+                {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12},    {"B", 1},        {"", 1}};
+            auto const& [unit, bytes] =
+                *std::ranges::find_if(units, [&](auto const& each) { return text.ends_with(each.first); });
+            auto const value = number(text.substr(0, text.size() - unit.size()));
+            if (!value || *value * bytes < 1 || *value * bytes > 0x1p60) {
+              return fmt::format("{}: allowed: a number of bytes, or one with KB, MB, GB, TB, KiB, MiB, GiB or TiB",
+                                 text);
+            }
+            text = std::to_string(static_cast<std::int64_t>(*value * bytes));
+            return std::string{};
+          },
+          "SIZE"};
 }
 
 CLI::Validator time_in_seconds() {
-  return with_unit({{"min", 60}, {"s", 1}, {"h", 3600}, {"d", 86'400}}, 1e9,
-                   "a number with s, min, h or d, such as 12h, up to 10^9 s", "TIME");
+  return {[](std::string& text) {
+            auto const seconds = seconds_in(text);
+            if (!seconds || *seconds < 1) {
+              return fmt::format("{}: allowed: a number with s, min, h or d, such as 12h, up to 10^9 s", text);
+            }
+            text = std::to_string(static_cast<std::int64_t>(*seconds));
+            return std::string{};
+          },
+          "TIME"};
 }
 
 CLI::Validator positive_up_to(double most) {
