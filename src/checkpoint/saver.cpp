@@ -212,11 +212,6 @@ bool Saver::await_read(std::size_t count, std::chrono::milliseconds patience, st
   return true;
 }
 
-bool Saver::all_read() const {
-  std::lock_guard const lock{mutex_};
-  return read_ == sources_;
-}
-
 void Saver::wait() {
   std::unique_lock lock{mutex_};
   changed_.wait(lock, [this] { return state_ != State::writing && state_ != State::committing; });

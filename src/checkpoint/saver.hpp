@@ -62,8 +62,6 @@ class Saver {
   /// Waits until the first `count` sources have been read, or never will be; calls `late` if that takes longer than
   /// `patience`. Returns whether it waited.
   bool await_read(std::size_t count, std::chrono::milliseconds patience, std::function<void()> const& late);
-  /// Whether all sources have been read.
-  [[nodiscard]] bool all_read() const;
   /// Runs `action` on the saver's thread once the file is written.
   void commit(std::function<void()> action);
   /// Requests that running work stop soon, as failed.

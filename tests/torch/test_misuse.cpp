@@ -9,7 +9,7 @@
 #include "support/job.hpp"
 #include "support/thrown.hpp"
 #include "torch_catch.hpp"
-#include "train.hpp"
+#include "two_layers.hpp"
 
 namespace zeroth::testing {
 namespace {
@@ -18,21 +18,9 @@ namespace nn = torch::nn;
 using torch_adapter::Trainer;
 using torch_adapter::units;
 
-struct LayerImpl : nn::Module {
-  nn::Linear linear{register_module("linear", nn::Linear{8, 8})};
-  at::Tensor forward(at::Tensor const& x) { return at::tanh(linear(x)); }
-};
-ZEROTH_TORCH_UNIT(Layer);
-struct NetImpl : nn::Module {
-  Layer a{register_module("a", Layer{})}, b{register_module("b", Layer{})};
-  at::Tensor forward(at::Tensor const& x) { return b(a(x)); }
-};
-TORCH_MODULE(Net);
-
 Net make_net() {
   return torch_adapter::seeded(1, [] { return Net{}; });
 }
-at::Tensor input() { return at::full({2, 8}, 0.5); }
 at::Tensor loss_of(Net& net) { return net(input()).square().mean(); }
 
 /// What `use` throws on one rank.

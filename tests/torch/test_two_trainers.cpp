@@ -13,11 +13,11 @@
 #include "support/job.hpp"
 #include "support/thrown.hpp"
 #include "torch_catch.hpp"
+#include "two_layers.hpp"
 
 namespace zeroth::testing::two_trainers {
 namespace {
 
-namespace nn = torch::nn;
 using torch_adapter::Trainer;
 
 /// Few live parameters, so that units are gathered again in backward.
@@ -122,19 +122,6 @@ TEST_CASE("dropout in recomputed units works on one rank that has two Trainers")
 }
 
 // ---- misuse ---------------------------------------------------------------------------------------------------------
-
-struct LayerImpl : nn::Module {
-  nn::Linear linear{register_module("linear", nn::Linear{8, 8})};
-  at::Tensor forward(at::Tensor const& x) { return at::tanh(linear(x)); }
-};
-ZEROTH_TORCH_UNIT(Layer);
-struct NetImpl : nn::Module {
-  Layer a{register_module("a", Layer{})}, b{register_module("b", Layer{})};
-  at::Tensor forward(at::Tensor const& x) { return b(a(x)); }
-};
-TORCH_MODULE(Net);
-
-at::Tensor input() { return at::full({2, 8}, 0.5); }
 
 /// What `use` throws that has two Trainers and their modules.
 template <class E = ContractError>
