@@ -7,6 +7,7 @@
 
 #include <csignal>
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
@@ -16,7 +17,9 @@
 
 #include "support/catch.hpp"
 #include "support/fail_points.hpp"
+#include "support/folder.hpp"
 #include "support/reserved_port.hpp"
+#include "zeroth/checkpoint/folder.hpp"
 #include "zeroth/comm/job.hpp"
 #include "zeroth/config/config.hpp"
 #include "zeroth/engine/any_engine.hpp"
@@ -77,6 +80,32 @@ inline bool dies_in_save(std::filesystem::path const& folder, Config const& conf
     if (static_cast<int>(rank) != victim) {
       CHECK(WIFEXITED(statuses[rank]));
       CHECK((WEXITSTATUS(statuses[rank]) == 0) == !killed);
+    }
+  }
+  return killed;
+}
+
+/// Kills ranks at these calls, and returns how many were killed. Each time the previous checkpoint must be whole, and
+/// `resume`, which trains from it and saves, must end at step 2.
+inline int kill_in_saves(std::vector<std::pair<int, int>> const& victims_and_numbers, Config const& config,
+                         Training const& training,
+                         std::function<void(std::filesystem::path const& checkpoint)> const& check_whole,
+                         std::function<std::int64_t(std::filesystem::path const& saved)> const& resume) {
+  int killed = 0;
+  for (auto const& [victim, number] : victims_and_numbers) {
+    INFO(fmt::format("rank {} killed at call {}", victim, number));
+    Folder const folder;
+    auto const saved = folder / "saved";
+    if (!dies_in_save(saved, config, training, victim, number)) {
+      continue;
+    }
+    ++killed;
+    CHECK(checkpoint::newest_first(saved).size() == 1);
+    check_whole(saved / "step_00000001");
+    CHECK(resume(saved) == 2);
+    CHECK(checkpoint::newest_first(saved).size() == 2);
+    for (auto const& entry : std::filesystem::directory_iterator{saved}) {
+      CHECK_THAT(entry.path().filename().string(), !Catch::EndsWith(".partial"));
     }
   }
   return killed;

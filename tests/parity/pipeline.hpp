@@ -325,21 +325,29 @@ void run_micro_steps(Engine<T, G>& engine, Chain const& chain, ChainOptions cons
   }
 }
 
+/// The values of all parameters, one after the other.
+template <class T, class G>
+std::vector<float> values_of(Engine<T, G>& engine, Model const& model) {
+  std::vector<float> all;
+  for (std::uint32_t i = 0; i < model.description().params.size(); ++i) {
+    auto const param = model.param_at(i);
+    std::int64_t count = 1;
+    for (auto const extent : param.global_shape()) {
+      count *= extent;
+    }
+    std::vector<float> values(static_cast<std::size_t>(count));
+    engine.read(param, values);
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  return all;
+}
+
 /// Returns reports of all steps, and all parameters.
 template <class T, class G>
 Trained finish(Engine<T, G>& engine, Chain const& chain, std::vector<StepReport> reports) {
   Trained trained{std::move(reports), {}, {}, {}, {}};
   trained.reports.push_back(*engine.finish());
-  for (std::uint32_t i = 0; i < chain.model.description().params.size(); ++i) {
-    auto const param = chain.model.param_at(i);
-    std::int64_t count = 1;
-    for (auto const extent : param.shape()) {
-      count *= extent;
-    }
-    std::vector<float> values(static_cast<std::size_t>(count));
-    engine.read(param, values);
-    trained.parameters.insert(trained.parameters.end(), values.begin(), values.end());
-  }
+  trained.parameters = values_of(engine, chain.model);
   trained.planned = engine.planned();
   trained.peak = engine.peak();
   return trained;

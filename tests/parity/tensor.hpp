@@ -462,16 +462,7 @@ inline Trained train_divided(Job& job, Config const& config, DividedOptions cons
     if (first <= options.steps) {
       trained.reports.push_back(*engine.finish());
     }
-    for (std::uint32_t i = 0; i < divided.model.description().params.size(); ++i) {
-      auto const param = divided.model.param_at(i);
-      std::int64_t count = 1;
-      for (auto const extent : param.global_shape()) {
-        count *= extent;
-      }
-      std::vector<float> values(static_cast<std::size_t>(count));
-      engine.read(param, values);
-      trained.parameters.insert(trained.parameters.end(), values.begin(), values.end());
-    }
+    trained.parameters = values_of(engine, divided.model);
     trained.planned = engine.planned();
     trained.peak = engine.peak();
   });

@@ -2,31 +2,15 @@
 /// How simulated ranks end when something goes wrong.
 #include "simulate/rank_threads.hpp"
 
-#include <dlfcn.h>
-#include <pthread.h>
-
 #include <atomic>
-#include <cerrno>
 #include <thread>
 #include <vector>
 
 #include "comm/abort_state.hpp"
+#include "faults/few_threads.hpp"
 #include "support/catch.hpp"
 #include "support/thrown.hpp"
 #include "zeroth/core/error.hpp"
-
-namespace {
-
-std::atomic<int> threads_to_be_had{1'000'000};
-
-}  // namespace
-
-/// Takes the place of the system's, so that threads can run out.
-extern "C" int pthread_create(pthread_t* thread, pthread_attr_t const* attributes, void* (*start)(void*), void* data) {
-  using Create = int (*)(pthread_t*, pthread_attr_t const*, void* (*)(void*), void*);
-  static auto const create = reinterpret_cast<Create>(dlsym(RTLD_NEXT, "pthread_create"));
-  return threads_to_be_had.fetch_sub(1) > 0 ? create(thread, attributes, start, data) : EAGAIN;
-}
 
 namespace zeroth::simulate {
 namespace {
@@ -104,7 +88,7 @@ TEST_CASE("If a thread cannot be started, the ranks that wait for it end") {
   comm::AbortState abort;
   std::atomic<int> ran{0};
   auto const message = testing::thrown<SystemError>([&] {
-    threads_to_be_had = 2;
+    testing::leave_threads(2);
     run_rank_threads(
         4,
         [&](std::size_t /*rank*/) {
@@ -113,7 +97,7 @@ TEST_CASE("If a thread cannot be started, the ranks that wait for it end") {
         },
         [&](std::string const& reason) { abort.abort(reason); });
   });
-  threads_to_be_had = 1'000'000;
+  testing::leave_threads(1'000'000);
   CHECK(message == "cannot start a thread for simulated rank 2 of 4: Resource temporarily unavailable");
   CHECK(ran == 2);
 }

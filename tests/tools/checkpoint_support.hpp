@@ -27,6 +27,27 @@ struct LanguageModel {
   LanguageModel() { model.tie(head, wte); }
 };
 
+/// Makes `run` save a checkpoint and the weights after step 2, or before the first one the states of `from`, if any.
+template <class Run>
+void save_in(Run& run, std::filesystem::path const& folder, std::filesystem::path const& from) {
+  auto const save = [=](AnyEngine& engine) {
+    engine.save(folder).wait();
+    engine.save_weights(folder / "weights.safetensors");
+  };
+  run.begin = [=](AnyEngine& engine) {
+    if (!from.empty()) {
+      engine.restore(from);
+      save(engine);
+    }
+    return 0;
+  };
+  run.after_step = [=](AnyEngine& engine, int step) {
+    if (step == 2) {
+      save(engine);
+    }
+  };
+}
+
 struct SavedRun {
   int world = 2;
   int stage = 2;

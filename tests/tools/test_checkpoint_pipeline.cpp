@@ -17,22 +17,7 @@ using Json = nlohmann::json;
 void save_chain(fs::path const& folder, Shape const& shape, fs::path const& from = {}) {
   ChainRun run;
   run.options.steps = from.empty() ? 2 : 0;
-  auto const save = [=](AnyEngine& engine) {
-    engine.save(folder).wait();
-    engine.save_weights(folder / "weights.safetensors");
-  };
-  run.begin = [=](AnyEngine& engine) {
-    if (!from.empty()) {
-      engine.restore(from);
-      save(engine);
-    }
-    return 0;
-  };
-  run.after_step = [=](AnyEngine& engine, int step) {
-    if (step == 2) {
-      save(engine);
-    }
-  };
+  save_in(run, folder, from);
   train_chains(config_of(fp32_types, shape), shape, run);
 }
 

@@ -16,24 +16,9 @@ using Json = nlohmann::json;
 
 /// Trains two steps, then saves a checkpoint and the weights; or saves the states of `from` with another grid.
 void save_grid(fs::path const& folder, Grid const& grid, fs::path const& from = {}) {
-  auto const save = [=](AnyEngine& engine) {
-    engine.save(folder).wait();
-    engine.save_weights(folder / "weights.safetensors");
-  };
   DividedOptions options;
   options.steps = from.empty() ? 2 : 0;
-  options.begin = [=](AnyEngine& engine) {
-    if (!from.empty()) {
-      engine.restore(from);
-      save(engine);
-    }
-    return 0;
-  };
-  options.after_step = [=](AnyEngine& engine, int step) {
-    if (step == 2) {
-      save(engine);
-    }
-  };
+  save_in(options, folder, from);
   train_grid(config_of(fp32_types, grid), grid, options);
 }
 
