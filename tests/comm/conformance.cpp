@@ -15,6 +15,16 @@ std::string problem_of(Case const& each, Rank& rank) noexcept {
   }
 }
 
+std::string problems_of(std::vector<Case> const& cases, Rank& rank) {
+  std::string all;
+  for (auto const& each : cases) {
+    if (auto const problem = problem_of(each, rank); !problem.empty()) {
+      all += each.name + ": " + problem + "\n";
+    }
+  }
+  return all;
+}
+
 std::vector<Case> conformance_cases() {
   std::vector<Case> all;
   for (auto const& part : {operation_cases(), reduction_cases(), adjoint_cases(), message_cases(), uneven_cases(),

@@ -55,6 +55,9 @@ struct Case {
 /// The problem that the case found, or the exception that it threw.
 [[nodiscard]] std::string problem_of(Case const& each, Rank& rank) noexcept;
 
+/// The problems of these cases, one after another, each with the case's name; empty if there are none.
+[[nodiscard]] std::string problems_of(std::vector<Case> const& cases, Rank& rank);
+
 /// All may run one after another on one communicator, at any world size.
 [[nodiscard]] std::vector<Case> conformance_cases();
 

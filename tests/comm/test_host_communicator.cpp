@@ -18,15 +18,7 @@ TEST_CASE("HostCommunicator conforms: transactions, messages and splits") {
   int const world = GENERATE(1, 2, 3, 4);
   for (auto const& cases : {transaction_cases(), message_cases(), split_cases()}) {
     BoardRanks ranks{world};
-    auto const problems = run_ranks(ranks.communicators(), [&](Rank& rank) {
-      std::string all;
-      for (auto const& each : cases) {
-        if (auto const problem = problem_of(each, rank); !problem.empty()) {
-          all += each.name + ": " + problem + "\n";
-        }
-      }
-      return all;
-    });
+    auto const problems = run_ranks(ranks.communicators(), [&](Rank& rank) { return problems_of(cases, rank); });
     for (auto const& problem : problems) {
       CAPTURE(world);
       CHECK(problem == "");

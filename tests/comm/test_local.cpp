@@ -11,15 +11,7 @@ TEST_CASE("the local communicator conforms") {
   int const world = GENERATE(from_range(testing::worlds({1, 2, 3, 4, 5, 7}, {1, 5})));
   auto const cases = conformance_cases();
   // All cases on one communicator, as in a program: no case may leave anything behind.
-  auto const problems = run_ranks(world, [&](Rank& rank) {
-    std::string all;
-    for (auto const& each : cases) {
-      if (auto const problem = problem_of(each, rank); !problem.empty()) {
-        all += each.name + ": " + problem + "\n";
-      }
-    }
-    return all;
-  });
+  auto const problems = run_ranks(world, [&](Rank& rank) { return problems_of(cases, rank); });
   for (auto const& problem : problems) {
     CAPTURE(world);
     CHECK(problem == "");

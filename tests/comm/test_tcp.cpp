@@ -49,14 +49,9 @@ TEST_CASE("the tcp communicator conforms over mapped memory, and over the networ
         static_cast<std::size_t>(staging_bytes(Transport::tcp, world, Dtype::fp64, largest_count)));
     rank.communicator.set_staging(staging);
     rank.communicator.set_options({std::chrono::minutes{3}, check});
-    std::string all;
-    for (auto const& each : cases) {
-      if (auto const problem = problem_of(each, rank); !problem.empty()) {
-        all += each.name + ": " + problem + "\n";
-      }
-    }
+    auto const problems = problems_of(cases, rank);
     rank.communicator.set_staging({});
-    return all;
+    return problems;
   };
   for (auto const& problem : run_tcp_ranks(world, within_machine(way), conform, {}, platform(way))) {
     CAPTURE(name_of(way), world);
