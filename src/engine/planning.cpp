@@ -154,9 +154,9 @@ Blueprint make_blueprint(model::Description const& model, model::Description con
   auto settings =
       config.settings(world, model.stage.stages > 1 ? largest_unit(shard::Layout{whole, world}) : largest_here);
   // At every stage: squares are summed by flat units, and stages are to have the same norm.
-  if (auto const options = shard::layout_options(settings);
-      options.persistence.param_count > 0 || options.matrices_apart || options.fp32_apart) {
-    layout = shard::Layout{model, world, options};
+  if (auto const apart = shard::layout_options(settings);
+      apart.persistence.param_count > 0 || apart.matrices_apart || apart.fp32_apart) {
+    layout = shard::Layout{model, world, apart};
   }
   expect_possible_dtypes(layout, settings, model, config);
   auto const is_marked = [](model::ParamDescription const& param) { return param.options.matrix; };
