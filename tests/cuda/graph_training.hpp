@@ -2,6 +2,7 @@
 /// Training whose steps can be recorded: kernels read from the device's memory what differs between steps.
 #pragma once
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iterator>
@@ -149,6 +150,11 @@ std::vector<StepReport> train_by_graphs(Engine<T, G>& engine, SmallModel const& 
   return reports;
 }
 
+[[nodiscard]] inline std::string contents_of(std::filesystem::path const& path) {
+  std::ifstream file{path, std::ios::binary};
+  return {std::istreambuf_iterator<char>{file}, {}};
+}
+
 struct GraphRun {
   std::vector<std::vector<StepReport>> reports;  ///< By rank.
   std::string weights;                           ///< The bytes of a weight file.
@@ -173,8 +179,7 @@ inline GraphRun run_graphs(int world, Config const& config, std::int64_t batch, 
       world);
   run.errors = messages_of(outcome);
   if (run.errors.empty()) {
-    std::ifstream file{folder / "weights", std::ios::binary};
-    run.weights = {std::istreambuf_iterator<char>{file}, {}};
+    run.weights = contents_of(folder / "weights");
   }
   return run;
 }

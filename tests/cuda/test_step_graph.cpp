@@ -145,6 +145,58 @@ TEST_CASE("evaluations and other steps may come between launched steps") {
   }
 }
 
+TEST_CASE("launched steps save, and go on from a checkpoint that is restored between them") {
+  constexpr int saved = 6, steps = 10;
+  for (int stage = 0; stage <= 3; ++stage) {
+    INFO("stage " << stage);
+    auto const config = config_of(stage, {.more = sets[2].more});
+    auto const expected = run_anew(config, eager({.steps = steps}));
+    begin_nccl({.gpus = world, .delays = 17});
+    Folder const folder;
+    std::vector<float> losses;
+    auto const outcome = run_nccl_job(
+        world,
+        [&](Job& job) {
+          with_precision(config, [&]<class T, class G>(Precision<T, G>) {
+            SmallModel const small;
+            Engine<T, G> engine{job, small.model, config};
+            StepInputs inputs{cuda_stream(engine)};
+            std::optional<StepGraph> graph;
+            std::optional<StepReport> last;
+            auto const train_to = [&](int first, int end) {
+              for (int step = first; step < end; ++step) {
+                inputs.copy(step * batch);
+                auto const eager_step = [&] { static_cast<void>(enqueue_step(engine, small, inputs, {})); };
+                if (step < 3) {
+                  eager_step();
+                } else if (!graph) {
+                  graph.emplace(engine.step_graph());
+                  static_cast<void>(graph->record(eager_step));
+                } else {
+                  static_cast<void>(graph->replay());
+                }
+                if (step + 1 == saved && first == 0) {
+                  static_cast<void>(engine.save(folder.path()));
+                }
+              }
+              last = engine.finish();
+            };
+            train_to(0, saved + 2);
+            expect(engine.restore_latest(folder.path()).has_value(), "there is a checkpoint");
+            train_to(saved, steps);
+            if (job.rank() == 0) {
+              losses.push_back(last->loss);
+            }
+            engine.save_weights(folder / "weights");
+          });
+        },
+        world);
+    REQUIRE(messages_of(outcome) == "");
+    CHECK(losses.at(0) == expected.reports[0].back().loss);
+    CHECK(contents_of(folder / "weights") == expected.weights);
+  }
+}
+
 TEST_CASE("what goes with the stage files of graphs trains the same bits") {
   SmallFile const files[] = {
       {.zero = R"(, "zero_hpz_partition_size": 2)", .more = sets[1].more},

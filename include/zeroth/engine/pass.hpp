@@ -7,6 +7,7 @@
 #include <span>
 #include <thread>
 
+#include "zeroth/core/dtype.hpp"
 #include "zeroth/core/export.hpp"
 #include "zeroth/core/phase.hpp"
 #include "zeroth/core/random.hpp"

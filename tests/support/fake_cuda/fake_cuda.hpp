@@ -54,7 +54,7 @@ struct Machine {
   int timed_event_us = 0;
   bool default_stream = false;  ///< Whether each GPU has a default stream; otherwise the null handle is rejected.
   int driver = CUDART_VERSION;  ///< The newest CUDA that the driver supports; 0: no driver.
-  std::string name = "Made-up GPU";
+  char const* name = "Made-up GPU";
   int capability = 90;      ///< Compute capability; below 80 no kernel runs.
   unsigned graph_seed = 0;  ///< Seed of the order of graphs' nodes; 0: a random one, see graph_seed().
 };

@@ -99,7 +99,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int gpu) {
     return answer(cudaErrorInvalidDevice);
   }
   *properties = {};
-  std::snprintf(properties->name, sizeof(properties->name), "%s", state.machine.name.c_str());
+  std::snprintf(properties->name, sizeof(properties->name), "%s", state.machine.name);
   return answer(state.enter("cudaGetDeviceProperties", gpu));
 }
 
