@@ -14,6 +14,12 @@ namespace {
 /// Before, NCCL's collectives of several communicators lose their order within a graph.
 constexpr int first_driver = 12090;
 
+/// Makes `later` wait for what was enqueued on `earlier`.
+void follow(CudaContext& context, cudaStream_t later, cudaStream_t earlier, CudaEventHandle const& event) {
+  context.expect(cudaEventRecord(event.get(), earlier), "cudaEventRecord");
+  context.expect(cudaStreamWaitEvent(later, event.get(), 0), "cudaStreamWaitEvent");
+}
+
 class CudaGraph final : public Graph {
  public:
   CudaGraph(CudaContext& context, cudaStream_t compute, std::vector<cudaStream_t> beside,
@@ -21,6 +27,7 @@ class CudaGraph final : public Graph {
       : context_{context},
         compute_{compute},
         beside_{std::move(beside)},
+        before_{context, CudaEventHandle::Kind::order},
         launched_{std::move(launched)},
         graph_{graph} {}
   ~CudaGraph() override { static_cast<void>(cudaGraphExecDestroy(graph_)); }
@@ -28,6 +35,9 @@ class CudaGraph final : public Graph {
   void launch() override {
     context_.failure().rethrow();
     context_.expect_no_capture();
+    for (auto* const stream : beside_) {
+      follow(context_, compute_, stream, before_);
+    }
     context_.expect(cudaGraphLaunch(graph_, compute_), "cudaGraphLaunch");
     context_.expect(cudaEventRecord(launched_->get(), compute_), "cudaEventRecord");
     context_.set_launched(launched_->get());
@@ -40,6 +50,7 @@ class CudaGraph final : public Graph {
   CudaContext& context_;
   cudaStream_t compute_;
   std::vector<cudaStream_t> beside_;
+  CudaEventHandle before_;
   std::shared_ptr<CudaEventHandle> launched_;
   cudaGraphExec_t graph_;
 };
@@ -83,19 +94,14 @@ void CudaGraphs::begin(CudaStream& compute, std::span<Stream* const> streams) {
     joins_.push_back(std::make_unique<CudaEventHandle>(context_, CudaEventHandle::Kind::order));
   }
   for (std::size_t i = 0; i < beside_.size(); ++i) {
-    follow(compute_, beside_[i], *joins_[i]);
+    follow(context_, compute_, beside_[i], *joins_[i]);
   }
   // Other threads, such as those of NCCL and of a save, go on with calls that would end a capture of all threads.
   context_.expect(cudaStreamBeginCapture(compute_, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
   context_.set_capture(++captures_);
   for (auto* const stream : beside_) {
-    follow(stream, compute_, *joins_[beside_.size()]);
+    follow(context_, stream, compute_, *joins_[beside_.size()]);
   }
-}
-
-void CudaGraphs::follow(cudaStream_t later, cudaStream_t earlier, CudaEventHandle const& event) {
-  context_.expect(cudaEventRecord(event.get(), earlier), "cudaEventRecord");
-  context_.expect(cudaStreamWaitEvent(later, event.get(), 0), "cudaStreamWaitEvent");
 }
 
 std::unique_ptr<Graph> CudaGraphs::end() {
@@ -103,7 +109,7 @@ std::unique_ptr<Graph> CudaGraphs::end() {
   cudaGraph_t graph = nullptr;
   try {
     for (std::size_t i = 0; i < beside_.size(); ++i) {
-      follow(compute_, beside_[i], *joins_[i]);
+      follow(context_, compute_, beside_[i], *joins_[i]);
     }
     auto const ended = cudaStreamEndCapture(compute_, &graph);
     context_.set_capture(0);

@@ -29,7 +29,6 @@ class CudaGraphs {
   [[nodiscard]] std::unique_ptr<Graph> end();
 
  private:
-  void follow(cudaStream_t later, cudaStream_t earlier, CudaEventHandle const& event);
   void drop() noexcept;
 
   CudaContext& context_;

@@ -13,7 +13,8 @@ class ZEROTH_EXPORT Graph {
   Graph(Graph const&) = delete;
   Graph& operator=(Graph const&) = delete;
   virtual ~Graph() = default;
-  /// Enqueues the work behind what was enqueued on the compute stream. Later work of all captured streams follows it.
+  /// Enqueues the work behind what was enqueued on compute and on all streams that were captured; later work of these
+  /// streams follows it.
   virtual void launch() = 0;
 };
 
