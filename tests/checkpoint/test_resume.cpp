@@ -188,14 +188,14 @@ TEST_CASE("errors of another number of ranks, or of no signs, begin at zero, and
     return std::pair{bits_of(trained), log.all()};
   };
   auto const [with_errors, quiet] = resume(3, "sign", "signs", "a");
-  CHECK_THAT(quiet, !Catch::Contains("begins at zero"));
+  CHECK_THAT(quiet, !Catch::Contains("start at zero"));
   auto const [other, told] = resume(2, "sign", "signs", "b");
   CHECK_THAT(told, Catch::Contains("encoding errors of gradients or momenta start at zero: ") &&
                        Catch::Contains("has none of it for 2 data-parallel ranks"));
   auto const [first, told_too] = resume(2, "sign", "none", "c");
-  CHECK_THAT(told_too, Catch::Contains("begins at zero"));
+  CHECK_THAT(told_too, Catch::Contains("start at zero"));
   // Without signs, saved errors are left alone.
-  CHECK_THAT(resume(3, "none", "signs", "d").second, !Catch::Contains("begins at zero"));
+  CHECK_THAT(resume(3, "none", "signs", "d").second, !Catch::Contains("start at zero"));
   auto const record = checkpoint::read_record(folder / "signs/step_00000003");
   REQUIRE(!record.contents.errors.empty());
   CHECK(checkpoint::read_record(folder / "none/step_00000003").contents.errors.empty());

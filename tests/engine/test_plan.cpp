@@ -255,7 +255,7 @@ TEST_CASE("a group on several machines causes a warning, and 16 bits that are ro
   CHECK(engine::crossing_warning(hpz, Machines{1, 1, 1, 1, 2, 2, 2, 2}) == "");
   CHECK(engine::crossing_warning(hpz, Machines{1, 1, 1, 1, 1, 1, 1, 1}) == "");
   CHECK_THAT(engine::crossing_warning(hpz, Machines{1, 1, 1, 1, 2, 2, 3, 2}),
-             Contains("the group of ranks 4 to 7 is on 2 machines"));
+             Contains("the group of ranks 4 to 7 spans 2 machines"));
   CHECK(engine::crossing_warning(settings("", ""), Machines{1, 2, 3, 4, 5, 6, 7, 8}) == "");
   auto const two_levels = R"(, "two_level_sums": true, "group_size": 2)";
   CHECK(engine::two_level_note(settings("", two_levels)) == "");
