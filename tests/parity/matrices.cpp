@@ -301,8 +301,8 @@ TEST_CASE("Muon: what cannot be is refused, with the reason") {
       Catch::Contains("optimizer.type is \"Muon\", and no parameter of the model is marked by ParamOptions::matrix"));
   auto const says_on_gpus = [&](Config const& config) {
     auto const notes = plan(matrices.model, config, 2, {.device = DeviceKind::cuda}).notes;
-    return std::ranges::any_of(notes,
-                               [](std::string const& note) { return note.find("is not supported on GPUs") != std::string::npos; });
+    return std::ranges::any_of(
+        notes, [](std::string const& note) { return note.find("is not supported on GPUs") != std::string::npos; });
   };
   auto const config = Config::from_json(text_of(fp32_types, 1));
   CHECK_FALSE(says_on_gpus(config));
