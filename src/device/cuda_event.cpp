@@ -32,14 +32,14 @@ cudaEvent_t CudaEvent::asked() const {
 
 cudaEvent_t CudaEvent::awaited_by(CudaContext const& context, cudaStream_t stream) const noexcept {
   auto const now = context.capture();
-  bool const here = &context == &context_;
-  if (!recorded_ || (here && stream == stream_ && capture_ == now)) {
+  bool const here = recorded_by_ == &context;
+  if (recorded_by_ == nullptr || (here && stream == stream_ && capture_ == now)) {
     return nullptr;
   }
   if (here && now != 0) {  // a graph follows everything that was enqueued before its capture
     return capture_ == now ? event_.get() : nullptr;
   }
-  return capture_ == 0 ? event_.get() : context_.launched();
+  return here && capture_ != 0 ? context.launched() : event_.get();
 }
 
 bool CudaEvent::done() const {
@@ -56,11 +56,11 @@ void CudaEvent::synchronize() const {
   context_.failure().rethrow();
 }
 
-void CudaEvent::record(cudaStream_t stream) {
-  context_.expect(cudaEventRecord(event_.get(), stream), "cudaEventRecord");
+void CudaEvent::record(CudaContext& context, cudaStream_t stream) {
+  context.expect(cudaEventRecord(event_.get(), stream), "cudaEventRecord");
+  recorded_by_ = &context;
   stream_ = stream;
-  capture_ = context_.capture();
-  recorded_ = true;
+  capture_ = context.capture();
 }
 
 CudaEvent const& as_cuda(Event const& event) {

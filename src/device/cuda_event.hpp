@@ -31,7 +31,9 @@ class CudaEvent final : public Event {
   [[nodiscard]] bool done() const override;
   void synchronize() const override;
 
-  void record(cudaStream_t stream);
+  /// Records the end of `stream`, which is one of `context`: this event's device or, since events may outlive theirs,
+  /// another one of the same GPU.
+  void record(CudaContext& context, cudaStream_t stream);
   [[nodiscard]] int ordinal() const noexcept { return ordinal_; }
   /// The event that `stream` of `context` must wait for to follow the recorded point; null if it follows it anyway. The
   /// context matters, because the default stream has the same handle on every GPU and every thread.
@@ -44,9 +46,10 @@ class CudaEvent final : public Event {
   CudaContext& context_;
   int ordinal_;
   CudaEventHandle event_;
-  cudaStream_t stream_ = nullptr;  // the stream of the last record
-  bool recorded_ = false;
-  std::uint64_t capture_ = 0;  // that of the last record: see CudaContext::capture()
+  // of the last record
+  CudaContext const* recorded_by_ = nullptr;
+  cudaStream_t stream_ = nullptr;
+  std::uint64_t capture_ = 0;  // see CudaContext::capture()
 };
 
 /// Throws ContractError for an event of another device.

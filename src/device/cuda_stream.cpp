@@ -77,7 +77,7 @@ void CudaStream::wait(Event const& event) {
 void CudaStream::record(Event& event) {
   auto& cuda = as_cuda(event);
   try {
-    cuda.record(stream_);
+    cuda.record(context_, stream_);
   } catch (...) {
     fail(std::current_exception());
   }

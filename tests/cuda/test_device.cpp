@@ -547,7 +547,7 @@ TEST_CASE("a stream waits for a stream with the same handle on another GPU or of
     device::CudaStream const stream{"test", device::CudaStream::Role::beside, mine, spans};
     device::CudaEvent event{mine};
     CHECK(event.awaited_by(elsewhere, stream.get()) == nullptr);  // nothing was recorded
-    event.record(stream.get());
+    event.record(mine, stream.get());
     CHECK(event.awaited_by(mine, stream.get()) == nullptr);
     CHECK(event.awaited_by(mine, nullptr) == event.get());
     CHECK(event.awaited_by(elsewhere, stream.get()) == event.get());
