@@ -332,9 +332,10 @@ void Communicator::barrier(device::Stream& stream, Label const& label) {
 }
 
 std::string Communicator::why_no_graphs() const {
-  return fmt::format("communicator '{}' is of the transport {}, whose ranks meet on the host; only those of nccl can be "
-                     "recorded",
-                     name(), name_of(transport()));
+  return fmt::format(
+      "communicator '{}' is of the transport {}, whose ranks meet on the host; only those of nccl can be "
+      "recorded",
+      name(), name_of(transport()));
 }
 
 void Communicator::watch_graphs(device::Stream& stream, Label const& label, std::function<void()> const& launch) {

@@ -82,8 +82,8 @@ class ZEROTH_EXPORT AnyEngine {
   /// Waits for the previous step only. So the device stays busy, the host cannot run further ahead, and every rank gets
   /// each report in the same iteration. Throws Error if a dynamic loss scale cannot become smaller.
   std::optional<StepReport> step(StepOptions const& options = {});
-  /// A recorder of whole steps as CUDA graphs. Throws ContractError that names the reason if steps of this engine cannot
-  /// be recorded: graphs need a GPU, NCCL, and steps for which the host has nothing to decide.
+  /// A recorder of whole steps as CUDA graphs. Throws ContractError that names the reason if steps of this engine
+  /// cannot be recorded: graphs need a GPU, NCCL, and steps for which the host has nothing to decide.
   [[nodiscard]] StepGraph step_graph();
   /// Waits for all work and for a running save, and returns the report that step() still owes. Between steps it also
   /// applies an update that is owed with zeroth.delayed_update.
