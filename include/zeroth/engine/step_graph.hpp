@@ -40,8 +40,8 @@ class StepRecording;
 /// next step's first gathers are part of the update's graph, and forward begins behind the last update.
 class ZEROTH_EXPORT StepGraph {
  public:
-  StepGraph(StepGraph&&) noexcept;
-  StepGraph& operator=(StepGraph&&) noexcept;
+  StepGraph(StepGraph&&) noexcept;             ///< Takes over the recording.
+  StepGraph& operator=(StepGraph&&) noexcept;  ///< Takes over the recording.
   ~StepGraph();
 
   /// Calls `step`, which makes the calls of one whole step, up to AnyEngine::step(); captures what they enqueue, and
