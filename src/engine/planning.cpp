@@ -301,7 +301,7 @@ std::string refused_offload(OffloadSettings const& offload, DeviceKind device) {
   }
   if (offload.parameters != OffloadDevice::none) {
     return fmt::format(
-        "zero_optimization.offload_param.device is \"{}\", which is not supported with GPUs; set it to \"none\" {}",
+        R"(zero_optimization.offload_param.device is "{}", which is not supported with GPUs; set it to "none" {})",
         offload.parameters == OffloadDevice::nvme ? "nvme" : "cpu", end);
   }
   return {};
