@@ -83,7 +83,7 @@ void expect_same(GraphRun const& run, GraphRun const& expected) {
   CHECK_FALSE(run.weights.empty());
 }
 
-/// Of two ranks, after begin_nccl().
+/// The messages of two ranks that call `body`. Call begin_nccl() first.
 std::string message_of(Config const& config, std::function<void(Engine<float>&, SmallModel const&)> const& body) {
   auto const outcome = run_nccl_job(
       2,

@@ -22,7 +22,7 @@ using Catch::Contains;
 using zeroth::bf16;
 using zeroth::testing::thrown;
 
-/// Of train_in()'s model and micro-batch.
+/// The model and the micro-batch are those of train_in().
 constexpr std::int64_t sequences = 2;
 
 /// The algorithms of the model's products, with bf16 gradients or with others.
