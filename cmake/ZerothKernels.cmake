@@ -9,25 +9,26 @@ set(ZEROTH_KERNEL_OPTIONS -std=c++20 --fmad=false --prec-div=true --prec-sqrt=tr
 # train_gpt's.
 set(ZEROTH_EXAMPLE_KERNEL_OPTIONS -std=c++20 --expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra)
 
-# zeroth_ptx_objects(variable ARCHITECTURE 80 SOURCES a.cu ... OPTIONS ... INCLUDES folder ...)
-# Objects with the PTX of an architecture and nothing else for GPUs, not compressed. Needs nvcc (ZEROTH_NVCC), not the
-# language CUDA.
+# zeroth_ptx_objects(variable ARCHITECTURES 80 100 ... SOURCES a.cu ... OPTIONS ... INCLUDES folder ...)
+# Objects with the PTX of these architectures and nothing else for GPUs, not compressed. Needs nvcc (ZEROTH_NVCC), not the
+# language CUDA. All architectures are in one object: half of the time goes into the host's code.
 function(zeroth_ptx_objects variable)
-  cmake_parse_arguments(arg "" "ARCHITECTURE" "SOURCES;OPTIONS;INCLUDES" ${ARGN})
+  cmake_parse_arguments(arg "" "" "ARCHITECTURES;SOURCES;OPTIONS;INCLUDES" ${ARGN})
   list(TRANSFORM arg_INCLUDES PREPEND -I)
+  list(TRANSFORM arg_ARCHITECTURES REPLACE "(.+)" "-gencode=arch=compute_\\1,code=compute_\\1" OUTPUT_VARIABLE targets)
   set(objects)
   foreach(source IN LISTS arg_SOURCES)
     get_filename_component(name ${source} NAME_WE)
-    set(object ${CMAKE_CURRENT_BINARY_DIR}/sm_${arg_ARCHITECTURE}/${name}.o)
+    set(object ${CMAKE_CURRENT_BINARY_DIR}/ptx/${name}.o)
     add_custom_command(
       OUTPUT ${object}
       COMMAND ${ZEROTH_NVCC} -O3 -DNDEBUG ${arg_OPTIONS} ${arg_INCLUDES}
-              -gencode=arch=compute_${arg_ARCHITECTURE},code=compute_${arg_ARCHITECTURE} -Xfatbin -compress=false
+              ${targets} -Xfatbin -compress=false
               -Xcompiler=-fPIE -MD -MF ${object}.d -c ${source} -o ${object}
-      DEPENDS ${source} DEPFILE ${object}.d COMMENT "PTX of sm_${arg_ARCHITECTURE}: ${name}" VERBATIM)
+      DEPENDS ${source} DEPFILE ${object}.d COMMENT "PTX: ${name}" VERBATIM)
     list(APPEND objects ${object})
   endforeach()
-  file(MAKE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/sm_${arg_ARCHITECTURE})
+  file(MAKE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/ptx)
   set_source_files_properties(${objects} PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
   set(${variable} ${objects} PARENT_SCOPE)
 endfunction()

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the kernels' accesses to memory take, out of the tests that interpret the kernels' PTX.
 
-    cmake --preset test && cmake --build --preset test --target test_ptx_kernels_sm80 test_ptx_train_gpt_kernels_sm80 ...
+    cmake --preset test && cmake --build --preset test --target test_ptx_kernels test_ptx_train_gpt_kernels
     scripts/access_table.py           prints the page docs/measured/accesses.md
     scripts/access_table.py --write   writes it
 
-Needs the programs of both parts and of both architectures, sm80 and sm100.
+Needs an nvcc that knows both architectures, sm_80 and sm_100.
 """
 
 import argparse
@@ -41,9 +41,10 @@ An empty cell: there were no such accesses. sm_90 has the PTX of sm_80.
 
 def counts_of(build, test, folder):
     """{kernel: (banks, sectors)}, of a run of all cases."""
+    file = pathlib.Path(folder) / f"{test}.tsv"
     subprocess.run(["ctest", "--test-dir", str(build), "-R", f"^{test}$", "--output-on-failure"], check=True,
-                   stdout=subprocess.DEVNULL, env={**os.environ, "ZEROTH_PTX_WRITE_ACCESSES": folder})
-    lines = (pathlib.Path(folder) / f"test_{test}.tsv").read_text(encoding="utf-8").splitlines()
+                   stdout=subprocess.DEVNULL, env={**os.environ, "ZEROTH_PTX_WRITE_ACCESSES": str(file)})
+    lines = file.read_text(encoding="utf-8").splitlines()
     return {name: tuple("" if count == "0.00" else count for count in counts)
             for name, *counts in (line.split("\t") for line in lines)}
 
@@ -70,7 +71,7 @@ def main(arguments):
     try:
         page = page_of(given.build)
     except (subprocess.CalledProcessError, OSError) as error:
-        print(f"error: {error}: build the tests ptx_kernels and ptx_train_gpt_kernels of both architectures first",
+        print(f"error: {error}: build test_ptx_kernels and test_ptx_train_gpt_kernels first",
               file=sys.stderr)
         return 2
     if given.write:

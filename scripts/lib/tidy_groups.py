@@ -8,8 +8,8 @@ import re
 import shlex
 
 MOST = 48  # sources of a group: more gain little, and the last group of several processes ends later
-# Options and precompiled headers that only GCC has would end clang-tidy. -fno-loop-* steer its vectoriser.
-OF_GCC = re.compile(r"-fno-loop-.*|-fpch-preprocess|-Winvalid-pch")
+# Options and precompiled headers that only GCC has would end clang-tidy. -fno-loop-* steer its vectoriser, ggc- its memory.
+OF_GCC = re.compile(r"-fno-loop-.*|-fpch-preprocess|-Winvalid-pch|--param=ggc-.*")
 
 
 @dataclasses.dataclass

@@ -92,11 +92,13 @@ function(check_shared)
   endif()
   run(${NM} -D -C --defined-only ${library})
   string(REPLACE "[abi:cxx11]" "" output "${output}")
+  string(REPLACE "decltype(nullptr)" "nullptr_t" output "${output}")
   string(REGEX REPLACE "[0-9a-f]+ ([A-Za-z]) (vtable for |typeinfo for |typeinfo name for )?" "\\1 " output "${output}")
   string(STRIP "${output}" output)
   string(REPLACE "\n" ";" shown "${output}")
-  # Templates that were needed of the standard library, and what fmt and spdlog show by themselves.
-  list(FILTER shown EXCLUDE REGEX "^[WVu] ([a-z ]+ )?(std|__gnu_cxx|fmt|spdlog)::")
+  # Templates that were needed of the standard library, perhaps behind the type that they return, and what fmt and spdlog show
+  # by themselves.
+  list(FILTER shown EXCLUDE REGEX "^[WVu] ([a-zA-Z0-9_:&* ]+ )?[(]?&?(std|__gnu_cxx|fmt|spdlog)::")
   list(REMOVE_DUPLICATES shown)
   list(LENGTH shown count)
   file(GLOB_RECURSE headers ${WORK}/prefix/*.hpp)

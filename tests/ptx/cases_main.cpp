@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// main() of the kernels' cases. A run of all of them fails if there is a kernel that none ran, or one whose accesses
 /// to memory take more than the page in ZEROTH_PTX_ACCESSES says for the architecture in ZEROTH_PTX_ARCHITECTURE. If
-/// ZEROTH_PTX_WRITE_ACCESSES names a folder, what they take is written there instead, for scripts/access_table.py. The
+/// ZEROTH_PTX_WRITE_ACCESSES names a file, what they take is written there instead, for scripts/access_table.py. The
 /// environment variable ZEROTH_PTX_EDIT changes a kernel first: its lines are a part of the kernel's name, a regular
 /// expression, what replaces its matches, and which match (from 0).
 #include <cstdlib>
@@ -48,14 +48,14 @@ void edit(std::string const& lines) {
 constexpr std::string_view host_left_out = "~[host]";
 
 /// Writes what the accesses to memory take, or compares it with the page. Prints what differs.
-bool accesses_are_known(std::filesystem::path const& program) {
+bool accesses_are_known() {
   char const* const page = std::getenv("ZEROTH_PTX_ACCESSES");
   char const* const architecture = std::getenv("ZEROTH_PTX_ARCHITECTURE");
   if (page == nullptr || architecture == nullptr) {
     return true;
   }
-  if (char const* const folder = std::getenv("ZEROTH_PTX_WRITE_ACCESSES")) {
-    ptx::write_accesses(std::filesystem::path{folder} / (program.filename().string() + ".tsv"));
+  if (char const* const file = std::getenv("ZEROTH_PTX_WRITE_ACCESSES")) {
+    ptx::write_accesses(file);
     return true;
   }
   auto const slower = ptx::slower_than(page, architecture);
@@ -86,5 +86,5 @@ int main(int argument_count, char** arguments) {
     std::cout << "no case ran " << kernel << '\n';
   }
   std::cout << ptx::kernel_names().size() - left.size() << " kernels ran\n";
-  return left.empty() && accesses_are_known(arguments[0]) ? 0 : 1;
+  return left.empty() && accesses_are_known() ? 0 : 1;
 }

@@ -17,8 +17,8 @@ import access_table  # noqa: E402
 CTEST = """#!/bin/sh
 test=${4#^}
 test=${test%$}
-printf 'Sums<float>\\t1.25\\t0.00\\n' >"$ZEROTH_PTX_WRITE_ACCESSES/test_$test.tsv"
-case $test in *sm100) printf 'Adds<fp16, float>\\t0.00\\t2.00\\n' >>"$ZEROTH_PTX_WRITE_ACCESSES/test_$test.tsv" ;; esac
+printf 'Sums<float>\\t1.25\\t0.00\\n' >"$ZEROTH_PTX_WRITE_ACCESSES"
+case $test in *sm100) printf 'Adds<fp16, float>\\t0.00\\t2.00\\n' >>"$ZEROTH_PTX_WRITE_ACCESSES" ;; esac
 exit "$FAKE_STATUS"
 """
 
@@ -46,7 +46,7 @@ class Page(unittest.TestCase):
     def test_a_test_that_fails_is_an_error(self):
         status, page, error = self.run_with("8")
         self.assertEqual((status, page), (2, ""))
-        self.assertIn("build the tests ptx_kernels and ptx_train_gpt_kernels of both architectures first", error)
+        self.assertIn("build test_ptx_kernels and test_ptx_train_gpt_kernels first", error)
 
 
 if __name__ == "__main__":

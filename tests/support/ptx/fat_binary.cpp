@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <regex>
 #include <stdexcept>
 
 namespace zeroth::testing::ptx {
@@ -39,7 +40,7 @@ T read(void const* from) {
 
 }  // namespace
 
-std::vector<std::string> modules_of(void const* wrapper) {
+std::string module_of(void const* wrapper, std::string const& architecture) {
   auto const outer = read<Wrapper>(wrapper);
   if (outer.magic != wrapper_magic) {
     throw std::runtime_error{"PTX: what was registered is no fat binary"};
@@ -48,24 +49,26 @@ std::vector<std::string> modules_of(void const* wrapper) {
   if (header.magic != header_magic) {
     throw std::runtime_error{"PTX: what was registered is no fat binary"};
   }
-  std::vector<std::string> modules;
+  std::regex const target{R"(\.target\s+(\w+))"};
+  std::string others;
   char const* const end = outer.data + header.header_bytes + header.bytes;
   for (char const* at = outer.data + header.header_bytes; at < end;) {
     auto const entry = read<Entry>(at);
     if (entry.kind == ptx_kind) {
       std::string text(at + entry.header_bytes, entry.bytes);
       text.resize(std::strlen(text.c_str()));  // padded with zeros
-      if (text.find(".target") == std::string::npos) {
+      std::smatch found;
+      if (!std::regex_search(text, found, target)) {
         throw std::runtime_error{"PTX: a module is compressed: compile with -Xfatbin -compress=false"};
       }
-      modules.push_back(std::move(text));
+      if (found[1] == architecture) {
+        return text;
+      }
+      others += " " + found[1].str();
     }
     at += entry.header_bytes + entry.bytes;
   }
-  if (modules.empty()) {
-    throw std::runtime_error{"PTX: a fat binary without PTX"};
-  }
-  return modules;
+  throw std::runtime_error{"PTX: a fat binary without " + architecture + ", but with:" + others};
 }
 
 }  // namespace zeroth::testing::ptx

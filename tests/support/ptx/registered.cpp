@@ -132,6 +132,15 @@ cudaError_t launch(void const* host, dim3 grid, dim3 threads, void* const* argum
   });
 }
 
+/// The one whose PTX runs; the objects of a program have that of all.
+std::string const& architecture() {
+  static std::string const name = [] {
+    char const* const wanted = std::getenv("ZEROTH_PTX_ARCHITECTURE");
+    return std::string{wanted == nullptr ? "sm_80" : wanted};
+  }();
+  return name;
+}
+
 /// Aborts on an exception, because functions that nvcc's objects call while they are loaded cannot throw.
 template <class F>
 void or_abort(F const& function) {
@@ -166,6 +175,7 @@ void edit_kernel(std::string const& kernel, std::function<std::string(std::strin
 
 }  // namespace zeroth::testing::ptx
 
+using zeroth::testing::ptx::architecture;
 using zeroth::testing::ptx::configuration;
 using zeroth::testing::ptx::or_abort;
 using zeroth::testing::ptx::Registry;
@@ -185,11 +195,7 @@ cudaError_t __cudaLaunchKernel(void* kernel, dim3 grid, dim3 threads, void** arg
                                cudaStream_t stream);
 
 void** __cudaRegisterFatBinary(void* wrapper) {
-  or_abort([&] {
-    for (auto const& module : zeroth::testing::ptx::modules_of(wrapper)) {
-      Registry::get().add_module(module);
-    }
-  });
+  or_abort([&] { Registry::get().add_module(zeroth::testing::ptx::module_of(wrapper, architecture())); });
   static void* handle = nullptr;
   return &handle;
 }
