@@ -3,6 +3,9 @@
 // there.
 #include <array>
 #include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "comm/conformance.hpp"
@@ -21,6 +24,19 @@ int launch_processes(std::function<void(Rank&)> const& body) {
     Rank rank{job.communicator(), *device};
     body(rank);
   });
+}
+
+TEST_CASE("Open MPI's calls give up the core where ranks share cores") {
+  REQUIRE(launch({.transport = testing::process_transport()}, [](Job&) {}) == 0);
+  char const* const ranks_on_machine = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+  if (testing::process_transport() != Transport::mpi || ranks_on_machine == nullptr) {
+    return;  // there is no Open MPI
+  }
+  bool const shared = std::getenv("ZEROTH_SPIN") != nullptr ||
+                      static_cast<unsigned>(std::stoi(ranks_on_machine)) > std::thread::hardware_concurrency();
+  char const* const yields = std::getenv("OMPI_MCA_mpi_yield_when_idle");
+  REQUIRE(yields != nullptr);
+  CHECK(std::string{yields} == (shared ? "1" : "0"));
 }
 
 TEST_CASE("communicators of processes conform") {

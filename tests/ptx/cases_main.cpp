@@ -5,7 +5,6 @@
 /// environment variable ZEROTH_PTX_EDIT changes a kernel first: its lines are a part of the kernel's name, a regular
 /// expression, what replaces its matches, and which match (from 0).
 #include <cstdlib>
-#include <filesystem>
 #include <iostream>
 #include <regex>
 #include <sstream>
@@ -50,15 +49,14 @@ constexpr std::string_view host_left_out = "~[host]";
 /// Writes what the accesses to memory take, or compares it with the page. Prints what differs.
 bool accesses_are_known() {
   char const* const page = std::getenv("ZEROTH_PTX_ACCESSES");
-  char const* const architecture = std::getenv("ZEROTH_PTX_ARCHITECTURE");
-  if (page == nullptr || architecture == nullptr) {
+  if (page == nullptr) {
     return true;
   }
   if (char const* const file = std::getenv("ZEROTH_PTX_WRITE_ACCESSES")) {
     ptx::write_accesses(file);
     return true;
   }
-  auto const slower = ptx::slower_than(page, architecture);
+  auto const slower = ptx::slower_than(page, ptx::architecture());
   for (auto const& line : slower) {
     std::cout << line << '\n';
   }

@@ -74,9 +74,9 @@ bool begin_mpi() {
     }
     return false;
   }
-  // Whether Open MPI's blocking calls give up the core after every poll without a result. With more ranks than cores
-  // the rank that they wait for needs that core: 4 ranks on 2 cores train 1.4 times as fast. With a core for each rank
-  // yielding only delays: 2 ranks on 2 cores take 1.3 times as long. Our own thread sleeps between its polls.
+  // Whether Open MPI's calls give up the core when a poll finds nothing. With more ranks than cores, the rank that is
+  // waited for needs that core: 4 ranks on 2 cores train 1.4 times as fast. With a core for each rank, giving it up
+  // only delays: 2 ranks on 2 cores take 1.3 times as long. Our own thread sleeps between its polls in both cases.
   ::setenv("OMPI_MCA_mpi_yield_when_idle", may_spin(open_mpi_ranks_on_machine()) ? "0" : "1", 0);
   ZEROTH_MPI(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level));
   if (level < MPI_THREAD_FUNNELED) {

@@ -132,15 +132,6 @@ cudaError_t launch(void const* host, dim3 grid, dim3 threads, void* const* argum
   });
 }
 
-/// The one whose PTX runs; the objects of a program have that of all.
-std::string const& architecture() {
-  static std::string const name = [] {
-    char const* const wanted = std::getenv("ZEROTH_PTX_ARCHITECTURE");
-    return std::string{wanted == nullptr ? "sm_80" : wanted};
-  }();
-  return name;
-}
-
 /// Aborts on an exception, because functions that nvcc's objects call while they are loaded cannot throw.
 template <class F>
 void or_abort(F const& function) {
@@ -166,6 +157,13 @@ Behaviour& behaviour() {
   return how;
 }
 bool is_kernel(void const* host) { return Registry::get().kernel(host) != nullptr; }
+std::string const& architecture() {
+  static std::string const name = [] {
+    char const* const wanted = std::getenv("ZEROTH_PTX_ARCHITECTURE");
+    return std::string{wanted == nullptr ? "sm_80" : wanted};
+  }();
+  return name;
+}
 std::vector<std::string> kernel_names() { return Registry::get().names(true); }
 std::vector<std::string> never_run() { return Registry::get().names(false); }
 std::map<std::string, Traffic> traffic() { return Registry::get().traffic(); }

@@ -29,6 +29,8 @@ namespace zeroth::testing::ptx {
 
 /// The readable names of all kernels, and of those that no launch has completed yet.
 [[nodiscard]] std::vector<std::string> kernel_names();
+/// "sm_100": the architecture whose PTX runs, by ZEROTH_PTX_ARCHITECTURE, or sm_80. The program's objects have all.
+[[nodiscard]] std::string const& architecture();
 [[nodiscard]] std::vector<std::string> never_run();
 
 /// What the accesses to memory of each kernel took, in all launches that completed, by readable name.
