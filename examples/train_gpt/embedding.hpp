@@ -94,7 +94,7 @@ class Head {
     LayerNormTape<Device> norm;
     Sums<Device> logits;  // [tokens, vocabulary that this rank has], in aligned rows: vocabularies are odd
     SoftmaxTape<Device> softmax;
-    Matrix normal, dlogits;  // the last where it cannot take the place of `logits`
+    Matrix normal, dlogits;  // the last where it does not take the place of `logits`
     Matrix parts;            // of the gradient's sum over tensor ranks: all rows
     Matrix own;              // rows of this rank, where they divide them
   };
@@ -156,17 +156,19 @@ class Head {
   }
 
  private:
-  [[nodiscard]] static Matrix& place_of_dlogits(Tape& tape) {
-    if constexpr (std::same_as<Matrix, Sums<Device>>) {
-      return tape.logits;
+  [[nodiscard]] static decltype(auto) place_of_dlogits(Tape& tape) {
+    if constexpr (Device::overwrites_logits) {
+      return InRowsOf<typename Device::Element>{tape.logits};
+    } else if constexpr (std::same_as<Matrix, Sums<Device>>) {
+      return (tape.logits);
     } else {
       tape.dlogits.resize_aligned(tape.logits.rows(), tape.logits.cols());
-      return tape.dlogits;
+      return (tape.dlogits);
     }
   }
   template <class Open>
-  [[nodiscard]] Matrix& dlogits_of(Open const& p, Batch const& batch, Tape& tape, Wide seed) const {
-    Matrix& dlogits = place_of_dlogits(tape);
+  [[nodiscard]] decltype(auto) dlogits_of(Open const& p, Batch const& batch, Tape& tape, Wide seed) const {
+    decltype(auto) dlogits = place_of_dlogits(tape);
     if constexpr (Device::divides_layers) {
       if (p.device.tensor_ranks() > 1) {
         p.device.cross_entropy_backward_of_part(tape.logits, batch, p.device.rows(tokens_), tape.softmax, seed,
@@ -180,8 +182,8 @@ class Head {
   }
   /// Gives the gradient of what the matrix was multiplied with, of this rank's rows. Tensor ranks add it up while they
   /// compute that of the matrix.
-  template <class Open>
-  [[nodiscard]] Matrix const& backward_of_words(Open const& p, Matrix const& dlogits, Tape& tape) const {
+  template <class Open, class Rows>
+  [[nodiscard]] Matrix const& backward_of_words(Open const& p, Rows const& dlogits, Tape& tape) const {
     if constexpr (Device::divides_layers) {
       if (p.device.tensor_ranks() > 1) {
         tape.parts.resize(tape.normal.rows(), tape.normal.cols());
@@ -196,8 +198,8 @@ class Head {
     p.device.multiply({.a = operand(dlogits), .b = operand(p[tokens_]), .out = result(tape.normal)});
     return tape.normal;
   }
-  template <class Open>
-  void weights_of_words(Open const& p, Matrix const& dlogits, Tape const& tape) const {
+  template <class Open, class Rows>
+  void weights_of_words(Open const& p, Rows const& dlogits, Tape const& tape) const {
     p.device.multiply(contribution(transposed(operand(dlogits)), operand(tape.normal), p.grad(tokens_)));
   }
 

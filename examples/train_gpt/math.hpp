@@ -5,6 +5,7 @@
 ///   expect_heads(shape)    throws ConfigError for heads that it does not support
 ///   keeps_hidden           whether GELU's output is kept for backward, or recomputed
 ///   divides_layers         whether tensor ranks can divide a layer's work: then it is a TensorRanks
+///   overwrites_logits      whether the gradient of logits takes their place even if it is of another type
 /// and one function for each numeric operation of a layer, multiply(Product) first of all.
 #pragma once
 #include <cstddef>

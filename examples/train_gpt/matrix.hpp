@@ -54,4 +54,26 @@ class Matrix {
   std::int64_t capacity_ = 0, rows_ = 0, cols_ = 0, stride_ = 0;
 };
 
+/// A matrix of another type in the memory of an existing one, whose rows begin at the same addresses.
+template <class T>
+class InRowsOf {
+ public:
+  template <class V, class Memory>
+  explicit InRowsOf(Matrix<V, Memory>& matrix)
+      : data_{reinterpret_cast<T*>(matrix.data())},
+        rows_{matrix.rows()},
+        cols_{matrix.cols()},
+        stride_{matrix.stride() * std::int64_t{sizeof(V) / sizeof(T)}} {
+    static_assert(sizeof(V) % sizeof(T) == 0);
+  }
+  [[nodiscard]] T* data() const noexcept { return data_; }
+  [[nodiscard]] std::int64_t rows() const noexcept { return rows_; }
+  [[nodiscard]] std::int64_t cols() const noexcept { return cols_; }
+  [[nodiscard]] std::int64_t stride() const noexcept { return stride_; }
+
+ private:
+  T* data_;
+  std::int64_t rows_, cols_, stride_;
+};
+
 }  // namespace gpt

@@ -33,6 +33,7 @@ class Cpu : public TensorRanks<Cpu<T>, T, cpu::Matrix<T>> {
   using Batch = gpt::Batch;
   static constexpr bool keeps_hidden = false;  ///< Memory is what the library is about.
   static constexpr bool divides_layers = zeroth::Element<T>;
+  static constexpr bool overwrites_logits = false;  ///< TensorParallel takes matrices without gaps.
 
   /// `matmul` and `tensor` outlive it. Null: no layer is divided.
   explicit Cpu(Matmul& matmul, zeroth::TensorParallel* tensor = nullptr)

@@ -48,6 +48,7 @@ class Gpu : public TensorRanks<Gpu<T>, T, gpu::Matrix<T>> {
   using Batch = DeviceBatch;
   static constexpr bool keeps_hidden = true;  ///< Recomputing it would be one more pass over the two widest matrices.
   static constexpr bool divides_layers = true;
+  static constexpr bool overwrites_logits = true;
 
   /// `tensor` computes on the same stream, and outlives it. Null: no layer is divided.
   Gpu(cudaStream_t stream, MatmulOptions const& options, zeroth::TensorParallel* tensor = nullptr)
@@ -174,9 +175,9 @@ class Gpu : public TensorRanks<Gpu<T>, T, gpu::Matrix<T>> {
     run(MeanLoss{tape.losses.data(), nullptr, logits.rows(), batch.loss});
     return {batch.loss};
   }
-  /// `dlogits` may share the memory of `logits`.
+  /// The rows of `dlogits` may begin where those of `logits` do.
   void cross_entropy_backward(Matrix<float> const& logits, Batch const& batch, SoftmaxTape<Gpu> const& tape, float each,
-                              Matrix<T>& dlogits) const {
+                              InRowsOf<T> const& dlogits) const {
     run(CrossEntropyBackward<T>{rows_of(logits), batch.targets, 0, tape.largest.data(), tape.sums.data(), each,
                                 rows_of(dlogits)});
   }
@@ -198,7 +199,7 @@ class Gpu : public TensorRanks<Gpu<T>, T, gpu::Matrix<T>> {
   }
   void cross_entropy_backward_of_part(Matrix<float> const& logits, Batch const& batch,
                                       zeroth::VocabularyPart const& words, SoftmaxTape<Gpu> const& tape, float seed,
-                                      Matrix<T>& dlogits) const {
+                                      InRowsOf<T> const& dlogits) const {
     run(CrossEntropyBackward<T>{columns_of(logits, words), batch.targets, static_cast<std::int32_t>(words.first),
                                 tape.largest.data(), tape.sums.data(), seed / static_cast<float>(logits.rows()),
                                 rows_of(dlogits)});

@@ -6,6 +6,7 @@
 /// most 2^-9 (bf16) or 2^-11 (fp16) of itself.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <limits>
 #include <vector>
@@ -38,6 +39,23 @@ class RowsOnMachine {
   template <class View = T>
   [[nodiscard]] StridedRows<View> rows() const {
     return {memory_.data(), std::ssize(before_) / stride_, width_, stride_};
+  }
+  /// Rows of another type that begin at the same addresses.
+  template <class View>
+  [[nodiscard]] StridedRows<View> rows_in_place() const {
+    return {reinterpret_cast<View*>(memory_.data()), std::ssize(before_) / stride_, width_,
+            stride_ * std::int64_t{sizeof(T) / sizeof(View)}};
+  }
+  /// Their values.
+  template <class View>
+  [[nodiscard]] std::vector<View> values_in_place() const {
+    auto const now = memory_.values();
+    std::vector<View> result(static_cast<std::size_t>(std::ssize(now) / stride_ * width_));
+    for (std::int64_t row = 0; row * stride_ < std::ssize(now); ++row) {
+      std::memcpy(result.data() + row * width_, now.data() + row * stride_,
+                  static_cast<std::size_t>(width_) * sizeof(View));
+    }
+    return result;
   }
   /// The values. Nothing between the rows may have changed.
   [[nodiscard]] std::vector<T> values() const {
@@ -102,6 +120,9 @@ Outcome<T> outcome_of(Problem const& problem, float each, Place const& place, Pl
   run(MeanLoss{losses.data(), nullptr, rows, mean.data()});
   run(CrossEntropyBackward<T>{given, targets.data(), 0, largest.data(), sums.data(), each, dlogits.rows()});
   CHECK(zeroth::testing::same_bits(logits.values(), problem.logits));
+  auto const in_place = logits.template rows_in_place<T>();
+  run(CrossEntropyBackward<T>{given, targets.data(), 0, largest.data(), sums.data(), each, in_place});
+  CHECK(zeroth::testing::same_bits(logits.template values_in_place<T>(), dlogits.values()));
   return {losses.values(), mean.values(), dlogits.values()};
 }
 

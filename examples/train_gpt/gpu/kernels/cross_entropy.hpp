@@ -167,7 +167,8 @@ struct MeanLoss {
 };
 
 /// dlogits = (softmax - one at the target) * each. Columns of `dlogits` behind those of `logits` are padding, and get
-/// 0.
+/// 0. The rows of `dlogits` may begin where those of `logits` do: then gradients take the place of logits that have
+/// been read, and those of 16 bits half of it.
 template <Element T>
 struct CrossEntropyBackward {
   static constexpr int threads = 256;
@@ -195,27 +196,52 @@ struct CrossEntropyBackward {
         grid{gpu::pack_grid<pack>(of, to)} {}
   [[nodiscard]] std::int64_t work() const { return logits.count; }
 
+  /// A block has a row. The gradients of columns [c, 2c) lie at the earliest where the logits of [c / 2, c) were, which
+  /// the phase before has read. Of the first columns each thread holds one until all have been read.
   template <class Block>
   ZEROTH_DEVICE void operator()(Block& block, Shared& /*shared*/) const {
-    block.alone([&](int thread) {
-      for (std::int64_t row = block.index(); row < logits.count; row += block.count()) {
-        float const most = largest[row];
-        float const scale = 1 / sums[row];
-        std::int64_t const target = targets[row] - first_word;
-        zeroth::cuda::each_pack<threads>(grid, {0, logits.width}, thread, [&](std::int64_t first, auto lanes) {
-          auto const in = zeroth::cuda::load<lanes()>(logits[row] + first);
-          Pack<float, lanes()> out;
-          for (int k = 0; k < lanes(); ++k) {
-            float const probability = std::exp(in.at[k] - most) * scale;
-            out.at[k] = (probability - (first + k == target ? 1.0F : 0.0F)) * each;
-          }
-          zeroth::cuda::store(dlogits[row] + first, from_floats<T>(out));
+    PerThread<Pack<float, 1>, Block> held;
+    for (std::int64_t row = block.index(); row < logits.count; row += block.count()) {
+      block.phase([&](int thread) {
+        if (thread < logits.width) {
+          held[thread] = slopes(row, thread, zeroth::cuda::load<1>(logits[row] + thread));
+        }
+      });
+      block.phase([&](int thread) {
+        if (thread < logits.width) {
+          zeroth::cuda::store(dlogits[row] + thread, from_floats<T>(held[thread]));
+        }
+      });
+      for (std::int64_t begin = threads; begin < logits.width; begin *= 2) {
+        std::int64_t const end = begin * 2 < logits.width ? begin * 2 : logits.width;
+        block.phase([&](int thread) {
+          zeroth::cuda::each_pack<threads>(grid, {begin, end}, thread, [&](std::int64_t first, auto lanes) {
+            auto const some = zeroth::cuda::load<lanes()>(logits[row] + first);
+            zeroth::cuda::store(dlogits[row] + first, from_floats<T>(slopes(row, first, some)));
+          });
         });
+      }
+      block.phase([&](int thread) {
         for (std::int64_t padding = logits.width + thread; padding < dlogits.width; padding += threads) {
           dlogits[row][padding] = T{};
         }
-      }
-    });
+      });
+    }
+  }
+
+ private:
+  template <int count>
+  [[nodiscard]] ZEROTH_DEVICE Pack<float, count> slopes(std::int64_t row, std::int64_t first,
+                                                        zeroth::cuda::Pack<float, count> const& some) const {
+    float const most = largest[row];
+    float const scale = 1 / sums[row];
+    std::int64_t const target = targets[row] - first_word;
+    Pack<float, count> out;
+    for (int k = 0; k < count; ++k) {
+      float const probability = std::exp(some.at[k] - most) * scale;
+      out.at[k] = (probability - (first + k == target ? 1.0F : 0.0F)) * each;
+    }
+    return out;
   }
 };
 
