@@ -54,6 +54,8 @@ std::vector<Mistake> const mistakes{
      R"((mma\.sync[^;]*\}, \{%r\d+, )(%r\d+), (%r\d+))", "$1$3, $2", 0, "error_of"},
     {"an exponential is its argument", TRAIN_GPT_CASES, attention_cases, attention, R"(ex2\.approx\.ftz\.f32)",
      "neg.f32", 0, "error_of"},
+    {"a barrier is gone", TRAIN_GPT_CASES, "cross-entropy and its gradient*",
+     "gpt::gpu::CrossEntropyBackward<zeroth::bf16>", barrier, "", 0, "values_in_place"},
     {"a list's next tile is the current one", TRAIN_GPT_CASES, listed_cases, listed,
      R"((ld\.global\.u32\s+%r\d+, \[%rd\d+)\+8\])", "$1]", 0, "error_of"},
     {"a list's row and cells are swapped", TRAIN_GPT_CASES, listed_cases, listed,
