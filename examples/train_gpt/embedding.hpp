@@ -8,6 +8,7 @@
 
 #include "dropout.hpp"
 #include "layer_norm.hpp"
+#include "matrix.hpp"
 #include "product.hpp"
 
 namespace gpt {
