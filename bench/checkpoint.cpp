@@ -85,7 +85,7 @@ class Rank {
         figures_{figures},
         params_{model_, shape()},
         engine_{job, model_, zeroth::Config::from_json(stage_file(options))},
-        micro_steps_{engine_, params_, {}, gpt::cpu::choose(gpt::MathLibrary::automatic, zeroth::Dtype::fp32), 1},
+        micro_steps_{engine_, params_, {}, gpt::cpu::choose(gpt::MathLibrary::automatic, zeroth::Dtype::fp32), {}},
         shard_bytes_{zeroth::whole_blocks(
             zeroth::plan(model_, zeroth::Config::from_json(stage_file(options)), job.world()).checkpoint_bytes /
             job.world())},

@@ -224,7 +224,7 @@ class Bench {
     typename Head<Gpu<T>>::Tape tape;
     Matrix<T> dx;
     report("head", 1, products, 0, [&] { static_cast<void>(layer.forward(open_, x, batch, tape)); });
-    report("head, backward", 1, 2 * products, 0, [&] { layer.backward(open_, x, batch, tape, 1, dx); });
+    report("head, backward", 1, 2 * products, 0, [&] { layer.backward(open_, x, batch, tape, {1}, dx); });
   }
 
   /// The time of a micro-step without losses between layers. Attention counts half of its products here; MFU counts

@@ -86,7 +86,7 @@ struct Trainer {
   Trainer(zeroth::Job& job, zeroth::Config const& given)
       : params{model, shape()},
         engine{job, model, given},
-        micro_steps{engine, params, {}, gpt::cpu::choose(gpt::MathLibrary::automatic, zeroth::Dtype::fp32), 1} {}
+        micro_steps{engine, params, {}, gpt::cpu::choose(gpt::MathLibrary::automatic, zeroth::Dtype::fp32), {}} {}
   zeroth::Model model{1};
   gpt::GptParams params;
   zeroth::Engine<float> engine;

@@ -81,7 +81,7 @@ class Runner {
         model_{1},
         params_{model_, shape},
         engine_{job, model_, zeroth::Config::from_json(stage_file<T>(variant, load))},
-        micro_steps_{engine_, params_, {}, choice, 1} {}
+        micro_steps_{engine_, params_, {}, choice, {}} {}
 
   /// Returns the milliseconds per step that the compute thread waited for communication.
   double run(int steps) {

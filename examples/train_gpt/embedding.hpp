@@ -89,7 +89,7 @@ class Head {
  public:
   using Matrix = Activations<Device>;
   using Batch = typename Device::Batch;
-  using Wide = typename Device::Wide;
+  using Seed = typename Device::Seed;
 
   struct Tape {
     LayerNormTape<Device> norm;
@@ -127,7 +127,7 @@ class Head {
   }
   /// `seed` times the gradient of the mean loss. Uses up the tape.
   template <class Open>
-  void backward(Open const& p, Matrix const& x, Batch const& batch, Tape& tape, Wide seed, Matrix& dx) const {
+  void backward(Open const& p, Matrix const& x, Batch const& batch, Tape& tape, Seed seed, Matrix& dx) const {
     auto const& dlogits = dlogits_of(p, batch, tape, seed);
     auto const& dnormal = backward_of_words(p, dlogits, tape);
     dx.resize(x.rows(), x.cols());
@@ -136,7 +136,7 @@ class Head {
   }
   /// The same in two halves. The second uses up the tape.
   template <class Open>
-  void backward_inputs(Open const& p, Matrix const& x, Batch const& batch, Tape& tape, Wide seed, Slopes& slopes,
+  void backward_inputs(Open const& p, Matrix const& x, Batch const& batch, Tape& tape, Seed seed, Slopes& slopes,
                        Matrix& dx) const {
     auto const& dlogits = dlogits_of(p, batch, tape, seed);
     slopes.normal.resize(tape.normal.rows(), x.cols());
@@ -168,7 +168,7 @@ class Head {
     }
   }
   template <class Open>
-  [[nodiscard]] decltype(auto) dlogits_of(Open const& p, Batch const& batch, Tape& tape, Wide seed) const {
+  [[nodiscard]] decltype(auto) dlogits_of(Open const& p, Batch const& batch, Tape& tape, Seed seed) const {
     decltype(auto) dlogits = place_of_dlogits(tape);
     if constexpr (Device::divides_layers) {
       if (p.device.tensor_ranks() > 1) {
@@ -177,8 +177,7 @@ class Head {
         return dlogits;
       }
     }
-    p.device.cross_entropy_backward(tape.logits, batch, tape.softmax, seed / static_cast<Wide>(tape.normal.rows()),
-                                    dlogits);
+    p.device.cross_entropy_backward(tape.logits, batch, tape.softmax, seed, dlogits);
     return dlogits;
   }
   /// Gives the gradient of what the matrix was multiplied with, of this rank's rows. Tensor ranks add it up while they

@@ -121,13 +121,13 @@ class Gpt {
 
   /// Call after forward on the same batch. Computes `seed` times the gradient of the mean loss.
   template <class Pass>
-  void backward(Pass& pass, Batch const& batch, Workspace& w, typename Device::Wide seed) const {
+  void backward(Pass& pass, Batch const& batch, Workspace& w, typename Device::Seed seed) const {
     backward(pass, all(), batch, w, seed);
   }
   /// On entry `w.d` is the gradient of w.x[part.blocks], unless the part has the head. On return it is the gradient of
   /// w.x[0]; unspecified if the part has the embedding.
   template <class Pass>
-  void backward(Pass& pass, Part const& part, Batch const& batch, Workspace& w, typename Device::Wide seed) const {
+  void backward(Pass& pass, Part const& part, Batch const& batch, Workspace& w, typename Device::Seed seed) const {
     auto next = part.blocks;  // before which inputs were not fetched
     for (int slot = 0; w.store != nullptr && slot < w.store->slots(); ++slot) {
       next = fetch_before(next, part, w);
@@ -157,7 +157,7 @@ class Gpt {
   /// contents of `w`.
   template <class Pass>
   void backward_inputs(Pass& pass, Part const& part, Batch const& batch, Workspace& w,
-                       typename Device::Wide seed) const {
+                       typename Device::Seed seed) const {
     w.slopes.resize(std::max(w.slopes.size(), part.blocks));
     if (part.head) {
       head_.backward_inputs(pass.inputs(head_.unit()), w.x[part.blocks], batch, w.head, seed, w.head_slopes, w.d);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The Device that layers compute on: cpu::Cpu<T>, gpu::Gpu<T> or cpu::Rehearsal<T>. It has
-///   Element   the type of activations;  Wide   the type of sums
+///   Element   the type of activations;  Wide   the type of sums;  Seed   the factor of the loss's gradient
 ///   Matrix<V>, Batch, tokens(batch)
 ///   expect_heads(shape)    throws ConfigError for heads that it does not support
 ///   keeps_hidden           whether GELU's output is kept for backward, or recomputed
@@ -42,24 +42,28 @@ struct OpenUnit {
 template <class Device, class Micro>
 class PassOn {
  public:
-  PassOn(Device& device, Micro& micro) : device_{device}, micro_{micro} {}
+  /// Without `draws` no layer may draw random numbers.
+  PassOn(Device& device, Micro& micro, bool draws = true) : device_{device}, micro_{micro}, draws_{draws} {}
   [[nodiscard]] auto forward(zeroth::Unit unit) {
-    return OpenUnit<Device, decltype(micro_.forward(unit))>{device_, micro_.forward(unit), micro_.random(0, 0)};
+    return OpenUnit<Device, decltype(micro_.forward(unit))>{device_, micro_.forward(unit), random()};
   }
   [[nodiscard]] auto backward(zeroth::Unit unit) {
-    return OpenUnit<Device, decltype(micro_.backward(unit))>{device_, micro_.backward(unit), micro_.random(0, 0)};
+    return OpenUnit<Device, decltype(micro_.backward(unit))>{device_, micro_.backward(unit), random()};
   }
   /// For pipelines with a schedule that divides backward.
   [[nodiscard]] auto inputs(zeroth::Unit unit) {
-    return OpenUnit<Device, decltype(micro_.inputs(unit))>{device_, micro_.inputs(unit), micro_.random(0, 0)};
+    return OpenUnit<Device, decltype(micro_.inputs(unit))>{device_, micro_.inputs(unit), random()};
   }
   [[nodiscard]] auto weights(zeroth::Unit unit) {
-    return OpenUnit<Device, decltype(micro_.weights(unit))>{device_, micro_.weights(unit), micro_.random(0, 0)};
+    return OpenUnit<Device, decltype(micro_.weights(unit))>{device_, micro_.weights(unit), random()};
   }
 
  private:
+  [[nodiscard]] zeroth::Random random() const { return draws_ ? micro_.random(0, 0) : zeroth::Random{}; }
+
   Device& device_;
   Micro& micro_;
+  bool draws_;
 };
 
 }  // namespace gpt

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "options.hpp"
 
+#include <fmt/format.h>
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
@@ -180,6 +181,8 @@ void declare(CLI::App& app, Options& o, Words& words) {
                "With --device cpu: print which library multiplies matrices of which shapes");
   app.add_flag("--share-devices", o.share_devices, "With --device cuda: let several ranks share a GPU");
   app.add_flag("--tf32", o.tf32, "With --device cuda and fp32: round the factors of matrix products to TF32");
+  app.add_flag("--step-graph", o.step_graph,
+               "With --device cuda and --comm nccl: record a step, and launch it as CUDA graphs for all others");
   app.add_option("--algorithms", o.algorithms,
                  "With --device cuda: file with cuBLASLt's algorithm for each product, which bench_cuda_gpt "
                  "--algorithms measured [cuBLASLt's choice]")
@@ -238,7 +241,7 @@ CommandLine parse(int argc, char const* const* argv, std::ostream& out, std::ost
     }
     for (auto const& [flag, given] :
          {std::pair{"--share-devices", options.share_devices}, std::pair{"--tf32", options.tf32},
-          std::pair{"--algorithms", !options.algorithms.empty()}}) {
+          std::pair{"--step-graph", options.step_graph}, std::pair{"--algorithms", !options.algorithms.empty()}}) {
       if (given && words.device != "cuda") {
         throw CLI::ValidationError{flag, "is for --device cuda"};
       }
@@ -251,6 +254,15 @@ CommandLine parse(int argc, char const* const* argv, std::ostream& out, std::ost
     }
     if (!options.trace.empty() && options.trace == options.report) {
       throw CLI::ValidationError{"--trace", options.trace.string() + " is also the file of --report; give two files"};
+    }
+    if (options.step_graph && (options.dropout > 0 || !options.trace.empty())) {
+      throw CLI::ValidationError{
+          "--step-graph",
+          options.dropout > 0
+              ? fmt::format("--dropout is {}, and launched steps would drop what the recorded step "
+                            "dropped; allowed: 0",
+                            options.dropout)
+              : std::string{"--trace records a timeline, which launched steps have not; leave one out"}};
     }
     if (words.comm != chosen_by_launcher) {
       options.transport = zeroth::comm::transport_named(words.comm);

@@ -38,7 +38,7 @@ struct Options {
   std::optional<double> peak_tflops;  ///< Per rank; nullopt: unknown.
   std::optional<zeroth::comm::Transport> transport;
   zeroth::DeviceKind device = zeroth::DeviceKind::cpu;
-  bool plan = false, recompute = false, share_devices = false, tf32 = false, show_products = false;
+  bool plan = false, recompute = false, share_devices = false, tf32 = false, show_products = false, step_graph = false;
   MathLibrary math = MathLibrary::automatic;
   std::filesystem::path algorithms;  ///< Of cuBLASLt; empty: cuBLASLt chooses.
 };

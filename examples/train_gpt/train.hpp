@@ -34,34 +34,51 @@ struct StageWorkOf<Where, T, G> {
   using Type = typename Where::template StageWork<T, G>;
 };
 
+template <class Where, class T, class G>
+concept HasGraphs = requires {
+  typename Where::template RecordedSteps<T, G>;
+};
+template <class Where, class T, class G>
+struct RecordedStepsOf {
+  struct Type {};
+};
+template <class Where, class T, class G>
+  requires HasGraphs<Where, T, G>
+struct RecordedStepsOf<Where, T, G> {
+  using Type = typename Where::template RecordedSteps<T, G>;
+};
+
 /// The forward and backward passes of a step: micro-step by micro-step, or in the order of a pipeline's schedule.
 template <class Where, zeroth::Element T, zeroth::GradientOf<T> G>
 class Passes {
  public:
   Passes(zeroth::Engine<T, G>& engine, zeroth::Mesh& mesh, GptParams const& params, KeptBlocks const& kept,
-         Task const& task, MathChoice const& math, std::int64_t micro_steps)
+         Task const& task, MathChoice const& math, zeroth::Settings const& settings)
       : task_{task} {
     if (mesh.tensor_part().of > 1) {
       tensor_.emplace(mesh.tensor(), zeroth::TensorParallelOptions{.sequence = task.config.sequence_parallel()});
     }
     auto* const tensor = tensor_ ? &*tensor_ : nullptr;
     if (mesh.pipeline().size == 1) {
-      micro_steps_.emplace(engine, params, task.options, math, micro_steps, tensor, kept);
+      micro_steps_.emplace(engine, params, task.options, math, settings, tensor, kept);
+      if constexpr (has_graphs) {
+        if (task.options.step_graph) {
+          recorded_.emplace(engine, *micro_steps_, task.batches, settings.batch);
+        }
+      }
     } else if constexpr (has_pipelines) {
       stage_.emplace(engine, params, task.options, math, tensor, kept);
     }
   }
-  void run(zeroth::Engine<T, G>& engine) {
-    if (micro_steps_) {
-      for (auto micro : engine.micro_steps()) {
-        task_.batches.read(micro.first_sample(), engine.micro_batch(), batch_);
-        micro_steps_->run(micro, batch_);
-      }
-    } else if constexpr (has_pipelines) {
-      for (auto work : engine.schedule()) {
-        stage_->run(work, task_.batches, engine.micro_batch());
+  /// Trains one step. Returns the report of the step before.
+  std::optional<zeroth::StepReport> step(zeroth::Engine<T, G>& engine) {
+    if constexpr (has_graphs) {
+      if (recorded_) {
+        return recorded_->step();
       }
     }
+    enqueue(engine);
+    return engine.step();
   }
   [[nodiscard]] std::string products() const {
     auto const all = task_.options.show_products;
@@ -75,11 +92,26 @@ class Passes {
  private:
   /// Engines on GPUs reject files that ask for a pipeline.
   static constexpr bool has_pipelines = HasPipelines<Where, T, G>;
+  static constexpr bool has_graphs = HasGraphs<Where, T, G>;
+
+  void enqueue(zeroth::Engine<T, G>& engine) {
+    if (micro_steps_) {
+      for (auto micro : engine.micro_steps()) {
+        task_.batches.read(micro.first_sample(), engine.micro_batch(), batch_);
+        micro_steps_->run(micro, batch_);
+      }
+    } else if constexpr (has_pipelines) {
+      for (auto work : engine.schedule()) {
+        stage_->run(work, task_.batches, engine.micro_batch());
+      }
+    }
+  }
 
   Task const& task_;
   std::optional<zeroth::TensorParallel> tensor_;  // outlives the members below
   std::optional<typename Where::template MicroSteps<T, G>> micro_steps_;
   std::optional<typename StageWorkOf<Where, T, G>::Type> stage_;
+  std::optional<typename RecordedStepsOf<Where, T, G>::Type> recorded_;
   Batch batch_;
 };
 
@@ -134,7 +166,7 @@ Ended train_steps(zeroth::Mesh& mesh, Task const& task, zeroth::Settings const& 
   }
   output.begin(facts, restored);
 
-  Passes<Where, T, G> passes{engine, mesh, params, kept, task, math, settings.batch.accumulation};
+  Passes<Where, T, G> passes{engine, mesh, params, kept, task, math, settings};
   output.products(math, passes.products());
   auto const show = [&](std::optional<zeroth::StepReport> const& report) {
     if (report) {
@@ -146,8 +178,7 @@ Ended train_steps(zeroth::Mesh& mesh, Task const& task, zeroth::Settings const& 
   auto step = first;
   for (bool stop = false; step < options.steps && !stop;) {
     trace.before(engine, step - first, options.steps - first);
-    passes.run(engine);
-    auto const report = engine.step();
+    auto const report = passes.step(engine);
     stop = show(report);  // on Ctrl-C anywhere, all ranks end at the same step
     checkpoints.after_step(engine, ++step, report ? report->elapsed_s : 0);
   }

@@ -388,6 +388,7 @@ std::optional<Restored> AnyEngine::restore_latest(std::filesystem::path const& f
 }
 
 int AnyEngine::place() const noexcept { return state_->runtime.exchange().rank(); }
+std::int64_t AnyEngine::first_sample() const noexcept { return state_->session.samples; }
 std::int64_t AnyEngine::micro_batch() const noexcept { return state_->settings().batch.micro; }
 Dtype AnyEngine::compute_dtype() const noexcept { return state_->settings().precision.compute; }
 Dtype AnyEngine::gradient_dtype() const noexcept { return state_->settings().precision.gradient; }

@@ -11,6 +11,7 @@
 
 #include "comm/launch/job_state.hpp"
 #include "engine/reports.hpp"
+#include "support/folder.hpp"
 #include "zeroth/optim/learning_rate_schedule.hpp"
 
 namespace zeroth::testing {
@@ -152,6 +153,41 @@ TEST_CASE("step() returns the report of the step before, finish() the last, and 
     INFO("stage " << stage);
     CHECK(numbers == std::vector<std::int64_t>{0, 0, 1, 2, 3, 0, 0, 4});
   }
+}
+
+TEST_CASE("before a step the engine knows its first sample, also after steps of other sizes are restored") {
+  Folder const folder;
+  auto const config_of = [](int micro_batch) {
+    return small_config(2, {.accumulation = 2, .micro_batch = micro_batch});
+  };
+  auto const outcome = run_job(2, [&](Job& job) {
+    std::int64_t expected = 0;
+    auto const train = [&](Engine<float>& engine, SmallModel const& small, std::int64_t micro_batch) {
+      for (int step = 0; step < 3; ++step) {
+        expect(engine.first_sample() == expected, "the step's first sample");
+        auto mine = expected + engine.place() * micro_batch;
+        for (auto micro : engine.micro_steps()) {
+          expect(micro.first_sample() == mine, "the micro-step's first sample");
+          expect(engine.first_sample() == expected, "the same during the step");
+          mine += 2 * micro_batch;
+          micro_step(micro, small);
+        }
+        static_cast<void>(engine.step());
+        expected += 4 * micro_batch;
+      }
+    };
+    SmallModel const small;
+    {
+      Engine<float> engine{job, small.model, config_of(1)};
+      train(engine, small, 1);
+      static_cast<void>(engine.save(folder.path()));
+      static_cast<void>(engine.finish());
+    }
+    Engine<float> engine{job, small.model, config_of(3)};
+    expect(engine.restore_latest(folder.path()).has_value(), "there is a checkpoint");
+    train(engine, small, 3);
+  });
+  CHECK(messages_of(outcome) == "");
 }
 
 TEST_CASE("the loss is the weighted mean over ranks and micro-steps") {

@@ -91,6 +91,10 @@ TEST_CASE("options: every option is parsed") {
   CHECK(o->algorithms == "a.json");
   CHECK(o->shape.vocabulary == 300);
   CHECK(o->dropout == 0.25F);
+  CHECK_FALSE(o->step_graph);
+  auto const graphs = parse_words({"--config", "c.json", "--data", "text", "--device", "cuda", "--step-graph"});
+  REQUIRE(graphs.command_line.options);
+  CHECK(graphs.command_line.options->step_graph);
 }
 
 TEST_CASE("options: values for a stage file's open keys") {
@@ -166,6 +170,11 @@ TEST_CASE("options: mistakes are named with value and what is allowed") {
            {{"--config", "c", "--data", "t", "--tf32"}, {"--tf32", "--device cuda"}},
            {{"--config", "c", "--data", "t", "--share-devices"}, {"--share-devices", "--device cuda"}},
            {{"--config", "c", "--data", "t", "--algorithms", "a"}, {"--algorithms", "--device cuda"}},
+           {{"--config", "c", "--data", "t", "--step-graph"}, {"--step-graph", "--device cuda"}},
+           {{"--config", "c", "--data", "t", "--device", "cuda", "--step-graph", "--dropout", "0.5"},
+            {"--step-graph", "--dropout is 0.5", "allowed: 0"}},
+           {{"--config", "c", "--data", "t", "--device", "cuda", "--step-graph", "--trace", "f"},
+            {"--step-graph", "--trace"}},
            {{"--config", "c", "--data", "t", "--device", "cuda", "--algorithms", ""}, {"--algorithms", "is empty"}},
            {{"--config", "c", "--data", "t", "--math", "mkl"}, {"--math", "mkl", "auto", "eigen", "onednn"}},
            {{"--config", "c", "--data", "t", "--device", "cuda", "--math", "eigen"}, {"--math", "--device cpu"}},
@@ -221,7 +230,7 @@ TEST_CASE("options: help lists all of them and is not an error") {
         "--share-devices", "--tf32",    "--vocabulary",  "--math",         "--show-products", "--checkpoint",
         "--save-every",    "--keep",    "--resume",      "--max-restarts", "--given",         "--set",
         "--micro-batch",   "--lr",      "--dtype",       "--warmup",       "--accumulation",  "--weight-decay",
-        "--dropout",       "--verbose", "--untied-head", "--algorithms"}) {
+        "--dropout",       "--verbose", "--untied-head", "--algorithms",   "--step-graph"}) {
     CHECK_THAT(got.out, Contains(option));
   }
 }

@@ -254,6 +254,10 @@ void Segment::micro_steps(int step) {
     {
       auto micro = *pass;
       runs_again = micro.runs_again();
+      if (index == 0 && micro.first_sample() != engine_.first_sample() + engine_.place() * engine_.micro_batch()) {
+        record_.complain(fmt::format("step {} begins with sample {} in its first pass, and with {} as the engine says",
+                                     step, micro.first_sample(), engine_.first_sample()));
+      }
       walk_.train(micro, {step, index}, metrics_);
     }
     if (runs_again) {

@@ -28,6 +28,7 @@ class Cpu : public TensorRanks<Cpu<T>, T, cpu::Matrix<T>> {
  public:
   using Element = T;
   using Wide = WideOf<T>;
+  using Seed = Wide;
   template <class V>
   using Matrix = cpu::Matrix<V>;
   using Batch = gpt::Batch;
@@ -184,9 +185,10 @@ class Cpu : public TensorRanks<Cpu<T>, T, cpu::Matrix<T>> {
     return cpu::cross_entropy(logits, batch.targets, tape.largest.data(), tape.sums.data(), tape.losses.data());
   }
   /// `dlogits` may be the memory of `logits`.
-  void cross_entropy_backward(Matrix<Wide> const& logits, Batch const& batch, SoftmaxTape<Cpu> const& tape, Wide each,
+  void cross_entropy_backward(Matrix<Wide> const& logits, Batch const& batch, SoftmaxTape<Cpu> const& tape, Wide seed,
                               Matrix<T>& dlogits) const {
-    cpu::cross_entropy_backward(logits, batch.targets, tape.largest.data(), tape.sums.data(), each, dlogits);
+    cpu::cross_entropy_backward(logits, batch.targets, tape.largest.data(), tape.sums.data(),
+                                seed / static_cast<Wide>(logits.rows()), dlogits);
   }
   /// The same where tensor ranks divide the vocabulary.
   [[nodiscard]] float cross_entropy_of_part(Matrix<float>& logits, Batch const& batch,

@@ -21,7 +21,8 @@ class MicroSteps {
  public:
   /// `tensor` must outlive it. Null: no layer is divided. Without `kept` no block is recomputed.
   MicroSteps(zeroth::Engine<T, G>& engine, GptParams const& params, Options const& options, MathChoice const& choice,
-             std::int64_t /*micro_steps*/, zeroth::TensorParallel* tensor = nullptr, KeptBlocks const& kept = {})
+             zeroth::Settings const& /*settings*/, zeroth::TensorParallel* tensor = nullptr,
+             KeptBlocks const& kept = {})
       : gpt_{params, kept, options.dropout},
         matmul_{make_matmul(choice)},
         cpu_{*matmul_, tensor},

@@ -43,6 +43,7 @@ class Gpu : public TensorRanks<Gpu<T>, T, gpu::Matrix<T>> {
  public:
   using Element = T;
   using Wide = float;
+  using Seed = gpu::Seed;
   template <class V>
   using Matrix = gpu::Matrix<V>;
   using Batch = DeviceBatch;
@@ -176,9 +177,9 @@ class Gpu : public TensorRanks<Gpu<T>, T, gpu::Matrix<T>> {
     return {batch.loss};
   }
   /// The rows of `dlogits` may begin where those of `logits` do.
-  void cross_entropy_backward(Matrix<float> const& logits, Batch const& batch, SoftmaxTape<Gpu> const& tape, float each,
-                              InRowsOf<T> const& dlogits) const {
-    run(CrossEntropyBackward<T>{rows_of(logits), batch.targets, 0, tape.largest.data(), tape.sums.data(), each,
+  void cross_entropy_backward(Matrix<float> const& logits, Batch const& batch, SoftmaxTape<Gpu> const& tape,
+                              Seed const& seed, InRowsOf<T> const& dlogits) const {
+    run(CrossEntropyBackward<T>{rows_of(logits), batch.targets, 0, tape.largest.data(), tape.sums.data(), seed,
                                 rows_of(dlogits)});
   }
   /// The same where tensor ranks divide the vocabulary: they find the largest logits, then add up the rest.
@@ -198,11 +199,10 @@ class Gpu : public TensorRanks<Gpu<T>, T, gpu::Matrix<T>> {
     return {batch.loss};
   }
   void cross_entropy_backward_of_part(Matrix<float> const& logits, Batch const& batch,
-                                      zeroth::VocabularyPart const& words, SoftmaxTape<Gpu> const& tape, float seed,
-                                      InRowsOf<T> const& dlogits) const {
+                                      zeroth::VocabularyPart const& words, SoftmaxTape<Gpu> const& tape,
+                                      Seed const& seed, InRowsOf<T> const& dlogits) const {
     run(CrossEntropyBackward<T>{columns_of(logits, words), batch.targets, static_cast<std::int32_t>(words.first),
-                                tape.largest.data(), tape.sums.data(), seed / static_cast<float>(logits.rows()),
-                                rows_of(dlogits)});
+                                tape.largest.data(), tape.sums.data(), seed, rows_of(dlogits)});
   }
 
  private:

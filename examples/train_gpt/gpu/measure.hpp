@@ -55,7 +55,7 @@ void measure_products(Shape shape, Batch const& batch, T const* values, G* gradi
   BatchUpload upload{std::ssize(batch.inputs), shape.vocabulary, 1};
   auto const uploaded = upload.enqueue(batch, stream);
   static_cast<void>(gpt.forward(pass, uploaded, workspace));
-  gpt.backward(pass, uploaded, workspace, 1);
+  gpt.backward(pass, uploaded, workspace, {1});
 }
 
 }  // namespace gpt::gpu

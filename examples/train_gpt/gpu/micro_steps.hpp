@@ -8,7 +8,6 @@
 
 #include "gpt.hpp"
 #include "gpu/batch_upload.hpp"
-#include "gpu/choice.hpp"
 #include "gpu/gpu.hpp"
 #include "math_library.hpp"
 #include "options.hpp"
@@ -21,12 +20,13 @@ class MicroSteps {
   /// Runs on the engine's compute stream. `tensor` must outlive it. Null: no layer is divided. Without `kept` no block
   /// is recomputed.
   MicroSteps(zeroth::Engine<T, G>& engine, GptParams const& params, Options const& options, MathChoice const& choice,
-             std::int64_t micro_steps, zeroth::TensorParallel* tensor = nullptr, KeptBlocks const& kept = {})
+             zeroth::Settings const& settings, zeroth::TensorParallel* tensor = nullptr, KeptBlocks const& kept = {})
       : gpt_{params, kept, options.dropout},
         gpu_{zeroth::cuda_stream(engine), {.tf32 = options.tf32, .algorithms = choice.algorithms}, tensor},
-        // step() returns the report of the previous step: the GPU is less than two steps behind.
-        upload_{engine.micro_batch() * params.shape.context, params.shape.vocabulary, 2 * micro_steps},
-        workspace_{gpt_.workspace()} {
+        upload_{engine.micro_batch() * params.shape.context, params.shape.vocabulary, settings.batch.accumulation},
+        workspace_{gpt_.workspace()},
+        draws_{options.dropout > 0},
+        waits_for_scale_{settings.delayed_update} {
     auto const rows = engine.micro_batch() * params.shape.context / (gpu_.divides_rows() ? gpu_.tensor_ranks() : 1);
     if (auto const asked = store_of(kept, params.shape, rows, sizeof(T))) {
       workspace_.store = &store_.emplace(engine, *asked);
@@ -34,38 +34,34 @@ class MicroSteps {
   }
 
   /// Forward and backward.
-  void run(zeroth::MicroStep<T, G>& micro, Batch const& batch) {
-    PassOn pass{gpu_, micro};
-    auto const uploaded = upload_.enqueue(batch, gpu_.stream());
-    auto const loss = gpt_.forward(pass, uploaded, workspace_);
-    gpt_.backward(pass, uploaded, workspace_, micro.report_loss(loss));
+  void run(zeroth::MicroStep<T, G>& micro, Batch const& batch) { run(micro, upload(batch)); }
+  /// Uploads a step's next micro-batch. Valid until the same micro-batch of the next step is uploaded.
+  [[nodiscard]] DeviceBatch upload(Batch const& batch) { return upload_.enqueue(batch, gpu_.stream()); }
+  void run(zeroth::MicroStep<T, G>& micro, DeviceBatch const& batch) {
+    PassOn pass{gpu_, micro, draws_};
+    auto const loss = gpt_.forward(pass, batch, workspace_);
+    gpt_.backward(pass, batch, workspace_, seed_of(micro, loss));
   }
 
   /// Empty: cuBLASLt does not report its implementations.
   [[nodiscard]] static std::string products(bool /*all*/) { return {}; }
 
  private:
+  /// The GPU reads the loss scale, for which the host would have to wait. Delayed updates do not allow that.
+  [[nodiscard]] Seed seed_of(zeroth::MicroStep<T, G>& micro, zeroth::DeviceLoss loss) const {
+    if (waits_for_scale_) {
+      return {micro.report_loss(loss)};
+    }
+    auto const seed = micro.report_loss_on_device(loss);
+    return {seed.weight, seed.prescale, seed.loss_scale};
+  }
+
   Gpt<Gpu<T>> gpt_;
   Gpu<T> gpu_;
   BatchUpload upload_;
   std::optional<zeroth::ActivationStore> store_;  // outlives what is in it
   typename Gpt<Gpu<T>>::Workspace workspace_;
-};
-
-/// The `Where` of train() for a GPU.
-struct OnGpu {
-  static constexpr auto kind = zeroth::DeviceKind::cuda;
-  template <zeroth::Element T, zeroth::GradientOf<T> G>
-  using MicroSteps = gpu::MicroSteps<T, G>;
-
-  /// Collective.
-  static MathChoice choose(zeroth::Job& job, Options const& options, zeroth::Dtype /*compute*/) {
-    return gpu::choose(job, options.algorithms);
-  }
-  static zeroth::Config const& with_products(zeroth::Config const& config, MathChoice const& /*choice*/,
-                                             zeroth::Dtype /*compute*/) {
-    return config;
-  }
+  bool draws_, waits_for_scale_;
 };
 
 }  // namespace gpt::gpu

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train.hpp"
-#include "gpu/micro_steps.hpp"
+#include "gpu/training.hpp"
 #include "train_on.hpp"
 
 namespace gpt {

@@ -215,6 +215,9 @@ class ZEROTH_EXPORT AnyEngine {
   /// file uses groups, which renumber ranks for samples, sums and slices. For programs that distribute samples
   /// themselves; AnyPass::first_sample() takes it into account. Not collective.
   [[nodiscard]] int place() const noexcept;
+  /// Index of the first sample of the step that comes next, or is under way, in the stream of
+  /// AnyPass::first_sample(). For programs that load a step's samples before its passes. Not collective.
+  [[nodiscard]] std::int64_t first_sample() const noexcept;
   [[nodiscard]] std::int64_t micro_batch() const noexcept;  ///< Samples per rank and pass. Not collective.
   [[nodiscard]] Dtype compute_dtype() const noexcept;       ///< Dtype of parameters in guards. Not collective.
   [[nodiscard]] Dtype gradient_dtype() const noexcept;      ///< Dtype of gradients in guards. Not collective.

@@ -115,7 +115,7 @@ void check_model(Shape const& shape, Recompute recompute, std::shared_ptr<KeyBlo
   fill_with_nan(stream, workspace.head.dlogits, 2 * shape.context, shape.vocabulary);
   auto const uploaded = upload.enqueue(batch, stream.raw());
   auto const loss = gpt.forward(pass, uploaded, workspace);
-  gpt.backward(pass, uploaded, workspace, static_cast<float>(seed));
+  gpt.backward(pass, uploaded, workspace, {static_cast<float>(seed)});
 
   Gpt<Doubles> const expected{params, Recompute::off};
   auto expected_workspace = expected.workspace();

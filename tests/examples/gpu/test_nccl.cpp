@@ -4,22 +4,33 @@
 
 #include "cuda/nccl_ranks.hpp"
 #include "examples/gpu/training.hpp"
+#include "support/sanitized.hpp"
 
 namespace gpt {
 
 using namespace testing;
+using zeroth::testing::sampled;
 
-TEST_CASE("a job over NCCL trains, and tells memory and trace of every rank") {
-  constexpr int ranks = 3;
-  Run const run{.ranks = ranks, .stage = 3, .steps = 4, .traces = true};
-  zeroth::testing::begin_nccl_on({.count = ranks});
-  Folder const folder;
-  auto const left = train_in(
+namespace {
+
+Left over_nccl(Run const& run, unsigned delays = 0, Folder const& folder = {}) {
+  zeroth::testing::begin_nccl_on({.count = run.ranks, .delays = delays});
+  auto left = train_in(
       folder, run,
       [](int world, std::function<void(zeroth::Job&)> const& rank_main) {
         return zeroth::testing::run_nccl_job(world, rank_main, world);
       },
       train_on_gpu);
+  CHECK(zeroth::testing::left_over() == "");
+  return left;
+}
+
+}  // namespace
+
+TEST_CASE("a job over NCCL trains, and tells memory and trace of every rank") {
+  constexpr int ranks = 3;
+  Run const run{.ranks = ranks, .stage = 3, .steps = 4, .traces = true};
+  auto const left = over_nccl(run);
   CHECK(left.steps.size() == 4);
   CHECK(worst_loss(on_cpu(run), left) < 1e-5);
   REQUIRE(left.memory.size() == static_cast<std::size_t>(ranks));
@@ -35,7 +46,6 @@ TEST_CASE("a job over NCCL trains, and tells memory and trace of every rank") {
     processes.insert(event["pid"].get<int>());
   }
   CHECK(processes.size() == static_cast<std::size_t>(ranks));
-  CHECK(zeroth::testing::left_over() == "");
 }
 
 TEST_CASE("tensor ranks over NCCL train as one rank on the CPU does, whatever the stage") {
@@ -44,14 +54,8 @@ TEST_CASE("tensor ranks over NCCL train as one rank on the CPU does, whatever th
   std::string weights;
   for (int const stage : {0, 3}) {
     CAPTURE(divides_rows, stage);
-    zeroth::testing::begin_nccl_on({.count = 4, .delays = 7});
-    Folder const folder;
-    auto const left = train_in(
-        folder, {.ranks = 4, .stage = stage, .steps = 4, .tensor = 2, .divides_rows = divides_rows, .everywhere = true},
-        [](int world, std::function<void(zeroth::Job&)> const& rank_main) {
-          return zeroth::testing::run_nccl_job(world, rank_main, world);
-        },
-        train_on_gpu);
+    auto const left = over_nccl(
+        {.ranks = 4, .stage = stage, .steps = 4, .tensor = 2, .divides_rows = divides_rows, .everywhere = true}, 7);
     CHECK(left.steps.size() == 4);
     CHECK(worst_loss(cpu, left) < 1e-5);
     REQUIRE(left.memory.size() == 4);
@@ -61,7 +65,45 @@ TEST_CASE("tensor ranks over NCCL train as one rank on the CPU does, whatever th
     CHECK((weights.empty() || left.weights == weights));
     weights = left.weights;
   }
-  CHECK(zeroth::testing::left_over() == "");
+}
+
+TEST_CASE("with --step-graph a job has the bits of steps that are not recorded, also after it resumes") {
+  auto const keys = GENERATE(as<std::string>{}, "", bf16_keys, fp16_keys);
+  bool const recompute = GENERATE(false, true);
+  static zeroth::testing::Sample sample{5, 1};
+  if (sample.leaves_out()) {
+    return;
+  }
+  CAPTURE(keys, recompute);
+  Run run{.ranks = 2, .stage = recompute ? 3 : 2, .steps = 9, .precision = keys, .recompute = recompute};
+  auto const expected = over_nccl(run);
+  CHECK(expected.steps.size() == 9);
+  run.step_graph = true;
+  auto const recorded = over_nccl(run, 3);
+  CHECK(numbers(recorded) == numbers(expected));
+  CHECK(recorded.weights == expected.weights);
+  CHECK(recorded.memory == expected.memory);
+
+  Folder const folder;
+  run.save_every = 5;
+  run.steps = 5;
+  static_cast<void>(over_nccl(run, 5, folder));
+  run.steps = 9;
+  auto const resumed = over_nccl(run, 7, folder);
+  CHECK(resumed.steps.size() == 4);
+  CHECK(resumed.weights == expected.weights);
+}
+
+TEST_CASE("with --step-graph a step launches two graphs and no kernels") {
+  auto const calls_of = [](int steps) {
+    static_cast<void>(over_nccl({.ranks = 1, .stage = 1, .steps = steps, .step_graph = true}));
+    return zeroth::testing::fake_cuda::calls();
+  };
+  auto few = calls_of(5);
+  auto more = calls_of(9);
+  CHECK(more["cudaGraphLaunch"] - few["cudaGraphLaunch"] == 2 * 4);
+  CHECK(more["launch"] - few["launch"] == 2 * 4);  // the copies of micro-batches
+  CHECK(more["cudaMemcpyAsync"] - few["cudaMemcpyAsync"] == 2 * 4);
 }
 
 }  // namespace gpt

@@ -6,7 +6,7 @@
 
 #include "cuda/gpus.hpp"
 #include "examples/gpu/training.hpp"
-#include "gpu/micro_steps.hpp"
+#include "gpu/training.hpp"
 #include "support/sanitized.hpp"
 #include "zeroth/device/cuda.hpp"
 #ifndef ZEROTH_ON_GPU
@@ -26,18 +26,6 @@ Left on_gpu(Run const& run, Folder const& folder = {}, zeroth::testing::Gpus con
   REQUIRE(zeroth::testing::left_on_gpus() == "");
   return left;
 }
-
-/// What a step reports.
-std::vector<json> numbers(Left const& left) {
-  std::vector<json> all;
-  for (auto const& step : left.steps) {
-    all.push_back({step["step"], step["loss"], step["grad_norm"], step["lr"], step["loss_scale"], step["skipped"]});
-  }
-  return all;
-}
-
-std::string const bf16_keys = R"(, "bf16": {"enabled": true})";
-std::string const fp16_keys = R"(, "fp16": {"enabled": true, "initial_scale_power": 8})";
 
 /// Bounds of losses against the CPU in fp32: rounding in another order for fp32; for 16 bits the roundings of
 /// parameters and activations, 2^-9 and 2^-11 each.
@@ -371,7 +359,7 @@ TEST_CASE("a GPU without memory for activations ends the run with a message", "[
         zeroth::Engine<float> engine{job, model, config};
         fake_cuda::refuse("cudaMalloc", cudaErrorMemoryAllocation);
         Options const options;
-        gpu::MicroSteps<float, float> const micro_steps{engine, params, options, {}, 2};
+        gpu::MicroSteps<float, float> const micro_steps{engine, params, options, {}, config.settings(1, 1)};
       },
       {}, [](int) { return zeroth::device::make_cuda_device(0); });
   CHECK_THAT(zeroth::testing::messages_of(outcome),

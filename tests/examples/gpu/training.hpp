@@ -36,6 +36,7 @@ struct Run {
   int layers = 2, context = 12;
   std::string layout = {};                ///< Members of zeroth.sparse_attention; empty: none.
   std::filesystem::path algorithms = {};  ///< --algorithms
+  bool step_graph = false;                ///< --step-graph
   std::int64_t save_every = 0;  ///< Into `saved` of the folder, from which it also goes on; 0: no checkpoints.
 };
 
@@ -87,6 +88,7 @@ inline Left train_in(Folder const& folder, Run const& run, RunJob const& run_job
   options.seed = 9;
   options.dropout = run.dropout;
   options.algorithms = run.algorithms;
+  options.step_graph = run.step_graph;
   if (run.save_every > 0) {
     options.checkpoint = folder / "saved";
     options.save_every = run.save_every;
@@ -123,6 +125,18 @@ inline Left on_cpu(Run const& run) {
   Folder const folder;
   return train_in(folder, run, as_threads({}), train_on_cpu);
 }
+
+/// What steps report.
+inline std::vector<json> numbers(Left const& left) {
+  std::vector<json> all;
+  for (auto const& step : left.steps) {
+    all.push_back({step["step"], step["loss"], step["grad_norm"], step["lr"], step["loss_scale"], step["skipped"]});
+  }
+  return all;
+}
+
+inline std::string const bf16_keys = R"(, "bf16": {"enabled": true})";
+inline std::string const fp16_keys = R"(, "fp16": {"enabled": true, "initial_scale_power": 8})";
 
 /// The largest relative difference of losses. Infinite if one is missing.
 inline double worst_loss(Left const& a, Left const& b) {

@@ -6,6 +6,7 @@
 
 #include "cuda/packs.hpp"
 #include "gpu/kernels/layer_norm.hpp"
+#include "gpu/seed.hpp"
 
 namespace gpt::gpu {
 
@@ -166,9 +167,9 @@ struct MeanLoss {
   }
 };
 
-/// dlogits = (softmax - one at the target) * each. Columns of `dlogits` behind those of `logits` are padding, and get
-/// 0. The rows of `dlogits` may begin where those of `logits` do: then gradients take the place of logits that have
-/// been read, and those of 16 bits half of it.
+/// dlogits = (softmax - one at the target) * seed / rows. Columns of `dlogits` behind those of `logits` are padding,
+/// and get 0. The rows of `dlogits` may begin where those of `logits` do: then gradients take the place of logits that
+/// have been read, and those of 16 bits half of it.
 template <Element T>
 struct CrossEntropyBackward {
   static constexpr int threads = 256;
@@ -180,18 +181,18 @@ struct CrossEntropyBackward {
   std::int32_t const* targets;
   std::int32_t first_word;      // of the first column
   float const *largest, *sums;  // [rows]
-  float each;
+  Seed seed;
   StridedRows<T> dlogits;
   zeroth::cuda::PackGrid<pack> grid;
 
   CrossEntropyBackward(StridedRows<float const> const& of, std::int32_t const* at, std::int32_t first,
-                       float const* with_largest, float const* with_sums, float times, StridedRows<T> const& to)
+                       float const* with_largest, float const* with_sums, Seed const& times, StridedRows<T> const& to)
       : logits{of},
         targets{at},
         first_word{first},
         largest{with_largest},
         sums{with_sums},
-        each{times},
+        seed{times},
         dlogits{to},
         grid{gpu::pack_grid<pack>(of, to)} {}
   [[nodiscard]] std::int64_t work() const { return logits.count; }
@@ -200,11 +201,12 @@ struct CrossEntropyBackward {
   /// the phase before has read. Of the first columns each thread holds one until all have been read.
   template <class Block>
   ZEROTH_DEVICE void operator()(Block& block, Shared& /*shared*/) const {
+    float const each = seed.value() / static_cast<float>(logits.count);
     PerThread<Pack<float, 1>, Block> held;
     for (std::int64_t row = block.index(); row < logits.count; row += block.count()) {
       block.phase([&](int thread) {
         if (thread < logits.width) {
-          held[thread] = slopes(row, thread, zeroth::cuda::load<1>(logits[row] + thread));
+          held[thread] = slopes(row, thread, zeroth::cuda::load<1>(logits[row] + thread), each);
         }
       });
       block.phase([&](int thread) {
@@ -217,7 +219,7 @@ struct CrossEntropyBackward {
         block.phase([&](int thread) {
           zeroth::cuda::each_pack<threads>(grid, {begin, end}, thread, [&](std::int64_t first, auto lanes) {
             auto const some = zeroth::cuda::load<lanes()>(logits[row] + first);
-            zeroth::cuda::store(dlogits[row] + first, from_floats<T>(slopes(row, first, some)));
+            zeroth::cuda::store(dlogits[row] + first, from_floats<T>(slopes(row, first, some, each)));
           });
         });
       }
@@ -232,7 +234,8 @@ struct CrossEntropyBackward {
  private:
   template <int count>
   [[nodiscard]] ZEROTH_DEVICE Pack<float, count> slopes(std::int64_t row, std::int64_t first,
-                                                        zeroth::cuda::Pack<float, count> const& some) const {
+                                                        zeroth::cuda::Pack<float, count> const& some,
+                                                        float each) const {
     float const most = largest[row];
     float const scale = 1 / sums[row];
     std::int64_t const target = targets[row] - first_word;
