@@ -4,11 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <utility>
 
+#include "device/numa.hpp"
 #include "zeroth/core/error.hpp"
 #ifdef ZEROTH_HAS_NCCL
 #include "device/nccl_library.hpp"
@@ -164,10 +167,25 @@ CudaMemory::~CudaMemory() {
   }
 }
 
+namespace {
+
+/// The NUMA node that the GPU is connected to: copies to and from others are slower.
+std::optional<int> node_of(int ordinal) {
+  std::array<char, 32> bus_id{};
+  if (cudaDeviceGetPCIBusId(bus_id.data(), static_cast<int>(bus_id.size()), ordinal) != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());
+    return std::nullopt;
+  }
+  return numa_node_of(bus_id.data());
+}
+
+}  // namespace
+
 CudaHostMemory::CudaHostMemory(CudaContext& context, std::int64_t bytes, std::string_view purpose) {
   ZEROTH_EXPECTS(bytes >= 0, fmt::format("allocate_host({}): bytes must not be negative", bytes));
   if (bytes > 0) {
     void* block = nullptr;  // whole pages
+    PreferNode const near{node_of(context.ordinal())};
     auto const error =
         cudaHostAlloc(&block, static_cast<std::size_t>(bytes), cudaHostAllocPortable | cudaHostAllocMapped);
     if (error != cudaSuccess) {

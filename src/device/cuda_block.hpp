@@ -50,7 +50,8 @@ class CudaMemory final : public Memory {
   std::int64_t block_bytes_ = 0;
 };
 
-/// Pinned memory of the host, which every GPU of the process can access. Filled with zeros.
+/// Pinned memory of the host, which every GPU of the process can access. Filled with zeros, and taken from the NUMA
+/// node that the context's GPU is connected to, as long as that has free memory.
 class CudaHostMemory final : public Memory {
  public:
   /// `purpose` appears in messages.
