@@ -24,20 +24,20 @@ std::optional<int> numa_node_of(std::string_view bus_id, std::filesystem::path c
   return node;
 }
 
-// libnuma wraps these calls, and nothing else of it is needed.
+// libnuma wraps these calls, and nothing else of it is needed. They read one bit less than they are told.
 PreferNode::PreferNode(std::optional<int> node) noexcept {
   if (!node || *node >= most_nodes ||
-      syscall(SYS_get_mempolicy, &policy_before_, nodes_before_.data(), most_nodes, nullptr, 0) != 0) {
+      syscall(SYS_get_mempolicy, &policy_before_, nodes_before_.data(), most_nodes + 1, nullptr, 0) != 0) {
     return;
   }
   Nodes nodes{};
   nodes[static_cast<std::size_t>(*node) / 64] = 1UL << (static_cast<unsigned>(*node) % 64);
-  changed_ = syscall(SYS_set_mempolicy, MPOL_PREFERRED, nodes.data(), most_nodes) == 0;
+  changed_ = syscall(SYS_set_mempolicy, MPOL_PREFERRED, nodes.data(), most_nodes + 1) == 0;
 }
 
 PreferNode::~PreferNode() {
   if (changed_) {
-    syscall(SYS_set_mempolicy, policy_before_, nodes_before_.data(), most_nodes);
+    syscall(SYS_set_mempolicy, policy_before_, nodes_before_.data(), most_nodes + 1);
   }
 }
 

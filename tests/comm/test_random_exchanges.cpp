@@ -1,29 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 /// A failure prints the seed; ZEROTH_SEED repeats it.
-#include <cstdint>
-#include <cstdlib>
-#include <random>
 #include <string>
+#include <vector>
 
 #include "comm/random_exchanges.hpp"
 #include "comm/tcp_ranks.hpp"
 #include "support/catch.hpp"
 #include "support/job.hpp"
 #include "support/sanitized.hpp"
+#include "support/seeds.hpp"
 
 namespace zeroth::comm::conformance {
 namespace {
 
 constexpr int rounds = testing::sanitized ? 60 : 300;
 
-std::uint64_t fresh_seed() {
-  char const* const given = std::getenv("ZEROTH_SEED");
-  return given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
-}
-
 TEST_CASE("random collectives have the results of plain arithmetic, over threads") {
   int const world = GENERATE(1, 2, 3, 5);
-  auto const seed = fresh_seed();
+  auto const seed = testing::fresh_seed();
   std::vector<std::string> problems(static_cast<std::size_t>(world));
   auto const outcome = testing::run_job(
       world, [&](Job& job) { problems[static_cast<std::size_t>(job.rank())] = random_exchanges(job, seed, rounds); });
@@ -37,7 +31,7 @@ TEST_CASE("random collectives have the results of plain arithmetic, over threads
 TEST_CASE("random collectives have the results of plain arithmetic, over tcp") {
   auto const within = GENERATE(WithinMachine::memory, WithinMachine::network);
   int const world = GENERATE(2, 4);
-  auto const seed = fresh_seed();
+  auto const seed = testing::fresh_seed();
   auto const exchange = [&](Rank& /*rank*/, std::unique_ptr<Communicator>& communicator) {
     detail::JobState state;
     state.communicator = std::move(communicator);

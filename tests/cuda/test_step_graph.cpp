@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "cuda/graph_training.hpp"
+#include "cuda/expected_graphs.hpp"
 #include "support/catch.hpp"
 #include "support/log.hpp"
 #include "support/sanitized.hpp"
@@ -45,42 +45,8 @@ Config config_of(int stage, SmallFile file, int timeout_ms = 120'000) {
   return small_config(stage, file);
 }
 
-std::vector<std::uint32_t> bits(std::vector<StepReport> const& reports) {
-  std::vector<std::uint32_t> all;
-  for (auto const& report : reports) {
-    for (float const value : {report.loss, report.grad_norm, report.learning_rate, report.loss_scale}) {
-      all.push_back(bits_of_number(value));
-    }
-    all.push_back((report.skipped ? 1U : 0U) + (report.nonfinite ? 2U : 0U) +
-                  static_cast<std::uint32_t>(report.step) * 4);
-    all.push_back(static_cast<std::uint32_t>(report.reduced_bytes));
-  }
-  return all;
-}
-
 GraphRun run_anew(Config const& config, GraphPlan const& plan, unsigned delays = 0) {
-  begin_nccl({.gpus = world, .delays = delays});
-  auto run = run_graphs(world, config, batch, plan);
-  CHECK(left_over() == "");
-  return run;
-}
-
-/// The same steps, none of them recorded.
-GraphPlan eager(GraphPlan plan) {
-  plan.first_recorded = plan.steps;
-  return plan;
-}
-
-void expect_same(GraphRun const& run, GraphRun const& expected) {
-  REQUIRE(run.errors == "");
-  for (std::size_t rank = 0; rank < run.reports.size(); ++rank) {
-    INFO("rank " << rank);
-    CHECK(bits(run.reports[rank]) == bits(expected.reports[rank]));
-    // Not in all steps: what was gathered ahead is gathered again where a recording begins.
-    CHECK(run.reports[rank].back().gathered_bytes == expected.reports[rank].back().gathered_bytes);
-  }
-  CHECK(run.weights == expected.weights);
-  CHECK_FALSE(run.weights.empty());
+  return run_anew({.gpus = world, .delays = delays}, config, batch, plan);
 }
 
 /// The messages of two ranks that call `body`. Call begin_nccl() first.
@@ -211,8 +177,7 @@ TEST_CASE("what goes with the stage files of graphs trains the same bits") {
     INFO(file.zero << file.zeroth << file.more);
     auto const config = config_of(3, file);
     auto const run = [&config](GraphPlan const& plan) {
-      begin_nccl({.gpus = 4, .delays = 13});
-      return run_graphs(4, config, 4 * accumulation * micro_batch, plan);
+      return run_anew({.gpus = 4, .delays = 13}, config, 4 * accumulation * micro_batch, plan);
     };
     GraphPlan const plan;
     expect_same(run(plan), run(eager(plan)));

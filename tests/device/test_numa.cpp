@@ -28,7 +28,7 @@ using Policy = std::pair<int, unsigned long>;  ///< The policy, and a bit for ea
 std::optional<Policy> policy() {
   int mode = 0;
   std::array<unsigned long, 16> nodes{};
-  if (syscall(SYS_get_mempolicy, &mode, nodes.data(), 1024, nullptr, 0) != 0) {
+  if (syscall(SYS_get_mempolicy, &mode, nodes.data(), 1025, nullptr, 0) != 0) {
     return std::nullopt;
   }
   return Policy{mode, nodes[0]};

@@ -49,8 +49,6 @@ std::string replaced(std::string text, std::string const& from, std::string cons
   return text.replace(at, from.size(), to);
 }
 
-std::string const bf16_keys = R"(, "bf16": {"enabled": true})";
-
 /// What train_in() leaves, with algorithms from `text`, or with cuBLASLt's choice if that is empty.
 Left trained(std::string const& text, Run run) {
   fake::reset();
