@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the kernels' accesses to memory take, out of the tests that interpret the kernels' PTX.
+"""Tables the cost of the kernels' memory accesses, counted by the tests that interpret their PTX.
 
     cmake --preset test && cmake --build --preset test --target test_ptx_kernels test_ptx_train_gpt_kernels
     scripts/access_table.py           prints the page docs/measured/accesses.md
@@ -40,7 +40,7 @@ An empty cell: there were no such accesses. sm_90 has the PTX of sm_80.
 
 
 def counts_of(build, test, folder):
-    """{kernel: (banks, sectors)}, of a run of all cases."""
+    """{kernel: (banks, sectors)}, from a run of all cases."""
     file = pathlib.Path(folder) / f"{test}.tsv"
     subprocess.run(["ctest", "--test-dir", str(build), "-R", f"^{test}$", "--output-on-failure"], check=True,
                    stdout=subprocess.DEVNULL, env={**os.environ, "ZEROTH_PTX_WRITE_ACCESSES": str(file)})
@@ -50,7 +50,7 @@ def counts_of(build, test, folder):
 
 
 def page_of(build):
-    """The page's text."""
+    """The text of the page."""
     page = INTRODUCTION
     head = ["kernel"] + [f"sm_{architecture} {what}" for architecture in ARCHITECTURES for what in ("banks", "sectors")]
     with tempfile.TemporaryDirectory() as folder:

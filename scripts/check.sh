@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Formatting (clang-format 14) of all our C++, the licence in every source and script, and clang-tidy 14 over the sources of
-# the library, the tool and the examples.
+# Checks the formatting (clang-format 14) of all our C++ and the licence in every source and script. Runs clang-tidy 14 over the
+# sources of the library, the tool and the examples.
 #   scripts/check.sh              all
 #   scripts/check.sh --fix        formats in place, then clang-tidy
 #   scripts/check.sh FILE.cpp...  only these sources
@@ -26,8 +26,8 @@ echo "== formatting: ${#formatted[@]} files are as .clang-format says"
 
 scripts/check_license.py
 
-# Headers come along with the sources that include them, kernels with those of the tests that compile all of them for the host.
-# Other tests, bench/, cmake/ and .cu files, whose commands are nvcc's, are checked by the compiler alone.
+# clang-tidy sees headers through the sources that include them, and kernels through the tests that compile all of them
+# for the host. Only the compiler checks other tests, bench/, cmake/ and .cu files, whose commands are nvcc's.
 if [ $# -gt 0 ]; then
   sources=("$@")
 else

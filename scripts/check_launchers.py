@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks under the launchers that are here: torchrun, mpiexec of MPICH, Slurm.
+"""Runs ranks under the launchers that are installed: torchrun, mpiexec of MPICH, Slurm.
 
     scripts/check_launchers.py [--build build/dev] [--torchrun PATH] [--mpiexec mpiexec.mpich] [--only PART,...]
 
-Parts: torchrun, mpich, slurm, preemption. Runs the program of tests/faults, and train_gpt, under each and looks at what they print and return. Slurm is started for that,
-with two nodes on this machine: as root, where its daemons and munge's are (Debian's slurm-wlm). A launcher that is not found is
-shown as absent. Exit status: 0 if all that is here did what it should, 1 if not, 77 if none is here.
+Parts: torchrun, mpich, slurm, preemption. Runs the program of tests/faults, and train_gpt, under each, and checks their
+output and exit status. Starts Slurm for that, with two nodes on this machine. This needs root and the daemons of Slurm
+and munge (Debian's slurm-wlm). A launcher that is not found is shown as absent. Exit status: 0 if all checks of the
+installed launchers passed, 1 if not, 77 if no launcher is installed.
 """
 import argparse
 import os
@@ -23,7 +24,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from lib import slurm_cluster  # noqa: E402
 
-PATIENCE = 300  # seconds; for what hangs
+PATIENCE = 300  # seconds after which a program counts as hung
 
 
 def free_port():
@@ -33,7 +34,7 @@ def free_port():
 
 
 def run(command, **environment):
-    """Its exit status and all that it printed."""
+    """Runs a program; returns its exit status and output."""
     done = subprocess.run(command, env={**os.environ, **environment}, text=True, errors="replace", timeout=PATIENCE,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     return done.returncode, done.stdout
@@ -64,14 +65,14 @@ def torchrun_checks(checks, torchrun, program):
     checks.check("torchrun: a rank that throws is named, and ends the job",
                  status != 0 and output.count("[rank 1/3] the data are gone\n") == 1, output)
 
-    # torchrun makes one dollar of two.
+    # torchrun replaces two dollars by one.
     script = ('if [ "$TORCHELASTIC_RESTART_COUNT" = 0 ]; then '
               '[ "$RANK" != 1 ] || (sleep 3; kill -9 $$$$) & exec "$0" steps; fi; exec "$0" fine')
     status, output = run([*command("--nproc-per-node=3", "--max-restarts=1"), "sh", "-c", script, program])
     checks.check("torchrun --max-restarts=1: a rank is killed, and the second attempt is done",
                  status == 0 and output.count("launch has returned.") == 3, output)
 
-    # A second machine joins, which starts all ranks again in a larger world, and is lost again.
+    # A second machine joins, which restarts all ranks in a larger world, and then fails.
     port = free_port()
     script = 'echo world $WORLD_SIZE rank $RANK; exec "$0" until_stopped'
     agent = [*command("--nproc-per-node=2", "--rdzv-id=elastic", "--max-restarts=3", nodes="1:2", port=port),
@@ -88,7 +89,7 @@ def torchrun_checks(checks, torchrun, program):
                     time.sleep(0.2)
                 return False
 
-            # PyTorch 2.15 else keeps the first round's store, which says nothing of it to an agent that comes later.
+            # Otherwise PyTorch 2.15 keeps the first round's store, of which an agent that joins later is not told.
             own_store = {**os.environ, "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
             agents.append(subprocess.Popen(agent, stdout=log, stderr=log, env=own_store))
             small = seen("is under way", 2)
@@ -142,7 +143,7 @@ def srun_checks(checks, cluster, program):
     for mpi in ("pmi2", "pmix"):
         status, output = srun(f"--mpi={mpi}", "-N", "2", "-n", "3", program, "fine", "--comm", "mpi")
         served = status == 0 and output.count(RETURNED) == 3
-        # By Zeroth, or by an MPI that was not built for this.
+        # The error is Zeroth's, or that of an MPI without support for this launcher.
         refused = status != 0 and ("MPI sees rank 0 in a world of 1" in output or "was not built with SLURM's PMI" in output)
         checks.check(f"srun --mpi={mpi}: {'served' if served else 'refused'}", served or refused, output)
         status, output = srun(f"--mpi={mpi}", "-N", "2", "-n", "3", program, "fine", "--comm", "tcp")
@@ -157,7 +158,8 @@ def srun_checks(checks, cluster, program):
 
 
 def batch_checks(checks, cluster, program, folder):
-    """Steps smaller than their job, one after another and at the same time; and the script itself, which is no rank."""
+    """Steps smaller than their job, one after another and at the same time; and the script itself, which is not a
+    rank."""
     out = folder / "steps.out"
     script = folder / "steps.sh"
     script.write_text(f"""#!/bin/bash
@@ -175,7 +177,8 @@ srun --mpi=none --exact -N 1 -n 1 "{program}" fine & srun --mpi=none --exact -N 
 
 
 def preemption_check(checks, cluster, bin_folder, folder):
-    """A job of higher priority takes the nodes: SIGTERM, a checkpoint, status 75; the queue again, and on to the end."""
+    """A job of higher priority takes the nodes: SIGTERM, a checkpoint, status 75, the queue again, and a resumed
+    run."""
     text = folder / "text"
     text.write_text("".join(f"{i} green bottles hanging on the wall, {i * 7 % 31} of them\n" for i in range(4000)))
     config = pathlib.Path(__file__).resolve().parents[1] / "configs/zero3.json"
@@ -209,7 +212,7 @@ exit $status
     under_way = await_text(r"(?m)^step +[0-9]{2,}/", patience=60)
     cluster.run("sbatch", "-p", "high", "-N", "2", "--exclusive", "--time=5", "--wrap", "sleep 2", "-o", "/dev/null")
     stopped = under_way and await_text(r"attempt 0 ended with 75", patience=60)
-    # Slurm keeps what it has put back out of the queue for two minutes.
+    # Slurm holds a requeued job back for two minutes.
     done = stopped and await_text(r"attempt [1-9][0-9]* ended with 0", patience=300)
     printed = out.read_text(errors="replace") if out.exists() else ""
     weights = [folder / each / "model.safetensors" for each in ("straight", "preempted")]
@@ -234,7 +237,7 @@ def main():
     torchrun, mpiexec = (path and os.path.abspath(path) for path in map(shutil.which, (options.torchrun, options.mpiexec)))
     only = options.only.split(",")
     with tempfile.TemporaryDirectory(prefix="zeroth-launchers-") as folder:
-        os.chdir(folder)  # where ranks that fail leave their records
+        os.chdir(folder)  # where failing ranks write their records
         for key, name, missing, function in (
                 ("torchrun", "torchrun", "" if torchrun else options.torchrun, lambda: torchrun_checks(checks, torchrun, program)),
                 ("mpich", "mpiexec of MPICH", "" if mpiexec else options.mpiexec, lambda: mpich_checks(checks, mpiexec, program)),

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Whether every source and script names the licence in its first lines.
+"""Checks that every source and script names the licence in its first lines.
 
-    scripts/check_license.py          names those that do not, exit status 1
+    scripts/check_license.py          names those that do not; exit status 1 if there are any
     scripts/check_license.py --fix    adds the line to them
 """
 
@@ -13,14 +13,14 @@ import sys
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 TAG = "SPDX-License-Identifier: Apache-2.0"
-# How a comment begins, by suffix or name. Data, documents and pictures have the LICENSE of the whole.
+# The start of a comment, by suffix or name. Data, documents and pictures fall under LICENSE.
 COMMENT = {".cpp": "//", ".hpp": "//", ".cu": "//", ".in": None, ".py": "#", ".sh": "#", ".cmake": "#",
            ".supp": "#", ".yaml": "#", ".yml": "#", "CMakeLists.txt": "#", "run": "#"}
 
 
 def comment_of(name):
     path = pathlib.PurePath(name)
-    if path.suffix == ".in":  # a template is a file of what its name says before
+    if path.suffix == ".in":  # the name before .in tells a template's language
         return comment_of(path.stem)
     return COMMENT.get(path.name) or COMMENT.get(path.suffix)
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks on machines of their own (scripts/machines.sh), whose network is slow, loses frames, or is cut.
+"""Runs ranks on separate machines (scripts/machines.sh), whose network is slow, loses frames, or is cut.
 
     scripts/check_machines.py [--build build/dev] [--only stages,slow,faults,mpi]
 
@@ -24,9 +24,9 @@ import tempfile
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 MACHINES = REPOSITORY / "scripts/machines.sh"
-PATIENCE = 540  # seconds; for what hangs
-HEARTBEAT = 10  # seconds after which a rank that is silent is given up
-SLACK = 12  # for who is told, writes its record and ends, on a machine that does other things
+PATIENCE = 540  # seconds after which a program counts as hung
+HEARTBEAT = 10  # timeout in seconds for a silent rank
+SLACK = 12  # seconds for a rank to be notified, write its record and exit, on a busy machine
 
 
 class Checks:
@@ -51,7 +51,7 @@ class Checks:
         return (self.folder / name / "model.safetensors").read_bytes()
 
     def of_threads(self, ranks, stage, steps):
-        key = (ranks, steps)  # the same at every stage
+        key = (ranks, steps)  # equal at every stage
         if key not in self.weights:
             name = f"threads-{ranks}-{steps}"
             done = run([*self.train(stage, name, steps), "--ranks", str(ranks)])
@@ -90,21 +90,22 @@ def slow(checks):
 
 
 def of_rank_0():
-    """What machines 0 to 2 may say first if machine 0 is out of reach: rank 0, that the others send nothing, or that they receive
-    nothing from it; the others, that they receive nothing from rank 0, or what rank 0 says."""
+    """Patterns of the first message of machines 0 to 2 if machine 0 is unreachable. Rank 0 reports that the others send
+    nothing, or receive nothing from it. The others report that they receive nothing from rank 0, or repeat rank 0's
+    message."""
     told = (r"ranks 1 and 2 (have sent nothing for|receive nothing from rank 0 on machine0)|"
             r"rank [12] on machine[12] has sent nothing for")
     return {0: told, **{each: rf"{told}|rank {each} on machine{each} receives nothing from rank 0 \(" for each in (1, 2)}}
 
 
 def of_rank_1():
-    """The same where machine 1 is."""
+    """Such patterns if machine 1 is unreachable."""
     told = "rank 1 on machine1 has sent nothing for"
     return {0: told, 1: rf"{told}|rank 1 on machine1 receives nothing from rank 0 \(", 2: told}
 
 
 def fault(checks, what, options, said, arguments=(), patience=HEARTBEAT):
-    """Each machine in `said` ends in time, and what it says first matches."""
+    """Each machine in `said` ends in time, and its first message matches."""
     done = run([MACHINES, 3, *options, "--", checks.bin / "fault_program", "steps", "--grace", "1000", *arguments], checks.folder)
     began = re.search(r"machine \d+: (?:cut|deafen|mute|vanish) after ([0-9.]+) s", done.stdout)
     ends = {int(each): float(at) for each, at in re.findall(r"machine (\d+): status [1-9]\d* after ([0-9.]+) s", done.stdout)}
@@ -147,7 +148,7 @@ SHAPE = {"layers": 2, "heads": 4, "channels": 128, "context": 64}
 
 
 def median_step_ms(checks, stage, ranks, command):
-    """Of the second half of 20 steps, from the tokens per second that train_gpt says."""
+    """The median step time of the second half of 20 steps, from the tokens per second that train_gpt prints."""
     train = checks.train(stage, "timed", 20)
     for name, value in SHAPE.items():
         train[train.index(f"--{name}") + 1] = str(value)

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Trains L1 of the benchmarks with each zeroth.reduce_codec, and with OneBitAdam that freezes after a fifth of the steps, and
-compares the losses at the end with those of AdamW without a codec.
+"""Trains the benchmarks' load L1 with each zeroth.reduce_codec, and with OneBitAdam that freezes after a fifth of the
+steps. Compares the final losses with those of AdamW without a codec.
 
     scripts/codec_losses.py --out codec_losses.json                   1,000 steps of two ranks in bf16
-    scripts/codec_losses.py --steps 100 --codecs int4 --out x.json    less of it
+    scripts/codec_losses.py --steps 100 --codecs int4 --out x.json    fewer steps, one codec
 
-All runs see the same samples in the same order. OneBitAdam does not clip, and is compared with AdamW that does not. The loss at
-the end is the mean of the last 50 steps. Ends with 1 if one differs by more than 1 %.
+All runs see the same samples in the same order. OneBitAdam does not clip, so it is compared with AdamW without
+clipping. The final loss is the mean of the last 50 steps. Exit status: 1 if a loss differs by more than 1 %.
 """
 
 import argparse
@@ -44,8 +44,8 @@ def arguments(words=None):
 
 
 def config(load, precision, codec, steps):
-    """Text of a stage file. The rate is that of configs/, ten times that of the benchmarks, so that the model learns. It falls to
-    nearly 0: with a constant one, runs are noisier at the end (on L2 int8 was 1.4 % above none)."""
+    """Text of a stage file. The learning rate is that of configs/, ten times that of the benchmarks, so that the model
+    learns. It decays to nearly 0: at a constant rate final losses are noisier (on L2, int8 was 1.4 % above none)."""
     text = json.loads(stage_file(2, load, precision))
     text["optimizer"]["params"]["lr"] = 1e-3
     text["scheduler"] = {"type": "WarmupCosineLR", "params": {"warmup_num_steps": 20, "warmup_type": "linear",
@@ -77,14 +77,14 @@ def at_the_end(losses):
 
 
 def compared(losses):
-    """{codec: losses} to a record for each codec."""
+    """Records, one for each codec, from {codec: losses}."""
     ends = {codec: at_the_end(of) for codec, of in losses.items()}
     return [{"codec": codec, "steps": len(of), "loss": ends[codec], "over_base": ends[codec] / ends[BASES[codec] or codec],
              "every_25th": of[24::25]} for codec, of in losses.items()]
 
 
 def runs_of(codecs):
-    """Those asked for, and those they are compared with."""
+    """The requested codecs, and those that they are compared with."""
     return [run for run, base in BASES.items() if run in codecs or any(BASES[codec] == run for codec in codecs)]
 
 

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Begins runs with DeepSpeed and with PyTorch's FSDP2, converts their checkpoints by scripts/convert.py, goes on with train_gpt,
-and compares the losses with those of the run that was not stopped. Then the other way: a checkpoint of train_gpt as DCP's.
+"""Starts runs with DeepSpeed and with PyTorch's FSDP2, converts their checkpoints by scripts/convert.py, resumes with
+train_gpt, and compares the losses with those of the uninterrupted run. Then converts a checkpoint of train_gpt to DCP.
 
     python3 -m venv .venv && .venv/bin/pip install torch transformers deepspeed numpy xxhash
     .venv/bin/python scripts/compare_converted.py --train-gpt build/release/bin/train_gpt
 
 Two ranks of a small GPT-2 in fp32, saved after 4 of 8 steps: by DeepSpeed at stages 1, 2 and 3 with AdamW, and by FSDP2
-with AdamW and SGD. Ends with 1 if a loss differs by more than 1e-5 of its value.
+with AdamW and SGD. Exit status: 1 if a loss differs by more than 1e-5 of its value.
 """
 
 import argparse
@@ -65,7 +65,7 @@ def deepspeed_parts(model, run, folder):
     stage, optimizer = RUNS[run]
     file = stage_file(stage, json.loads(json.dumps(optimizer)))
     if optimizer["type"] == "AdamW":
-        file["optimizer"]["params"]["torch_adam"] = True  # DeepSpeed's own is compiled when it is first used
+        file["optimizer"]["params"]["torch_adam"] = True  # DeepSpeed's own Adam is compiled at its first use
     engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=file)
 
     def update(loss):
@@ -153,7 +153,7 @@ def apart(ours, theirs):
 
 
 def goes_on(options, run, folder):
-    """How far losses of the steps after the conversion are from those of the peer."""
+    """The largest difference between losses after the conversion and those of the peer."""
     theirs = peer_losses(run, folder / "theirs")
     tied = ["--rename", r"^lm_head\.weight$="]
     if is_fsdp2(run):
@@ -168,7 +168,7 @@ def goes_on(options, run, folder):
 
 
 def goes_back(options, folder):
-    """How far the loss of PyTorch's model with our weights is from that of train_gpt's next step."""
+    """The difference between the loss of PyTorch's model with our weights and that of train_gpt's next step."""
     import torch  # noqa: PLC0415
     from torch.distributed import checkpoint  # noqa: PLC0415
     run = "DeepSpeed, stage 3"

@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Holds what Zeroth makes of DeepSpeed's keys against an installed DeepSpeed: batch sizes, schedules, loss scaler, Adam.
+"""Compares the effects of DeepSpeed's keys in Zeroth with an installed DeepSpeed: batch sizes, schedules, loss scaler,
+Adam.
 
     python3 -m venv /tmp/deepspeed && /tmp/deepspeed/bin/pip install deepspeed==0.19.8 torch ninja
     ninja -C build/dev replay
     /tmp/deepspeed/bin/python scripts/compare_deepspeed.py --replay build/dev/bin/replay
 
-Zeroth's side is an engine of one rank that is given gradients (tests/config/replay.cpp), DeepSpeed's its own classes on
-the CPU. Batch sizes and loss scales must be equal, rates to fp32's rounding, weights within a bound: the two sides round
-in another order, and both are measured against PyTorch's Adam in fp64. DeepSpeed's Adam for the CPU is compiled when it is first used; where that fails, PyTorch's is taken,
-and said. Ends with 1 if anything differs.
+Zeroth's side is an engine of one rank that is given gradients (tests/config/replay.cpp). DeepSpeed's side is its own
+classes on the CPU. Batch sizes and loss scales must be equal. Learning rates may differ by fp32's rounding. Weights
+must agree within a bound: the two sides round in different orders, and both are compared with PyTorch's Adam in fp64.
+DeepSpeed's Adam for the CPU is compiled at its first use; if that fails, PyTorch's is used, which is printed. Exit
+status: 1 if anything differs.
 """
 import argparse
 import itertools
@@ -30,12 +32,13 @@ from deepspeed.runtime import lr_schedules  # noqa: E402
 from deepspeed.runtime.fp16 import loss_scaler  # noqa: E402
 
 WORLD = 4
-RATE_BOUND = 2e-7  # of a rate: fp32's rounding
-WEIGHT_BOUND = 1e-6  # of the largest weight, from the same in fp64: 40 steps of fp32 rounding. Twice that between the two
+RATE_BOUND = 2e-7  # relative, of a rate: fp32's rounding
+WEIGHT_BOUND = 1e-6  # relative to the largest weight, from the fp64 result: 40 steps of fp32 rounding. Twice that between the two
+                     # sides
 
 
 class Replay:
-    """The program, asked all at once."""
+    """Runs the program once, with all requests."""
 
     def __init__(self, program):
         self.program = program
@@ -121,7 +124,7 @@ def schedule_files(random_):
                           "lr_range_test_step_size": random_.choice([1, 3, 10, 100]),
                           "lr_range_test_step_rate": random_.choice([0.5, 1.0, 5.0]),
                           "lr_range_test_staircase": random_.random() < 0.5}}
-    for _ in range(10):  # torch's, which DeepSpeed takes by name
+    for _ in range(10):  # torch's schedulers, which DeepSpeed finds by name
         yield {"type": "ConstantLR", "params": {"factor": random_.choice([0.1, 0.5]), "total_iters": random_.choice([1, 9])}}
         yield {"type": "LinearLR", "params": {"start_factor": random_.choice([0.01, 0.5, 1.0]),
                                               "end_factor": random_.choice([0.0, 0.3, 1.0])}}
@@ -135,7 +138,7 @@ def deepspeed_rates(scheduler, lr, steps, optimizer=torch.optim.SGD):
     tensor = torch.nn.Parameter(torch.zeros(1))
     torch_optimizer = optimizer([tensor], lr=lr)
     found = getattr(lr_schedules, scheduler["type"], None) or getattr(torch.optim.lr_scheduler, scheduler["type"])
-    schedule = found(torch_optimizer, **scheduler["params"])  # as its engine looks for it
+    schedule = found(torch_optimizer, **scheduler["params"])  # found as DeepSpeed's engine finds it
     rates = []
     for _ in range(steps):
         rates.append(torch_optimizer.param_groups[0]["lr"])
@@ -182,7 +185,7 @@ def deepspeed_scales(fp16, overflows):
 
 
 def compare_scalers(replay, random_):
-    loss_scaler.dist = types.SimpleNamespace(get_rank=lambda: 1)  # which says nothing
+    loss_scaler.dist = types.SimpleNamespace(get_rank=lambda: 1)  # without its output
     cases = []
     for _ in range(400):
         fp16 = {"enabled": True, "initial_scale_power": random_.choice([2, 4, 8, 16]),
@@ -196,7 +199,7 @@ def compare_scalers(replay, random_):
     for (fp16, overflows), ours in zip(cases, replay(requests)):
         scales, ends = deepspeed_scales(fp16, overflows)
         ended += ends
-        # The step that ends training is thrown instead of reported.
+        # The step that ends training throws, so it has no report.
         expected = scales[:-1] if ends else scales
         if ours.get("scales") != expected or ("ended" in ours) != ends:
             wrong.append(f"{fp16}: DeepSpeed {expected}, ends {ends}; Zeroth {ours}")
@@ -210,7 +213,7 @@ def reference_adam(weights, params, decoupled):
     try:
         from deepspeed.ops.adam import DeepSpeedCPUAdam
         return DeepSpeedCPUAdam([weights], adamw_mode=decoupled, **params), "DeepSpeedCPUAdam"
-    except Exception as error:  # no compiler, or one that it does not know
+    except Exception as error:  # no compiler, or an unknown one
         print(f"DeepSpeedCPUAdam cannot be had ({str(error).splitlines()[0]}): PyTorch's Adam is taken")
         which = torch.optim.AdamW if decoupled else torch.optim.Adam
         params = {name: value for name, value in params.items() if name != "bias_correction"}

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens per second that `zeroth simulate` gives for steps that others published, or that were measured on a GPU.
+"""Compares tokens per second of `zeroth simulate` with steps that others published, or that were measured on a GPU.
 
     scripts/compare_published.py                   two tables, from tests/simulate/published.jsonl
-    scripts/compare_published.py --document docs/simulate.md      puts them there
-    scripts/compare_published.py --record docs/measured/published.json      keeps how far the simulator is off
+    scripts/compare_published.py --document docs/simulate.md      writes them into the document
+    scripts/compare_published.py --record docs/measured/published.json      writes the simulator's errors
 
-Each machine and kind of code has one set of numbers; nothing is fitted to one row. Exit status 1 if rows are further off than the
-simulator may be: their geometric mean 5 %, all together 9 % (root mean square of logarithms), any one outside of 0.75 to 1.3.
+Each machine and kind of code has one set of numbers; nothing is fitted to a single row. Exit status: 1 if the errors
+exceed 5 % in the geometric mean or 9 % in the root mean square of logarithms, or if a row's ratio is outside 0.75 to
+1.3.
 """
 
 import argparse
@@ -28,7 +29,7 @@ from lib import markdown  # noqa: E402
 from lib.records import ReportError, read_document, read_lines  # noqa: E402
 
 MOST_MEAN, MOST_SPREAD, LEAST, MOST = 0.05, 0.09, 0.75, 1.3
-PREFETCH = 1_000_000_000  # FSDP gathers the next unit whatever its size
+PREFETCH = 1_000_000_000  # FSDP prefetches the next unit whatever its size
 
 
 def arguments():
@@ -76,7 +77,7 @@ def written(file, content):
 
 
 def machines_of(file, folder):
-    """Name to what --machine takes."""
+    """{name: argument of --machine}."""
     found = {}
     for name, machine in read_document(file).fields.items():
         preset = (REPOSITORY / f"configs/machines/{machine['like']}.json").read_text(encoding="utf-8")

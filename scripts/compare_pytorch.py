@@ -6,11 +6,11 @@
     .venv/bin/python scripts/compare_pytorch.py --train-gpt build/release/bin/train_gpt \\
         --config configs/zero3.json --data text.txt --ranks 2 --steps 20
 
-Both start from the weights that train_gpt saved, read the same sequences in the same order, and use optimizer, weight
-decay, clipping and batch sizes as the stage file says. PyTorch computes on one process in fp32; its learning rate is the one
-that train_gpt reports. If the file's optimizer is Muon, as in configs/zero1_muon.json, the matrices of blocks are
-torch.optim.Muon's, and all else is AdamW's. Further options of train_gpt may follow after "--". Ends with 1 if Hugging Face
-does not load a folder as it is, or if losses or final weights differ by more than the bounds.
+Both start from the weights that train_gpt saved, read the same sequences in the same order, and use the optimizer,
+weight decay, clipping and batch sizes of the stage file. PyTorch computes in one process in fp32, with the learning
+rate that train_gpt reports. If the file's optimizer is Muon, as in configs/zero1_muon.json, torch.optim.Muon updates
+the matrices of blocks, and AdamW all other parameters. Further options of train_gpt may follow after "--". Exit status:
+1 if Hugging Face does not load a folder unchanged, or if losses or final weights differ by more than the bounds.
 """
 
 import argparse
@@ -26,9 +26,10 @@ from transformers import GPT2LMHeadModel
 from transformers.utils import logging
 
 # Both sides round in fp32 but sum in different orders. The losses of one step differ by some 1e-7 of their value; each
-# Adam update then carries the difference on. These bounds are a hundred times what was seen after 20 steps.
-# With Muon each step rounds directions to 8 bits, and products round them at other places. Seen after 50 steps of 6 layers of
-# 384 channels: losses apart by 1.8e-4, weights by 1.8e-2. Without Nesterov's momentum on one side weights are apart by 4e-2.
+# Adam update then propagates the difference. These bounds are a hundred times the differences seen after 20 steps. With
+# Muon each step rounds directions to 8 bits, and products round them at different points. Differences seen after 50
+# steps of 6 layers of 384 channels: 1.8e-4 in losses, 1.8e-2 in weights. Without Nesterov's momentum on one side,
+# weights differ by 4e-2.
 LOSS_BOUNDS = {"AdamW": 1e-4, "Muon": 1e-3}
 WEIGHT_BOUNDS = {"AdamW": 1e-3, "Muon": 3e-2}
 
@@ -68,7 +69,7 @@ def train_gpt(options, report, *more):
 
 
 def load(folder):
-    """The model in `folder`, and whether Hugging Face took all of it and missed nothing."""
+    """The model in `folder`, and whether Hugging Face loaded it without a missing or unexpected key."""
     model, found = GPT2LMHeadModel.from_pretrained(folder, output_loading_info=True, dtype=torch.float32,
                                                    attn_implementation="eager")
     wrong = {what: sorted(map(str, names)) for what, names in found.items() if names}
@@ -113,7 +114,7 @@ def sequences(data, context, first, count):
 
 
 def exact_norm(gradients):
-    """In fp64: PyTorch's own, which sums in fp32, is off by about 7e-6."""
+    """The gradient norm in fp64: PyTorch's own sums in fp32, with an error of about 7e-6."""
     return torch.stack([g.double().square().sum() for g in gradients]).sum().sqrt()
 
 
@@ -159,7 +160,7 @@ def compare_steps(model, run, data):
 
 
 def compare_weights(start, ours, theirs, bound):
-    """The difference of the final weights over the way that training moved them."""
+    """The difference of the final weights, relative to how far training moved them."""
     def distance(a, b):
         return sum((x - y).double().square().sum() for x, y in zip(a.parameters(), b.parameters())).sqrt().item()
     apart = distance(ours, theirs) / distance(start, theirs)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Step times that `zeroth simulate` gives for parameter servers, beside those of stage 1 on as many workers.
+"""Compares simulated step times of parameter servers with those of stage 1 on as many ranks as there are workers.
 
     scripts/compare_servers.py                                          tables
-    scripts/compare_servers.py --document docs/parameter_server.md      puts them there
+    scripts/compare_servers.py --document docs/parameter_server.md      writes them into the document
 """
 
 import argparse
@@ -44,7 +44,7 @@ class Simulator:
         self.zeroth, self.file = zeroth, pathlib.Path(folder) / "stage.json"
 
     def step_ms(self, workers, samples, servers=0, staleness=0, options=()):
-        """Of stage 1 without servers."""
+        """Step time of stage 1 without servers."""
         stage = 0 if servers else 1
         self.file.write_text(json.dumps(stage_file(stage, samples, servers, staleness)), encoding="utf-8")
         done = subprocess.run([self.zeroth, "simulate", *MODEL, "--config", self.file, "--ranks", str(workers + servers),
@@ -55,7 +55,7 @@ class Simulator:
 
 
 def by_servers(simulator, samples):
-    """Steps with servers over those of stage 1."""
+    """A table of step times with servers over those of stage 1."""
     rows = []
     for workers in WORKERS:
         alone = simulator.step_ms(workers, samples)
@@ -70,7 +70,7 @@ def by_servers(simulator, samples):
 
 
 def by_staleness(simulator, samples):
-    """Eight workers, all alike, and one slow one among them."""
+    """A table for eight workers: all alike, then with a slow one among them."""
     workers, rows = 8, []
     slow = ("--slow", f"1={ONE_IS_SLOW}")
     for options, named in (((), "alike"), (slow, f"one takes {ONE_IS_SLOW} times as long for its math")):

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Step times that `zeroth simulate` gives for the runs that bench_step_time measured, and how far apart they are.
+"""Compares step times of `zeroth simulate` with those that bench_step_time measured.
 
     scripts/compare_simulation.py                  a table, from docs/measured/step_time.jsonl and configs/machines
-    scripts/compare_simulation.py --document docs/simulate.md      puts it there
+    scripts/compare_simulation.py --document docs/simulate.md      writes it into the document
     scripts/compare_simulation.py --fit            first puts into the machine files the rate of math with which one step
                                                    agrees: stage 0, load L1, 2 ranks; half of it where four ranks share it
 
-The other numbers of the machines are measured by programs that do not train, or assumed: their files say which.
+The machines' other numbers are assumed, or measured by programs that do not train: the machine files say which.
 """
 
 import argparse
@@ -71,7 +71,7 @@ def at_rate(machine, rate):
 
 
 def fitted_rate(simulator, run):
-    """Time is a constant and what math takes: two simulations tell both."""
+    """Step time is a constant plus the time of math; two simulations determine both."""
     slow, fast = 5e10, 1e11
     slow_ms, fast_ms = simulator.with_rate(run, slow), simulator.with_rate(run, fast)
     of_math = (slow_ms - fast_ms) / (1 / slow - 1 / fast)
@@ -96,7 +96,7 @@ def table(simulator, runs):
         key = run["load"], run["ranks"]
         if run["stage"] == 0:
             base[key] = simulated
-        # Round by round, as in the README; stage 0 is measured twice, and this is one over the other.
+        # Ratios are per round, as in the README. Stage 0 is measured twice; its ratio is one over the other.
         ratio, measured_ratio = simulated / base[key], run["ratio_to_stage_0"]
         error = simulated / run["step_ms"] - 1
         fitted = (*key, run["stage"]) == FITTED_TO

@@ -7,11 +7,11 @@
     .venv/bin/python scripts/convert.py from-dcp runs/dcp saved --step 1000 --samples 32000
     .venv/bin/python scripts/convert.py to-dcp saved runs/dcp
 
-The folders are read by their own libraries. Masters, the states of Adam and AdamW (exp_avg, exp_avg_sq) or, of DCP, of SGD
-(momentum_buffer), and the numbers of steps and samples are converted; learning rates and other settings are those of the stage
-file. Parameters keep their names, unless --rename changes them: "^module\\.=" takes "module." away, and a parameter whose name
-becomes empty is left out, such as "^lm_head\\.weight$=", which a tied head has beside the embedding. Their readers unpickle
-files, which can run any code: convert only what you trust.
+DeepSpeed's and PyTorch's own libraries read their folders. Masters, the states of Adam and AdamW (exp_avg, exp_avg_sq),
+those of SGD (momentum_buffer; DCP only), and the numbers of steps and samples are converted. The stage file gives
+learning rates and other settings. Parameters keep their names, unless --rename changes them: "^module\\.=" removes
+"module.". A parameter whose name becomes empty is left out: use "^lm_head\\.weight$=" for a tied head that is saved
+beside the embedding. The libraries unpickle files, which can run any code: convert only files that you trust.
 """
 
 import argparse
@@ -55,7 +55,7 @@ def arguments(words=None):
 
 
 def optimizer_named(states):
-    """The optimizer whose states these are, and their names."""
+    """The optimizer that has these states, and their names in order."""
     for name, of in (("AdamW", ADAM), ("SGD", MOMENTUM), ("SGD", ())):
         if set(of) == set(states):
             return name, of
@@ -67,7 +67,7 @@ def optimizer_named(states):
 
 
 def from_deepspeed(options):
-    """Through a universal checkpoint, which DeepSpeed's own script makes."""
+    """Converts through a universal checkpoint, which DeepSpeed's own script makes."""
     import torch  # noqa: PLC0415
     from deepspeed import __version__  # noqa: PLC0415
     from deepspeed.checkpoint import ds_to_universal  # noqa: PLC0415
@@ -98,7 +98,8 @@ def from_deepspeed(options):
 
 
 def parameter_in(torch, folder, name, shape, states):
-    """What ZeRO 3 wrote is flat: `shape` is that of the module's parameter."""
+    """A parameter of a universal checkpoint. ZeRO 3 writes flat states; `shape` is the module's shape of them,
+    otherwise None."""
     def load(state):
         def values():
             saved = torch.load(folder / f"{state}.pt", map_location="cpu", weights_only=False)
@@ -111,7 +112,7 @@ def parameter_in(torch, folder, name, shape, states):
 
 
 def facts_of_deepspeed(torch, folder):
-    """Position, and the shapes of the parameters that ZeRO divides."""
+    """The position, and the shapes of the parameters that ZeRO shards."""
     files = sorted(folder.glob("*model_states.pt"))
     if not files:
         raise Wrong(f"{folder} has no file *model_states.pt; allowed: a folder that save_checkpoint() wrote")
@@ -149,7 +150,7 @@ def from_dcp(options):
                 if not isinstance(tensor, torch.Tensor) or not tensor.is_floating_point():
                     continue  # a buffer
                 of = states.get(each)
-                is_frozen = of is None and kept  # without momentum SGD has no states
+                is_frozen = of is None and kept  # SGD without momentum has no states
                 values = {"frozen": tensor} if is_frozen else {"master": tensor, **{state: of[state] for state in kept}}
                 yield Parameter(each, tuple(tensor.shape),
                                 {state: (lambda value=value: value.detach().float().numpy()) for state, value in values.items()})

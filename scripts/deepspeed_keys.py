@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every key that an installed DeepSpeed reads, with its default, as JSON lines: {"key": ..., "default": ...}.
+"""Prints every key that an installed DeepSpeed reads, with its default, as JSON lines: {"key": ..., "default": ...}.
 
     python3 -m venv /tmp/deepspeed && /tmp/deepspeed/bin/pip install deepspeed==0.19.8 torch
     /tmp/deepspeed/bin/python scripts/deepspeed_keys.py > tests/config/deepspeed_keys.jsonl
 
-Sections that are pydantic models are read from their fields; the others from the constants, functions and signatures
-that DeepSpeed reads them with. A default that is no JSON value, or that there is none of, is left out. What DeepSpeed
-refuses as removed is {"key": ..., "removed": true}. tests/config/test_deepspeed_keys.cpp holds Zeroth's tables against
-the result.
+Keys of sections that are pydantic models come from the models' fields; the others from the constants, functions and
+signatures that DeepSpeed reads them with. "default" is left out if there is none or if it is not a JSON value. A key
+that DeepSpeed rejects as removed is {"key": ..., "removed": true}. tests/config/test_deepspeed_keys.cpp compares
+Zeroth's tables with the result.
 """
 import enum
 import inspect
@@ -60,13 +60,13 @@ MODELS = {
     "weight_quantization": WeightQuantConfig,
 }
 
-# Objects of their own in a file: read by the models above, or as a whole.
+# Objects in a file: the models above read their keys, or DeepSpeed reads them as a whole.
 SECTIONS = {*MODELS, "zero_optimization.zenflow", "tensor_parallel.tensor_parallel", "tensor_parallel.tp"}
-PYTHON_ONLY = {"tensor_parallel.injection_policy_tuple"}  # what no JSON file can say
+PYTHON_ONLY = {"tensor_parallel.injection_policy_tuple"}  # cannot be written in JSON
 
 
 def json_of(value):
-    """The value as JSON has it, or NOTHING."""
+    """The value in JSON, or NOTHING."""
     if isinstance(value, enum.Enum):
         value = value.value
     if isinstance(value, int) and not isinstance(value, bool):
@@ -110,7 +110,7 @@ CHECKPOINT = {
     "checkpoint_serialization": True,
     "writer": None,
 }
-ADAM = {  # FusedAdam's, which builds kernels when it is imported; runtime/engine.py adds the last two
+ADAM = {  # FusedAdam's parameters: importing it builds kernels. runtime/engine.py adds the last two
     "lr": 1e-3, "betas": [0.9, 0.999], "eps": 1e-8, "weight_decay": 0.0, "bias_correction": True, "amsgrad": False,
     "set_grad_none": True, "torch_adam": False, "adam_w_mode": True,
 }  # fmt: skip

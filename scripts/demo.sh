@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Trains the same small GPT at stages 0, 1, 2 and 3 on 4 ranks, from the same weights on the same text, and compares
-# memory, loss and speed; then once more in two processes, of which the second goes on at another stage from the checkpoint
-# of the first: a table here and a page with charts. About three minutes on two cores after the build.
+# Trains the same small GPT at stages 0, 1, 2 and 3 on 4 ranks, from the same weights on the same text. Then trains it
+# again in two processes, of which the second resumes at another stage from the checkpoint of the first. Prints a table
+# of memory, loss and speed, and writes a page with charts. About three minutes on two cores after the build.
 #   scripts/demo.sh [--into FOLDER] [TEXT FILE OR FOLDER]
 # Without a text: the headers of Eigen, which the build needs anyway. --into: where the reports go, instead of out/demo.
 set -euo pipefail
@@ -44,7 +44,7 @@ train() {  # stage, steps, report, more options
     --layers 12 --heads 4 --channels 256 --context 128 --seed 1 "${@:4}"
 }
 
-# As many steps as fit: training in all takes two and a half minutes, on a slow machine too.
+# As many steps as fit: all training together takes two and a half minutes, on slow machines too.
 train 0 4 out/demo/probe.jsonl >out/demo/probe.log || { cat out/demo/probe.log; exit 1; }
 steps=$(python3 scripts/lib/affordable_steps.py out/demo/probe.jsonl --seconds 30 --most 60)
 

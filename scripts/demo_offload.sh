@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Trains a GPT under a limit of memory in which stage 3 alone is refused by its plan: with masters and optimizer states on
-# a disk, as `zeroth plan` advises, and to the same losses as stage 3 without the limit. About three minutes on two cores
-# after the build.
+# Trains a GPT under a memory limit, under which the plan of stage 3 alone is rejected. Masters and optimizer states are
+# on disk, as `zeroth plan` advises, and losses equal those of stage 3 without the limit. About three minutes on two
+# cores after the build.
 #   scripts/demo_offload.sh [--into FOLDER] [DISK FOLDER]
-# DISK FOLDER: where the states are, on a disk; unless said out/demo_offload. --into: where the reports go, instead of
+# DISK FOLDER: where states are, on a disk; default out/demo_offload. --into: where the reports go, instead of
 # out/demo_offload.
 set -euo pipefail
 usage() { sed -n '3,8s/^# \{0,1\}//p' "$0"; }
@@ -51,7 +51,7 @@ train() {  # stage file, steps, report, more options
   build/release/bin/train_gpt --config "$1" --data /usr/include/eigen3 --ranks $ranks --steps "$2" --report "$3" \
     "${shape[@]}" "${@:4}"
 }
-# One arena of malloc and small stacks, so that what a process maps is near what it uses.
+# One malloc arena and small stacks keep a process's address space near the memory that it uses.
 limited() {  # KiB, command
   (ulimit -s 1024 && ulimit -v "$1" && MALLOC_ARENA_MAX=1 "${@:2}")
 }
@@ -64,7 +64,7 @@ echo "== what the plan advises for two thirds of that memory"
 total=$(build/release/bin/zeroth plan --model $out/model --ranks $ranks --config $out/stage3.json --json |
   python3 -c 'import json, sys; print(json.load(sys.stdin)["stages"][3]["total"])')
 gib=$(python3 -c "print($total * 0.66 / 2**30)")
-advice() {  # status 3: it does not fit, which is what is asked about
+advice() {  # status 3: it does not fit, as expected here
   build/release/bin/zeroth plan --model $out/model --ranks $ranks --config $out/stage3.json --device-memory "$gib" "$@" || [ $? = 3 ]
 }
 advice

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Draws the layers of the library, and the folders of comm, as their files include each other, into docs/design.md.
+"""Draws which layers of the library, and which folders of comm, include which others, into docs/design.md.
 
     scripts/draw_layers.py            draws them again
-    scripts/draw_layers.py --check    only says whether they are drawn as they are; exit status 1 if not
+    scripts/draw_layers.py --check    only checks that the drawing is up to date; exit status 1 if not
 
-What tests/headers/layers.cmake allows is more: here is what is used. Of the layers an arrow is left out where others
-lead to the same place.
+The drawing shows includes that exist; tests/headers/layers.cmake allows more. An arrow between layers is left out if a
+path of other arrows replaces it.
 """
 
 import argparse
@@ -23,22 +23,22 @@ INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 
 
 class NotLayered(Exception):
-    """Layers that include each other in a circle."""
+    """Layers include each other in a cycle."""
 
 
 def moved_headers(root):
-    """Public headers that belong to a folder of comm, as layers.cmake says."""
+    """Public headers that belong to a folder of comm, according to layers.cmake."""
     text = (root / "tests/headers/layers.cmake").read_text()
     return dict(re.findall(r"^set\(layer_of_(\S+) (\w+)\)", text, re.MULTILINE))
 
 
 def layer_of(path, moved):
-    """Of what follows include/ or src/: "core", "comm", "comm_store"; None if it is in none."""
+    """The layer of a path below include/ or src/: "core", "comm", "comm_store"; None if it has no layer."""
     if path in moved:
         return moved[path]
     parts = path.removeprefix("zeroth/").removeprefix("tool/").split("/")
     if len(parts) < 2:
-        return None  # zeroth.hpp, which includes all
+        return None  # zeroth.hpp includes all layers
     if parts[0] == "cuda":
         return "device"
     if parts[0] == "comm" and len(parts) == 3:
@@ -47,7 +47,7 @@ def layer_of(path, moved):
 
 
 def arrows(root):
-    """Pairs of layers of which the first includes the second."""
+    """Pairs of layers: the first includes the second."""
     moved = moved_headers(root)
     found = set()
     for pattern in SOURCES:
@@ -60,7 +60,7 @@ def arrows(root):
 
 
 def reached(start, found):
-    """All that is used by `start`, through whatever is between."""
+    """All layers that `start` includes, directly or indirectly."""
     seen, ahead = set(), [start]
     while ahead:
         here = ahead.pop()
@@ -71,7 +71,7 @@ def reached(start, found):
 
 
 def reduced(found):
-    """Without arrows to what others lead to."""
+    """`found` without the arrows that paths of other arrows replace."""
     for layer in sorted({a for a, _ in found}):
         if layer in reached(layer, found):
             raise NotLayered(f"{layer} includes itself through {', '.join(sorted(reached(layer, found) - {layer}))}")
@@ -88,7 +88,7 @@ def drawing(root):
     whole = {(a.split("_")[0], b.split("_")[0]) for a, b in found}
     layers = reduced({(a, b) for a, b in whole if a != b})
     folders = {(a, b) for a, b in found if a.startswith("comm") and b.startswith("comm")}
-    reduced(folders)  # no circles here either
+    reduced(folders)  # these have no cycles either
     return (chart(layers, lambda layer: layer) + "\nInside comm, all arrows:\n\n" +
             chart(folders, lambda layer: "kernel" if layer == "comm" else layer.replace("_", "/")))
 

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How near to its peak a GPU comes in the products of a GPT's blocks, as NVIDIA's own model of its GPUs estimates.
+"""Tables how near a GPU comes to its peak in the matrix products of a GPT's blocks, as NVIDIA's own model estimates.
 
     .venv/bin/pip install nvidia-matmul-heuristics==0.1.0.27
     .venv/bin/python scripts/gemm_table.py                      blocks of several sizes on the GPUs of the presets' machines
     .venv/bin/python scripts/gemm_table.py --products 1600      each product of a block of 1600 channels
 
-Products are of bf16 with sums in fp32, each by the kernel that is estimated to be the fastest. The estimate knows of no limit of
-power. What products of GPT-2 1.5B were measured to reach on an H100 (docs/measured/gpu.json) stands beside it: by that factor an
-estimate is a guess at `math_efficiency` of a machine file. Needs no GPU.
+Products are of bf16 with sums in fp32, each by the kernel with the shortest estimate. The estimate ignores power
+limits. The measured efficiency of the products of GPT-2 1.5B on an H100 (docs/measured/gpu.json) is printed with it:
+multiplied by the ratio of the two, an estimate is a guess at `math_efficiency` of a machine file. Needs no GPU.
 """
 
 import argparse
@@ -21,20 +21,20 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from lib import markdown
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
-# The package's name of a GPU, and the machine file that has it.
+# {the package's name of a GPU: the machine file that has it}
 GPUS = {"H100_SXM": "8xH100", "H200_SXM": "8xH200", "A100_SXM_80GB": "8xA100"}
 MEASURED_ON, MEASURED_CHANNELS, MEASURED_TOKENS = "H100_SXM", 1600, 16384
 CHANNELS, TOKENS = (768, 1600, 2560, 4096, 5120, 8192), (2048, 4096, 16384)
-# The matrices of a block: their extents [in, out], in channels.
+# The matrices of a block, with their extents [in, out] in multiples of channels.
 MATRICES = {"c_attn": (1, 3), "c_proj": (1, 1), "c_fc": (1, 4), "mlp.c_proj": (4, 1)}
 
 
 class NoEstimates(Exception):
-    """The package cannot be used here."""
+    """The package is missing, or does not estimate this product."""
 
 
 def products_of(channels, tokens):
-    """(name, m, n, k, layout) of every product of a block; y = x W, dx = dy W^T, dW = x^T dy, of matrices by rows."""
+    """(name, m, n, k, layout) of every product of a block: y = x W, dx = dy W^T, dW = x^T dy, in row-major order."""
     for name, extents in MATRICES.items():
         inputs, outputs = (extent * channels for extent in extents)
         yield name, tokens, outputs, inputs, "NN_ROW_MAJOR"
@@ -47,13 +47,14 @@ def operations(m, n, k):
 
 
 def of_block(channels, tokens, seconds, peak):
-    """Useful operations per second over the peak, of all products of a block together. `seconds`: of (m, n, k, layout)."""
+    """Operations per second over the peak, of all products of a block together. `seconds`: a function of (m, n, k,
+    layout)."""
     products = [product[1:] for product in products_of(channels, tokens)]
     return sum(operations(*product[:3]) for product in products) / sum(seconds(*product) for product in products) / peak
 
 
 def estimator(gpu):
-    """seconds(m, n, k, layout) of the fastest kernel that the package knows."""
+    """A function seconds(m, n, k, layout): the time of the fastest kernel in the package."""
     try:
         import nvMatmulHeuristics as heuristics
     except (ImportError, OSError) as error:
@@ -63,7 +64,7 @@ def estimator(gpu):
 
     def seconds(m, n, k, layout):
         problem = interface.makeNvMatmulHeuristicsProblem(m, n, k, heuristics.NvMatmulHeuristicsMatmulLayout[layout])
-        found = interface.get(problem, 8, precision="TST")  # T: bf16, S: fp32; of inputs, sums, result
+        found = interface.get(problem, 8, precision="TST")  # T: bf16, S: fp32; of inputs, sums and result
         if not found:
             raise NoEstimates(f"nvidia-matmul-heuristics has no kernel for {m} x {n} x {k} on {gpu}")
         return min(each["runtime"] for each in found)
@@ -72,13 +73,13 @@ def estimator(gpu):
 
 
 def machine(gpu):
-    """The machine file's keys."""
+    """The contents of the GPU's machine file."""
     text = (REPOSITORY / f"configs/machines/{GPUS[gpu]}.json").read_text(encoding="utf-8")
     return json.loads(re.sub("//.*", "", text))
 
 
 def measured():
-    """Of the peak, what the products of GPT-2 1.5B reached."""
+    """The share of the peak that the products of GPT-2 1.5B reached."""
     layers = json.loads((REPOSITORY / "docs/measured/gpu.json").read_text(encoding="utf-8"))["layers"]
     mine = [each for each in layers if re.match(r"(mlp\.)?c_(attn|proj|fc)\b", each["what"])]
     us = sum(each["us_of_all"] for each in mine)
@@ -86,7 +87,7 @@ def measured():
 
 
 def blocks(estimators):
-    """Of each GPU, all blocks; then what that makes of `math_efficiency`."""
+    """A table of all blocks on each GPU, then one of the guesses at `math_efficiency`."""
     peaks = {gpu: machine(gpu)["peak_flops_per_s"] for gpu in estimators}
     rows = [[f"{channels:,}", f"{tokens:,}", *(f"{of_block(channels, tokens, estimators[gpu], peaks[gpu]):.2f}" for gpu in estimators)]
             for channels in CHANNELS for tokens in TOKENS]

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds here what a machine with a GPU is to run, without a GPU here, and without a compiler or a network there: the tests
-# that need a GPU, the benchmarks and train_gpt, with the shared libraries that they need, in one archive.
+# Builds an archive for a machine with a GPU: the tests that need a GPU, the benchmarks and train_gpt, with the shared
+# libraries that they need. This machine needs no GPU; that machine needs no compiler and no network.
 #   scripts/gpu_carry.sh ARCHIVE.tar.gz    for GPUs of CUDAARCHS, 90 (H100, H200) unless set
-# There: tar xzf ARCHIVE.tar.gz && zeroth_gpu/scripts/gpu_check.sh FOLDER
-# It needs bash, python3, a driver for this CUDA, and what is too large for an archive: cuBLASLt and NCCL, of CUDA's toolkit
-# or of Python's packages. Ranks there are threads, or processes over NCCL and tcp: MPI and oneDNN are left out.
+# On that machine: tar xzf ARCHIVE.tar.gz && zeroth_gpu/scripts/gpu_check.sh FOLDER
+# That machine needs bash, python3, a driver for this CUDA, and libraries that
+# are too large for an archive: cuBLASLt and NCCL, from the CUDA toolkit or from Python packages. Ranks there are
+# threads, or processes over NCCL and tcp: MPI and oneDNN are left out.
 set -euo pipefail
 invoked_from=$PWD
 cd "$(dirname "$0")/.."
@@ -22,7 +23,7 @@ require_packages "${test_packages[@]}"
 use_ccache_if_present
 export PATH=$PATH:/usr/local/cuda/bin
 
-# The programs look beside themselves for libraries, and these beside themselves for others.
+# Programs and libraries find the carried libraries relative to their own folder.
 cmake --preset cuda -B build/carry -DCMAKE_CUDA_ARCHITECTURES="${CUDAARCHS:-90}" -DZEROTH_ENABLE_MPI=OFF -DZEROTH_ENABLE_ONEDNN=OFF \
   -DCMAKE_BUILD_RPATH='$ORIGIN/../lib' -DCMAKE_BUILD_RPATH_USE_ORIGIN=ON -DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags
 cmake --build build/carry --target zeroth_gpu_tests bench_cuda_adamw bench_cuda_gpt train_gpt
@@ -35,7 +36,7 @@ for program in build/carry/bin/test_*_gpu build/carry/bin/bench_cuda_* build/car
   strip -o "$folder/carried/bin/${program##*/}" "$program"
 done
 
-# What is part of every Linux, or of the driver, stays behind; what is too large is listed.
+# Libraries of every Linux and of the driver are left out; those that are too large are listed.
 too_large='libcublasLt\.so|libcublas\.so|libnccl\.so'
 everywhere='linux-vdso|ld-linux|libc\.so|libm\.so|libdl\.so|libpthread\.so|librt\.so|libcuda\.so'
 for program in "$folder"/carried/bin/*; do

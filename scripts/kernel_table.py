@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Registers, shared memory, occupancy and spills of every kernel and architecture, out of what the preset cuda built.
+"""Tables registers, shared memory, occupancy and spills of every kernel and architecture, from the objects of the
+preset cuda.
 
     cmake --preset cuda && cmake --build --preset cuda --target zeroth train_gpt
     scripts/kernel_table.py           prints the page docs/measured/kernels.md

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Which lines run in no test but those that a sanitizer leaves out (tests/left_out.cmake).
+"""Lists lines that run only in tests that a sanitizer leaves out (tests/left_out.cmake).
 
-    scripts/left_out.py            # builds build/coverage, runs the tests: half an hour on two cores
-    scripts/left_out.py --lines    # every line, not only how many there are in each file
+    scripts/left_out.py            # builds build/coverage and runs the tests: half an hour on two cores
+    scripts/left_out.py --lines    # lists every line, not only the number in each file
 
 Lines count if a test executes them in a build without sanitizers, with Clang's source-based coverage. Needs clang-14 and llvm-14.
 """
@@ -22,7 +22,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "coverage"
 SANITIZERS = ("asan", "tsan")
-PROGRAMS = ("bin/zeroth", "bin/train_gpt")  # which tests start
+PROGRAMS = ("bin/zeroth", "bin/train_gpt")  # programs that tests start
 FOLDERS = ("cuda", "examples", "include", "optim", "src", "tools")
 
 
@@ -31,14 +31,14 @@ def output(*command, **more):
 
 
 def tests_of(build):
-    """name: (labels, command) of every test of a build folder."""
+    """{name: (labels, command)} of every test of a build folder."""
     tests = json.loads(output("ctest", "--test-dir", build, "--show-only=json-v1"))["tests"]
     labels = {test["name"]: next((p["value"] for p in test["properties"] if p["name"] == "LABELS"), []) for test in tests}
     return {test["name"]: (labels[test["name"]], test.get("command", [])) for test in tests}
 
 
 def run_by(sanitizer):
-    """Names of tests: those that a preset runs, and those that it leaves out by left_out alone."""
+    """Names of the tests that a preset runs, and of those that it leaves out only by the label left_out."""
     presets = json.loads((ROOT / "CMakePresets.json").read_text(encoding="utf-8"))["testPresets"]
     excluded = next(preset for preset in presets if preset["name"] == sanitizer)["filter"]["exclude"]["label"]
     runs, leaves_out = set(), set()
@@ -52,9 +52,9 @@ def run_by(sanitizer):
 
 
 def lines_of(name, command):
-    """(file, line) of what a test executes."""
+    """(file, line) of each line that a test executes."""
     with tempfile.TemporaryDirectory() as folder:
-        # Processes that end at once merge into two files: a test may start thousands of them.
+        # Profiles of all processes are merged into two files: a test may start thousands of processes.
         environment = {**os.environ, "LLVM_PROFILE_FILE": f"{folder}/%2m.profraw", "ZEROTH_SPARSE_GRIDS": "1"}
         try:
             output("ctest", "--test-dir", BUILD, "-R", f"^{name}$", env=environment)

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Where the time of a build and of its tests goes: per target, source, program and test.
+"""Prints the time that a build and its tests take: per target, source, program and test.
 
     scripts/loop_times.py                       of build/dev
     scripts/loop_times.py --build build/tsan    of another build
     scripts/loop_times.py --longest 20          longer lists
 
-Compilations and links are from ninja's log, the last one of each output: seconds of wall time, several at once on several
-cores. Tests are from the last run of ctest, each the last one that was seen.
+Compilations and links come from ninja's log, the last one of each output. Seconds are wall time, and several steps run
+at the same time on several cores. Tests come from ctest's records, with the last time of each.
 """
 
 import argparse

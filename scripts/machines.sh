@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs a program as ranks on machines of their own, which are network namespaces of this one, each with a host name and an
-# address, joined by virtual Ethernet: what they tell each other takes the network, IPv4, or IPv6 with FAMILY=6.
+# Runs a program as ranks on separate machines: network namespaces of this machine, each with a host name and an
+# address, joined by virtual Ethernet. Ranks communicate over this network, by IPv4, or by IPv6 with FAMILY=6.
 #
 #     scripts/machines.sh RANKS [OPTION ...] -- PROGRAM [ARGUMENT ...]
 #
-#     --rate MBIT                            of each machine's link, both ways together with --delay or --loss
-#     --delay MS, --loss PERCENT             of all frames, each way: a switch in user space, lib/slow_switch.py, is between
-#     --cut RANK SECONDS [FOR_SECONDS]       takes a machine's link down after so many seconds, for ever or for a while
-#     --deafen RANK SECONDS [FOR_SECONDS]    what is sent to that machine is lost; what it sends is not
-#     --mute RANK SECONDS [FOR_SECONDS]      what that machine sends is lost; what is sent to it is not
-#     --from RANK                            with --deafen: only what that one machine sends
-#     --vanish RANK SECONDS                  kills all that runs on it, and takes its link down, at once
+#     --rate MBIT                            rate of each machine's link; for both ways with --delay or --loss
+#     --delay MS, --loss PERCENT             of all frames, each way; by a switch in user space, lib/slow_switch.py
+#     --cut RANK SECONDS [FOR_SECONDS]       takes a machine's link down after SECONDS, forever or for FOR_SECONDS
+#     --deafen RANK SECONDS [FOR_SECONDS]    frames to that machine are lost; frames from it are not
+#     --mute RANK SECONDS [FOR_SECONDS]      frames from that machine are lost; frames to it are not
+#     --from RANK                            with --deafen: only frames from this machine are lost
+#     --vanish RANK SECONDS                  kills all its processes and takes its link down, at once
 #     --open-mpi                             starts the ranks with Open MPI's mpirun on the first machine
 #
-# The program gets torchrun's variables, or mpirun's. When a rank ends, the seconds since the start and its status go to standard
-# error. Exit status: that of the first rank that fails; 77 where namespaces are not allowed.
+# The program gets torchrun's variables, or mpirun's. When a rank ends, the seconds since the start and its status go to
+# standard error. Exit status: that of the first rank that fails; 77 if namespaces are not allowed.
 set -euo pipefail
 
 usage() { sed -n '3,21s/^# \{0,1\}//p' "$0" >&2; exit 2; }
@@ -49,7 +49,7 @@ slow=$([ "$delay$loss" = 00 ] || echo yes)
 machine() { echo "${prefix}m$1"; }
 address() { [ "${FAMILY:-4}" = 6 ] && echo "fd00:7a::$(($1 + 1))" || echo "10.213.77.$(($1 + 1))"; }
 namespaces=()
-# Whoever is left in one goes with it.
+# Kills the processes that are left in the namespace.
 clean_up() {
   for each in "${namespaces[@]}"; do
     ip netns pids "$each" 2>/dev/null | xargs -r kill -9 2>/dev/null || true
@@ -94,11 +94,11 @@ fi
 
 # ---- faults ---------------------------------------------------------------------------------------------------------
 
-lose() {  # FROM TO: what FROM sends to TO goes to nobody
+lose() {  # FROM TO: frames from FROM to TO go to an unused address
   ip -n "$(machine "$1")" neighbour replace "$(address "$2")" lladdr 02:00:00:00:00:99 dev eth0 nud permanent
 }
 restore() { ip -n "$(machine "$1")" neighbour delete "$(address "$2")" dev eth0; }
-each_way() {  # COMMAND: for each way that the fault closes
+each_way() {  # COMMAND: runs it for each direction that the fault closes
   for ((rank = 0; rank < ranks; rank++)); do
     [ "$rank" = "$fault_rank" ] || [ "${fault_from:-$rank}" != "$rank" ] ||
       if [ "$fault" = mute ]; then "$1" "$fault_rank" "$rank"; else "$1" "$rank" "$fault_rank"; fi
@@ -125,7 +125,7 @@ seconds() { local now=${EPOCHREALTIME/[.,]/}; printf '%d.%01d' $(((now - start) 
 # ---- ranks ----------------------------------------------------------------------------------------------------------
 
 start=${EPOCHREALTIME/[.,]/}
-on_machine() {  # RANK COMMAND...: with a host name of its own
+on_machine() {  # RANK COMMAND...: with the machine's host name
   local name=machine$1 space
   space=$(machine "$1")
   shift
@@ -137,7 +137,7 @@ rank_process() {
 }
 processes=()
 if [ -n "$open_mpi" ]; then
-  # mpirun starts its daemons by what looks like ssh: the name of a machine is its number in disguise.
+  # mpirun starts its daemons by a substitute for ssh, which finds the machine's number from the name that it is given.
   agent=$(mktemp)
   hosts=''
   for ((rank = 0; rank < ranks; rank++)); do hosts+="$(address $rank):1,"; done

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Whether tests can fail: random mistakes in what decides bits and order, each built and run against the tests that
+"""Mutation testing: random mistakes in sources that decide bits and order, each built and run against the tests that
 reach it.
 
     scripts/mutate.py --seed 1 --number 20                  twenty mutants
     scripts/mutate.py --only src/shard --number 50          of one folder or file
-    scripts/mutate.py --again                               those that survived last time
-    scripts/mutate.py --list --number 5                     what would be tried
+    scripts/mutate.py --again                               the mutants that survived last time
+    scripts/mutate.py --list --number 5                     lists mutants without trying them
 
-A mutant is one line with another operator, constant or order of arguments, or without its statement. It is caught if a
-test fails or does not end; it survives if all pass. Results are added to build/mutants/results.jsonl, a line each.
+A mutant changes an operator, a constant or the order of arguments of one line, or removes its statement. It is caught
+if a test fails or times out; it survives if all pass. Results are appended to build/mutants/results.jsonl, one per
+line.
 """
 
 import argparse
@@ -39,7 +40,7 @@ def all_mutants(only):
 
 
 def survivors(path):
-    """Of the last result of each mutant."""
+    """The mutants whose last result is that they survived."""
     last = {}
     if path.exists():
         for line in path.read_text("utf-8").splitlines():

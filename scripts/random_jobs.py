@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Random jobs on all cores, each held against stage 0 in memory.
+"""Runs random jobs on all cores, and compares each with stage 0 in memory.
 
     scripts/random_jobs.py --minutes 10            of build/test
-    scripts/random_jobs.py --minutes 10 --pairs    prefers pairs of values that have not met, and says which have not
+    scripts/random_jobs.py --minutes 10 --pairs    prefers pairs of values that have not met, and lists those left
     scripts/random_jobs.py --build build/asan      of another build
 
-Every process draws from a seed of its own. A job that fails is printed with its seed: test_jobs --only SEED runs it again.
+Every process has its own seed. A job that fails is printed with its seed: test_jobs --only SEED runs it again.
 """
 
 import argparse
@@ -18,7 +18,7 @@ import sys
 import time
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
-APART = 10**9  # seeds of two processes, which so draw no job twice
+APART = 10**9  # distance between the seeds of two processes, so that they draw different jobs
 
 
 def started(program, given, number, first):
@@ -29,13 +29,13 @@ def started(program, given, number, first):
 
 
 def numbers_of(text):
-    """Jobs that were tried, were refused as documented, and failed; None where the process did not come to its end."""
+    """The numbers of jobs that were tried, refused as documented, and failed; None if the process did not finish."""
     found = re.search(r"^(\d+) jobs, (\d+) refused as documented, (\d+) failed$", text, re.MULTILINE)
     return tuple(int(number) for number in found.groups()) if found else None
 
 
 def pairs_of(text):
-    """How many pairs there can be, and those that have not met."""
+    """The number of possible pairs, and the pairs that have not met."""
     found = re.search(r"^\d+ of (\d+) pairs of values have met; missing:\n((?:  .*\n)*)", text, re.MULTILINE)
     return (int(found.group(1)), set(found.group(2).splitlines())) if found else (0, set())
 

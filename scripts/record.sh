@@ -1,33 +1,34 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Makes every figure and picture of README and docs/benchmarks.md again: measures, keeps the files in docs/measured,
-# rewrites both.
-# Beside them it keeps what docs/verification.md has tables of, which are written by hand.
+# Remakes every figure and picture of README and docs/benchmarks.md: measures, keeps the files in docs/measured, and
+# rewrites both documents. Also measures for docs/verification.md, whose tables are written by hand.
 #   scripts/record.sh              all parts
-#   scripts/record.sh PART...      only these; the others stay as they are
+#   scripts/record.sh PART...      only these parts; the others keep their files
 #   demo       train_gpt at stages 0 to 3: memory, loss, tokens per second (3 minutes on two cores)
-#   servers    what `zeroth simulate` says of parameter servers: the tables of docs/parameter_server.md (seconds)
-#   stages     what `zeroth simulate` says of a model in bf16, beside the demo, and of published steps, with the table of
+#   servers    parameter servers by `zeroth simulate`: the tables of docs/parameter_server.md (seconds)
+#   stages     a model in bf16, shown with the demo, and published steps, both by `zeroth simulate`; the table of
 #              docs/simulate.md (a minute)
-#   gpu        scripts/gpu_check.sh, and PyTorch beside it (ten minutes; needs a GPU and PyTorch: without one the old files stay)
-#   step_time  stages over stage 0, in turns (15 minutes); what is fitted to them in configs/machines, and the table of
-#              docs/simulate.md
-#   peers      PyTorch DDP, FSDP2 and DeepSpeed beside Zeroth in fp32 and bf16 (two to three hours; installs PyTorch and
-#              DeepSpeed into .venv). Files of processors of other makers stay
-#   tensor     tensor ranks beside those of PyTorch's DTensor and of Megatron-Core (25 minutes; installs as peers). BEFORE=PROGRAM:
-#              also beside a train_gpt of before there were tensor ranks, dd91945
+#   gpu        scripts/gpu_check.sh, and PyTorch on the same GPU (ten minutes; needs a GPU and PyTorch; without a GPU the
+#              old files stay)
+#   step_time  stages over stage 0, in turns (15 minutes); the rates of configs/machines that are fitted to them; the
+#              table of docs/simulate.md
+#   peers      PyTorch DDP, FSDP2 and DeepSpeed against Zeroth in fp32 and bf16 (two to three hours; installs PyTorch and
+#              DeepSpeed into .venv). Files of other makers' processors stay
+#   tensor     tensor ranks against PyTorch's DTensor and Megatron-Core (25 minutes; installs as peers). BEFORE=PROGRAM:
+#              also against a train_gpt without tensor ranks, of commit dd91945
 #   checkpoints
-#              PyTorch DCP and DeepSpeed beside Zeroth: saves and loads (10 minutes, 4 GB of disk under out/; installs as peers)
-#   savings    what `zeroth plan` says of 1 to 1024 ranks (seconds; it is arithmetic)
-#   silent     silent errors of the year as cases, beside DeepSpeed and PyTorch (five minutes; installs as peers): the table
-#              of docs/benchmarks.md is written by hand
+#              saves and loads of PyTorch DCP, DeepSpeed and Zeroth (10 minutes, 4 GB of disk under out/; installs as peers)
+#   savings    `zeroth plan` for 1 to 1024 ranks (seconds)
+#   silent     cases of published silent errors, in Zeroth, DeepSpeed and PyTorch (five minutes; installs as peers); the
+#              table of docs/benchmarks.md is written by hand
 #   adamw, collectives, engine_overhead, products
-#              the benchmarks of these names, for docs/verification.md: no page is made of them (minutes)
-#   muon       bench_muon; Muon beside torch.optim.Muon, DeepSpeed's, and one with owners in PyTorch (20 minutes; installs as
-#              peers): likewise
-#   codecs     bench_codecs; losses of 1,000 steps with and without codecs (20 minutes): likewise
-#   pipeline   torch.distributed.pipelining beside Zeroth's pipelines, two stages (an hour; installs as peers); likewise
-# Leave the machine alone meanwhile. A part that fails leaves its old file.
+#              the benchmarks of these names, for docs/verification.md; makes no page (minutes)
+#   muon       bench_muon; Muon against torch.optim.Muon, DeepSpeed's, and one with owners in PyTorch (20 minutes;
+#              installs as peers); makes no page
+#   codecs     bench_codecs; losses of 1,000 steps with and without codecs (20 minutes); makes no page
+#   pipeline   torch.distributed.pipelining against Zeroth's pipelines, two stages (an hour; installs as peers); makes no
+#              page
+# Do not use the machine meanwhile. A part that fails leaves its old file.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/lib/packages.sh
@@ -79,7 +80,7 @@ gpu() {
     echo "no GPU here: docs/measured/gpu.json and gpu_peers.jsonl stay as they are"
     return
   fi
-  scripts/gpu_check.sh "$new/gpu" || true  # what failed is in its figures
+  scripts/gpu_check.sh "$new/gpu" || true  # its figures include failures
   mv "$new/gpu/gpu_check.json" "$kept/gpu.json"
   rm -f "$new/gpu_peers.jsonl"
   local words
@@ -133,7 +134,7 @@ tensor() {
   mv "$new/tensor.json" "$kept/"
 }
 
-checkpoints() {  # five minutes for each turn: DeepSpeed compiles its Adam in the first one
+checkpoints() {  # five minutes per turn: DeepSpeed compiles its Adam in the first one
   built bench_checkpoint
   peers_installed
   .venv/bin/python bench/peers/checkpoint.py --folder "$new/saved" --limit 300 --out "$new/checkpoints.json"

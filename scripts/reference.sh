@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Makes the API reference from the public headers: build/reference/html/index.html. A public name without a docstring, or
-# a docstring that speaks of what is not there, is an error.
+# Makes the API reference from the public headers: build/reference/html/index.html. A public name without a docstring is
+# an error, and so is a docstring that refers to a missing name.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/lib/packages.sh

@@ -10,19 +10,19 @@ Each argument is LABEL=FILE, where FILE is what train_gpt --report wrote. Saving
 
     --resumed FIRST.jsonl SECOND.jsonl --weights STRAIGHT RESUMED
 
-also a run in two parts, the second of which went on from a checkpoint of the first, with the weights of one that never
-ended and those that it has left.
+it also shows a run in two parts, the second resumed from a checkpoint of the first. STRAIGHT has the weights of an
+uninterrupted run, and RESUMED those of this run.
 
-Everything that is kept in a folder, as scripts/record.sh measures it:
+All measurements in a folder, as scripts/record.sh keeps them:
 
     scripts/report.py --measured docs/measured --pictures docs/pictures --documents README.md docs/benchmarks.md \
         --html out/report.html
 
-rewrites the documents' blocks and the pictures. A block whose file is missing is left empty, and said to be. With --check
-nothing is written, and what would change is told.
+rewrites the documents' blocks and the pictures. A block whose file is missing is left empty, and reported. With --check
+nothing is written; the files that would change are listed.
 
-Ends with 1 if losses differ, measured memory is not what was planned, another claim does not hold, or --check finds a
-difference; with 2 if a file does not hold what it should.
+Exit status: 1 if losses differ, measured memory is not the planned memory, another claim does not hold, or --check
+finds a difference; 2 if a file is invalid.
 """
 
 import argparse
@@ -67,7 +67,7 @@ def parsed(arguments):
 
 
 def compare(options):
-    """Runs side by side."""
+    """Reports runs side by side."""
     runs = [read_run(label, path) for label, path in options.runs]
     gone_on = resumed.read(options.resumed, options.weights) if options.resumed else None
     found = table.claims(runs) + ([resumed.claim(gone_on, runs)] if gone_on else [])
@@ -80,7 +80,7 @@ def compare(options):
 
 
 def publish_kept(options):
-    """Blocks, pictures and page of what is kept."""
+    """Makes blocks, pictures and the page from the kept measurements."""
     found, left_out = publish.present(options.measured)
     for sentence in left_out:
         print(sentence)

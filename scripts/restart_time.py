@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How long a killed rank costs under `zeroth run`: from its SIGKILL to the next new step.
+"""Measures the time that a killed rank costs under `zeroth run`: from its SIGKILL to the next new step.
 
     scripts/restart_time.py                        four ranks over tcp, of build/release
     scripts/restart_time.py --ranks 2 --kills 10   other numbers
     scripts/restart_time.py --build build/test     of another build
 
-train_gpt trains a small model and saves after every step. Again and again a rank, each in its turn, is killed in the middle of
-training; a step is new whose number had not been printed before. Exit status: 1 if the job did not go on.
+train_gpt trains a small model and saves after every step. Each rank in turn is killed in the middle of training. A step
+is new if its number was not printed before. Exit status: 1 if the job did not resume.
 """
 
 import argparse
@@ -23,7 +23,7 @@ import tempfile
 import time
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
-STEPS_BETWEEN = 20  # of training between a restart and the next kill
+STEPS_BETWEEN = 20  # steps between a restart and the next kill
 STEP = re.compile(r"^step (\d+)/")
 
 
@@ -33,7 +33,7 @@ def processor():
 
 
 def rank_process(launcher, rank):
-    """The child of `launcher` that is `rank`, or none."""
+    """The process id of `launcher`'s child that is `rank`, or none."""
     for child in pathlib.Path(f"/proc/{launcher}/task/{launcher}/children").read_text("ascii").split():
         try:
             environment = pathlib.Path(f"/proc/{child}/environ").read_bytes().split(b"\0")
@@ -55,7 +55,7 @@ def command_of(given, folder):
 
 
 def seconds_of_kills(job, ranks, kills):
-    """Of each kill, as soon as it is known."""
+    """(rank, seconds) of each kill, as soon as they are known."""
     newest, kill_at, killed = 0, STEPS_BETWEEN, None
     number = 0
     for line in job.stdout:

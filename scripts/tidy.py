@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""clang-tidy 14 over sources, in groups: nearly all of its time goes into the headers that sources share.
+"""Runs clang-tidy 14 over sources, in groups: it spends nearly all of its time on headers that sources share.
 
     scripts/tidy.py SOURCE...        with the commands of build/dev, which cmake --preset dev makes
 
-A group is sources with one command, behind each other in one file. Where that has a finding, or does not
-compile because two sources have the same name for different things, its sources are looked at one by one, and what is
-found there counts. Two things a group does not see: an #include that is there twice, which is looked for here, and a
-using declaration that only another source of the group uses. Sources of the tool, which no preset of CI compiles one by
-one, are also compiled by themselves.
+A group is sources with the same command, concatenated in one file. If it has a finding, or does not compile because two
+sources use one name for different things, its sources are checked one by one, and only those findings count. Groups
+hide two kinds of findings: a repeated #include, which this script looks for, and a using declaration that only another
+source of the group uses. Sources of the tool are also compiled one by one, which no preset of CI does.
 """
 
 import concurrent.futures
@@ -23,9 +22,9 @@ import sys
 from lib import tidy_groups
 
 TIDY = ["clang-tidy-14", "-p", "build/tidy", "--quiet", "--extra-arg=-Wno-everything"]
-# What needs the headers of CUDA, cuBLASLt, NCCL or libtorch has a command where there are such headers: the preset compiles it for
-# tests on the host. Of what is there with oneDNN and without, one is compiled. All else has a command everywhere. For a
-# source without one clang-tidy would guess.
+# These sources may have no compile command. The preset compiles those that need headers of CUDA, cuBLASLt, NCCL or
+# libtorch, for tests on the host, if it finds these headers. Of two variants, with oneDNN and without, it compiles one.
+# Every other source must have a command, or clang-tidy would guess it.
 NEEDS_HEADERS = re.compile(r"^src/(device/(cuda_|nccl|(no_)?cublas_lt)|comm/(nccl/|launch/nccl_job))|^examples/train_gpt/(gpu/|cpu/(no_)?onednn)"
                            r"|emulated_launch|^(examples/torch_|bench/torch|tests/torch/)")
 
@@ -33,21 +32,22 @@ JOINED = re.compile(r"^tools/")  # ZEROTH_JOIN_TOOL
 
 
 def tidy(file, *options):
-    """What clang-tidy says of `file`; empty if it finds nothing."""
+    """clang-tidy's findings in `file`; empty if there are none."""
     ended = subprocess.run([*TIDY, *options, str(file)], capture_output=True, text=True, check=False)
     said = [line for line in ended.stderr.splitlines() if "warnings generated" not in line]
     return "" if ended.returncode == 0 else "\n".join([ended.stdout, *said]).strip() or f"{file}: exit status {ended.returncode}"
 
 
 def compile_alone(source, directory, words):
-    """What the compiler says of a source that presets join with others, by itself: does it include what it uses?"""
+    """The compiler's errors for a source that presets join with others, compiled by itself: it must include what it
+    uses."""
     command = ["clang++-14", *words[1:], "-Wno-unknown-warning-option", "-fsyntax-only", os.path.realpath(source)]
     ended = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
     return "" if ended.returncode == 0 else ended.stderr.strip()
 
 
 def look_at(group):
-    """What is found in a group; empty if nothing is."""
+    """The findings in a group; empty if there are none."""
     if len(group.sources) > 1 and not tidy(group.file, "--checks=-readability-duplicate-include"):
         return ""
     return "\n".join(filter(None, map(tidy, group.sources)))

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Prints the rates of torch.optim.lr_scheduler's schedulers, which tests/config/test_torch_schedules.cpp compares.
+"""Prints the rates of torch.optim.lr_scheduler's schedulers, for comparison by tests/config/test_torch_schedules.cpp.
 
     python3 -m venv /tmp/torch && /tmp/torch/bin/pip install torch==2.15.0
     /tmp/torch/bin/python scripts/torch_schedules.py > tests/config/torch_schedules.jsonl
@@ -18,7 +18,7 @@ UPDATES = 40
 
 
 def schedulers(random_):
-    """Every type with its defaults where it has any, then with drawn parameters."""
+    """Schedulers: every type with its defaults if it has any, then with random parameters."""
     for kind in ("ConstantLR", "LinearLR"):
         yield kind, {}
     for _ in range(6):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads what `zeroth plan --json` advises, and prints the stage file with the tier of that advice.
+"""Reads the advice of `zeroth plan --json`, and prints the stage file with the tier that it advises.
 
     zeroth plan ... --device-memory GIB --json | advised_offload.py STAGE_FILE DISK_FOLDER
 """

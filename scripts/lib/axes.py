@@ -7,7 +7,7 @@ from lib import svg
 
 
 class Linear:
-    """From below `low` to above `high`, rounded to marks; `begin` and `end` are the ends' positions."""
+    """A linear scale from below `low` to above `high`, rounded to marks, between positions `begin` and `end`."""
 
     def __init__(self, low, high, begin, end, wanted=6):
         self.marks = ticks(low, high, wanted)
@@ -22,7 +22,7 @@ class Linear:
 
 
 class Steps(Linear):
-    """Of whole numbers, from exactly `low` to exactly `high`."""
+    """A linear scale with marks at whole numbers, from exactly `low` to exactly `high`."""
 
     def __init__(self, low, high, begin, end):
         super().__init__(low, high, begin, end)
@@ -34,7 +34,8 @@ class Steps(Linear):
 
 
 class Log:
-    """From exactly `low` to exactly `high`, both above 0, with marks at the powers of `base` between them."""
+    """A log scale from exactly `low` to exactly `high`, both above 0, with marks at the powers of `base` between
+    them."""
 
     def __init__(self, low, high, begin, end, base, label):
         self.low, self.high, self.begin, self.end, self.label = low, high, begin, end, label
@@ -47,7 +48,7 @@ class Log:
 
 
 def grid_across(axis, top, bottom, caption, small=False):
-    """Marks of a horizontal axis below `bottom`, the caption below them: 42 in all, 34 if small."""
+    """Marks of a horizontal axis below `bottom`, and the caption below them. 42 high in all, 34 if small."""
     size = " small" if small else ""
     for mark in axis.marks:
         x = axis.at(mark)

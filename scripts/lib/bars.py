@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bars of time per step: what communication did not hide is a part of the bar."""
+"""Bars of time per step. Exposed communication is a part of the bar."""
 
 from lib import axes, svg
 
@@ -8,12 +8,13 @@ BAR, PITCH = 24, 36
 
 
 def height(rows):
-    """Of time_bars with its axis."""
+    """The height of time_bars with its axis."""
     return len(rows) * PITCH + 46
 
 
 def time_bars(rows, left, right, top, room):
-    """One bar for each of `rows`: (label, name for the hint, step ms, exposed ms, note). `room`: right of the axis."""
+    """One bar for each of `rows`: (label, name for the hint, step ms, exposed ms, note). `room`: width right of the
+    axis."""
     bottom = top + len(rows) * PITCH
     axis = axes.Linear(0, max(step for _, _, step, _, _ in rows), left, right - room)
     yield from axes.grid_across(axis, top, bottom, "ms per step (median)")

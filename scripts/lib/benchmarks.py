@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Modules of bench/peers that make figures of runs and need no PyTorch."""
+"""Modules of bench/peers that compute figures from runs and need no PyTorch."""
 
 import importlib.util
 import pathlib

@@ -2,8 +2,8 @@
 # shellcheck shell=bash
 # Sourced, in a folder that scripts/gpu_carry.sh made.
 
-# find_libraries FILE: of libraries that are too large to be carried, one name a line, adds the folders where they are to
-# LD_LIBRARY_PATH: the system's own, CUDA's toolkit, or the packages of Python (nvidia-cublas, nvidia-nccl-cu13).
+# find_libraries FILE: FILE names the libraries that were too large for the archive, one a line. Adds their folders to
+# LD_LIBRARY_PATH: the system's own, the CUDA toolkit's, or those of Python packages (nvidia-cublas, nvidia-nccl-cu13).
 find_libraries() {
   local name found packages
   packages=$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')

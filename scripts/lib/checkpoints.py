@@ -17,7 +17,7 @@ WORDS = ("85 million parameters in fp32 with AdamW, 1.02 GB of states; four rank
 
 @dataclass
 class Kept:
-    where: str  # it was measured
+    where: str  # machine and versions of the measurement
     header: list
     rows: list
     failures: list

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cuobjdump and nvdisasm: of the toolkit, or of Python's packages in an environment of their own."""
+"""Finds cuobjdump and nvdisasm: in the CUDA toolkit, or as Python packages in an environment of their own."""
 
 import os
 import pathlib
@@ -14,11 +14,11 @@ NAMES = ("cuobjdump", "nvdisasm")
 
 
 class NoTools(Exception):
-    """Says how to get them."""
+    """A tool is missing. The message says how to install it."""
 
 
 def find():
-    """{name: path}, of what is installed."""
+    """{name: path} of the tools that are installed."""
     toolkit = pathlib.Path(os.environ.get("CUDA_PATH", "/usr/local/cuda")) / "bin"
     found = {}
     for name in NAMES:
@@ -32,7 +32,7 @@ def find():
 
 
 def install():
-    """Makes the environment that find() looks into, with the versions that requirements.txt names."""
+    """Makes the environment that find() searches, with the versions in requirements.txt."""
     try:
         return find()
     except NoTools:

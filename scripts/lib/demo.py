@@ -24,7 +24,7 @@ def pictures(runs):
 
 
 def as_markdown(runs, folder):
-    """`folder`: of the pictures, as the document finds it."""
+    """`folder`: where the pictures are, relative to the document."""
     rows = []
     for run in runs:
         held = [table.mib(run.bytes("measured_peak", c)) for c in (*CATEGORIES, "total")]
@@ -38,7 +38,7 @@ def as_markdown(runs, folder):
 
 
 def as_html(runs, gone_on=None):
-    """`gone_on`: a run that was saved and resumed (lib.resumed)."""
+    """`gone_on`: a run that was saved and resumed (lib.resumed), or none."""
     every = [*runs, gone_on.run] if gone_on else runs
     header, body = table.rows(every)
     found = claims(runs) + ([resumed.claim(gone_on, runs)] if gone_on else [])

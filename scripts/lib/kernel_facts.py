@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What compiled kernels are: their table, what spills, and what their PTX rounds how."""
+"""Facts about compiled kernels: their table, their spills, and how operations of their PTX round."""
 
 import concurrent.futures
 import json
@@ -27,7 +27,7 @@ FLOAT_OPERATION = re.compile(r"^\s*(?:@!?%p\d+\s+)?((add|sub|mul|fma|mad|div|rcp
 
 
 class NotBuilt(Exception):
-    """Says which objects are missing."""
+    """Objects are missing. The message names them."""
 
 
 def objects_of(build, part):
@@ -46,7 +46,7 @@ def objects_of(build, part):
 def _kernels_of(tools, file, folder):
     architecture = int(re.search(r"\.sm_(\d+)", file.name).group(1))
     found = sass.kernels_of(sass.disassembled(tools["nvdisasm"], file), architecture)
-    # Since sm_90 the system's part of shared memory is among the block's own.
+    # Since sm_90 a block's shared memory, as reported, includes the system's part.
     for kernel in found:
         if architecture >= 90 and kernel.shared > 0:
             kernel.shared -= 1024
@@ -54,7 +54,7 @@ def _kernels_of(tools, file, folder):
 
 
 def read_kernels(tools, build):
-    """{part: kernels}, of all architectures that were built."""
+    """{part: kernels} for all architectures that were built."""
     with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor() as threads:
         waiting = {}
         for part in OBJECTS:
@@ -68,8 +68,8 @@ def read_kernels(tools, build):
 
 
 def unrounded(ptx):
-    """Float operations that say no rounding, or another than to nearest, and contracted or approximate ones:
-    {operation: how often}."""
+    """{operation: count} of the float operations that specify no rounding, or another than to nearest, and of
+    contracted and approximate ones."""
     found = {}
     for operation, name, modifiers in FLOAT_OPERATION.findall(ptx):
         if name in ("fma", "mad") or modifiers != ".rn":
@@ -92,7 +92,7 @@ def read_roundings(tools, build):
 
 
 def compiler_of(build):
-    """"nvcc 13.0.88": what CMake found for this folder."""
+    """The compiler that CMake found for this folder, as "nvcc 13.0.88"."""
     for file in pathlib.Path(build).glob("CMakeFiles/*/CMakeCUDACompiler.cmake"):
         version = re.search(r'CMAKE_CUDA_COMPILER_VERSION "([^"]+)"', file.read_text())
         if version:
@@ -108,7 +108,7 @@ def _cell(kernel):
 
 
 def page_of(parts, compiler):
-    """The page docs/measured/kernels.md."""
+    """The text of docs/measured/kernels.md."""
     architectures = sorted({kernel.architecture for kernels in parts.values() for kernel in kernels})
     text = [f"# Compiled kernels\n\n{_INTRODUCTION.format(compiler=compiler)}"]
     for part, kernels in parts.items():

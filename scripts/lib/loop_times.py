@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Seconds that ninja's and ctest's own records name, summed by what they were spent on."""
+"""Seconds from the records of ninja and ctest, summed by target, source, program and test."""
 
 import collections
 import re
@@ -11,7 +11,7 @@ KINDS = ("precompiled headers", "compilations", "archives", "links", "other")
 
 
 class NoTimes(Exception):
-    """There is no record, or one that this does not read."""
+    """A record is missing, or has an unknown format."""
 
 
 class Step(typing.NamedTuple):
@@ -28,7 +28,8 @@ class Test(typing.NamedTuple):
 
 
 def step_of(output, seconds):
-    """What ninja's `output` is: CMake puts objects into <folder>/CMakeFiles/<target>.dir/<source>.o."""
+    """The target and source of ninja's `output`: CMake puts objects into
+    <folder>/CMakeFiles/<target>.dir/<source>.o."""
     found = re.search(r"CMakeFiles/([^/]+)\.dir/", output)
     if found:
         kind = "precompiled headers" if output.endswith((".gch", ".pch")) else "compilations"
@@ -55,7 +56,7 @@ def steps_of(build):
         if len(words) != 5 or not (words[0].isdigit() and words[1].isdigit()):
             raise NoTimes(f"{path}, line {number}: {line!r} where start, end, time, output and hash were expected")
         start, end, command = int(words[0]), int(words[1]), words[4]
-        # One command with several outputs has a line for each.
+        # A command with several outputs has a line for each.
         last[words[3]] = (start, end, command)
     first_of = {}
     for output, run in last.items():
@@ -64,7 +65,8 @@ def steps_of(build):
 
 
 def tests_of(build):
-    """Of junit files if there are some in the folder, else of what ctest keeps to order its tests by; may be none."""
+    """Tests from the folder's junit files if it has any, otherwise from the costs that ctest orders tests by. May be
+    empty."""
     junit = sorted(build.glob("*.xml"), key=lambda path: path.stat().st_mtime)
     last = {}
     for path in junit:
@@ -76,7 +78,7 @@ def tests_of(build):
     path = build / "Testing/Temporary/CTestCostData.txt"
     if not last and path.exists():
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-            if line == "---":  # what follows are the tests that failed
+            if line == "---":  # the tests that failed follow
                 break
             words = line.split()
             if len(words) != 3:

@@ -7,12 +7,12 @@ from lib.records import ReportError
 
 
 def plain(text):
-    """`text` as a reader sees it, whatever characters it holds, on one line."""
+    """`text` on one line, escaped so that a reader sees its characters as they are."""
     return re.sub(r"([\\`*_~\[\]<>|&])", r"\\\1", " ".join(str(text).split()))
 
 
 def table(header, rows):
-    """Cells are Markdown: what comes from a file goes through plain()."""
+    """A table. Cells are Markdown: pass text from a file through plain()."""
     lines = [f"| {' | '.join(header)} |", f"|{'---|' * len(header)}"]
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)]) + "\n"
 

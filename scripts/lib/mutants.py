@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mutants: a source with one line changed, as a mistake would change it."""
+"""Mutants: sources in which one line is changed, as a mistake would change it."""
 
 import dataclasses
 import random
 import re
 
-# What decides bits and order.
+# Sources that decide bits and order.
 SOURCES = ("optim/*.cpp", "optim/*.hpp", "src/shard/*.cpp", "src/shard/*.hpp", "src/stage/*.cpp", "src/stage/*.hpp",
            "src/engine/*.cpp", "src/engine/*.hpp", "src/device/rank_fold.cpp", "src/device/fold_*.hpp", "src/device/element_*.cpp",
            "src/device/element_*.hpp", "src/comm/local/*.cpp", "src/comm/local/*.hpp", "src/comm/host_communicator.cpp",
@@ -41,14 +41,14 @@ class Mutant:
 
 
 def _code_of(line):
-    """`line` with texts and comments as blanks, so that nothing in them is changed."""
+    """`line` with blanks in place of strings and comments, so that these are not changed."""
     blank = _LITERAL.sub(lambda found: "\x00" * len(found.group()), line)
     comment = blank.find("//")
     return blank if comment < 0 else blank[:comment] + "\x00" * (len(blank) - comment)
 
 
 def _changes(line):
-    """(kind, the line changed) for all that can be changed in it."""
+    """(kind, changed line) for every possible change of the line."""
     code = _code_of(line)
     for found in _OPERATOR.finditer(code):
         yield "operator", line[:found.start()] + _EXCHANGED[found.group()] + line[found.end():]
@@ -71,5 +71,5 @@ def mutants_of(path, text):
 
 
 def chosen(mutants, seed, number):
-    """`number` of them, always the same for a seed, each file as likely as it has lines that can be changed."""
+    """`number` mutants, the same ones for the same seed. A file is as likely as it has lines that can be changed."""
     return random.Random(seed).sample(mutants, min(number, len(mutants)))

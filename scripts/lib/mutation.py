@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mutants are built and tested in a copy of the tree, in a build folder of its own."""
+"""Builds and tests mutants in a copy of the tree, in a separate build folder."""
 
 import hashlib
 import os
@@ -7,7 +7,7 @@ import pathlib
 import shutil
 import subprocess
 
-# Tests that reach a folder, what fails soonest first. The engine's run over all that is below it.
+# The tests that reach a folder; those that fail soonest are first. The engine's tests also reach all layers below it.
 _TRAINING = ("engine_contract", "engine_reference", "engine_models", "parity")
 TESTS = {
     "optim/": ("schedule", "loss_scale", "step_scalars", "update", "stochastic_rounding", "cuda_kernels",
@@ -28,7 +28,7 @@ OUTCOMES = ("caught", "survived", "does not compile", "same object code")
 
 
 class Broken(Exception):
-    """The tree does not build or pass without a mutant."""
+    """The tree does not build, or its tests fail, without a mutant."""
 
 
 def tests_of(path):
@@ -36,15 +36,15 @@ def tests_of(path):
 
 
 class Copy:
-    """The tracked files of `repository` under `folder`, and what is built of them."""
+    """A copy of `repository`'s tracked files under `folder`, and its build."""
 
     def __init__(self, repository, folder, jobs, timeout_s):
         self.repository, self.tree, self.build = repository, folder / "tree", folder / "build"
         self.jobs, self.timeout_s = jobs, timeout_s
-        self.whole = {}  # {tests: digest} of those that passed without a mutant
+        self.whole = {}  # {tests: digest} of tests that passed without a mutant
 
     def update(self):
-        """Copies what differs, so that no more is built again."""
+        """Copies only the files that differ, so that nothing else is rebuilt."""
         names = subprocess.run(["git", "ls-files", "-z"], cwd=self.repository, capture_output=True, text=True,
                                check=True).stdout.split("\0")
         for name in filter(None, names):
@@ -58,7 +58,7 @@ class Copy:
                       "-DZEROTH_BUILD_EXAMPLES=OFF", *ccache])
 
     def outcome_of(self, mutant):
-        """(outcome, the test that caught it or none)."""
+        """(outcome, the test that caught the mutant or none)."""
         tests = tests_of(mutant.path)
         whole = self._whole(tests)
         file = self.tree / mutant.path
@@ -95,7 +95,7 @@ class Copy:
         return digest.hexdigest()
 
     def _failed(self, tests):
-        """The first test that fails or does not end, or none. A mutant that waits for ever is caught too."""
+        """The first test that fails or times out, or none. A mutant that hangs is so caught too."""
         for test in tests:
             try:
                 done = subprocess.run([self.build / f"bin/test_{test}"], cwd=self.build, stdout=subprocess.DEVNULL,

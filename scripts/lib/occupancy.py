@@ -5,9 +5,9 @@ Compute Capability")."""
 import dataclasses
 
 WARP = 32
-_REGISTERS = 65536  # of 32 bits, in units of 256 for a warp
+_REGISTERS = 65536  # registers of 32 bits, allocated to a warp in units of 256
 _REGISTER_UNIT = 256
-_RESERVED = 1024  # bytes of shared memory that the system takes of each block
+_RESERVED = 1024  # bytes of shared memory per block that the system uses
 _SHARED_UNIT = 128
 
 
@@ -31,7 +31,7 @@ def _up(value, unit):
 
 
 def blocks_of(architecture, threads, registers, shared):
-    """`registers` of a thread; `shared`: bytes that the kernel's block has for itself."""
+    """`registers` per thread; `shared`: bytes of shared memory per block, without the system's part."""
     of = MULTIPROCESSORS[architecture]
     warps = -(-threads // WARP)
     by_registers = _REGISTERS // _up(registers * WARP, _REGISTER_UNIT) // warps
@@ -40,5 +40,5 @@ def blocks_of(architecture, threads, registers, shared):
 
 
 def share_of(architecture, threads, blocks):
-    """Of the warps that a multiprocessor has room for, those of `blocks` blocks."""
+    """The share of a multiprocessor's warps that `blocks` blocks occupy."""
     return blocks * _up(threads, WARP) / MULTIPROCESSORS[architecture].threads

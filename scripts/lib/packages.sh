@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=bash
-# Sourced. require_packages PACKAGE...: installs what is missing, or says what to install. ZEROTH_INSTALL=no in the
-# environment: installs nothing, and says what may be missing.
+# shellcheck shell=bash Sourced. require_packages PACKAGE...: installs the missing packages, or names them if it cannot.
+# With ZEROTH_INSTALL=no in the environment it installs nothing, and names packages that may be missing.
 
 require_packages() {
   local missing=() package
@@ -33,7 +32,7 @@ require_packages() {
     apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 }
 
-# The presets are of CMake 3.25, which older systems do not have.
+# The presets need CMake 3.25. Older systems have an older one.
 require_cmake() {
   local version
   version=$(cmake --version 2>/dev/null | sed -n 's/^cmake version //p')
@@ -43,13 +42,13 @@ require_cmake() {
   fi
 }
 
-# What the library and its examples are built from; what the tests need beside it.
+# Packages for building the library and its examples, then those that only tests need.
 library_packages=(g++ cmake ninja-build libfmt-dev libspdlog-dev nlohmann-json3-dev libeigen3-dev libcli11-dev
   libxxhash-dev libdnnl-dev libopenmpi-dev openmpi-bin python3)
 # shellcheck disable=SC2034 # for those that source this
 test_packages=("${library_packages[@]}" catch2)
 
-# What one clone has compiled serves every other: paths below the clone are hashed relative to it.
+# Clones share ccache's objects: paths below a clone are hashed relative to it.
 use_ccache_if_present() {
   if command -v ccache >/dev/null; then
     export CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_CUDA_COMPILER_LAUNCHER=ccache

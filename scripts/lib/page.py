@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One HTML file that needs nothing else: no script, no font, no network."""
+"""A self-contained HTML file: no script, no external font, no network."""
 
 from html import escape
 
@@ -23,7 +23,7 @@ def whole(title, body):
 
 
 def claims(sentences):
-    """Of (holds, sentence)."""
+    """A list of claims, each (holds, sentence)."""
     items = "".join(f'<li{"" if holds else " class=failed"}>{escape(sentence)}</li>' for holds, sentence in sentences)
     return f'<ul class="claims">{items}</ul>\n'
 
@@ -37,7 +37,7 @@ def chart(drawing):
 
 
 def table(header, rows, names=1, class_of=lambda row: ""):
-    """The first `names` columns are words, the others figures."""
+    """A table whose first `names` columns are words, and the others figures."""
     head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
     lines = "".join(f'<tr class="{class_of(row)}">' + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
                     for row in rows)

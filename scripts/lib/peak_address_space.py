@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a command, whose output goes to stderr, and prints the most KiB of address space that it had at one time."""
+"""Runs a command, with its output on stderr, and prints the peak of its address space in KiB."""
 
 import pathlib
 import re
@@ -12,7 +12,7 @@ SECONDS_BETWEEN_LOOKS = 0.02
 
 
 def small_stacks():
-    """As the command will have them under a limit."""
+    """Limits stacks, as the command will have them under the limit on address space."""
     hard = resource.getrlimit(resource.RLIMIT_STACK)[1]
     resource.setrlimit(resource.RLIMIT_STACK, (1024 * 1024, hard))
 

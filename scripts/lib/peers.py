@@ -20,7 +20,7 @@ def read(folder):
 
 
 def claims(everything):
-    """Losses: what is wrong with them on one maker's processors, or that they agree on all."""
+    """Claims about losses: the maker's processors on which they disagree, or that they agree on all."""
     found = []
     for precision in PRECISIONS:
         makers = {kept.maker: kept.by_precision[precision] for kept in everything if precision in kept.by_precision}
@@ -95,7 +95,7 @@ def _picture(kept, precision):
 
 
 def _bars():
-    """(system, variant, contender, whether it is ours) in order."""
+    """(system, variant, contender, whether it is ours), in the order of the tables."""
     return [(name, variant, contender(system, variant), system in (own.UNSHARDED, own.BASE))
             for system, (name, variants) in SYSTEMS.items() for variant in variants]
 

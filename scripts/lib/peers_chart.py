@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Peers side by side: a panel for each load; in it tokens per second and peak memory for each number of ranks."""
+"""Peers side by side: each load has a panel, with tokens per second and peak memory for each number of ranks."""
 
 from lib import axes, svg
 from lib.table import MIB

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file of bench/peers/run.py: what ran on a maker's processor, what did not, and whether the losses agree."""
+"""Reads the file of bench/peers/run.py: runs on a maker's processor, failures, and whether losses agree."""
 
 import re
 from dataclasses import dataclass, field
@@ -14,17 +14,17 @@ class Figures:
     tokens_per_s: float
     range: tuple
     peak_bytes: float  # per rank, above an idle process
-    slower_than: dict  # {zeroth0 or zeroth3: how many times as fast it is, round by round}; None where they share no round
+    slower_than: dict  # {zeroth0 or zeroth3: its speed over this one's}; None if no round has both
     rounds: int
     final_loss: float
 
 
 @dataclass
 class Peers:
-    """Of one precision."""
+    """The runs of one precision."""
     rounds: int
-    math: str  # what Zeroth multiplied by
-    loads: dict  # {name: what it is}
+    math: str  # library of Zeroth's matrix products
+    loads: dict  # {name: description}
     summary: dict = field(default_factory=dict)  # {(load, ranks): {contender: Figures}}
     failures: dict = field(default_factory=dict)  # {(load, ranks): {contender: [last line of an error, ...]}}
     problems: list = field(default_factory=list)  # losses that are not Zeroth's
@@ -40,7 +40,7 @@ class Kept:
     name: str  # without .json
     maker: str
     processor: str
-    machine: str  # what is around it
+    machine: str  # memory and operating system
     versions: str
     by_precision: dict  # {precision: Peers}
 
@@ -50,7 +50,7 @@ PRECISIONS = tuple(own.LOSS_BOUNDS)
 
 
 def contender(system, variant):
-    """How the file's summary calls it."""
+    """The key of this entry in the file's summary."""
     return own.label({"system": system, "variant": variant})
 
 
@@ -92,7 +92,7 @@ def _of(precision, document, loads, runs):
 
 
 def _run(record, loads):
-    """The fields that figures are made of, each of them checked."""
+    """The fields from which figures are computed, all checked."""
     return {"precision": record.one_of("precision", PRECISIONS),
             "load": record.one_of("load", tuple(loads.fields)), "ranks": record.count("ranks", 1),
             "round": record.count("round"), "system": record.text("system"), "variant": record.text("variant"),
@@ -100,7 +100,7 @@ def _run(record, loads):
 
 
 def _check_summary(document, runs):
-    """What the file says of its runs is what its runs say."""
+    """Checks that the file's summary agrees with its runs."""
     told = document.records("summary")
     made = {(entry["precision"], entry["load"], entry["ranks"], entry["contender"]): entry for entry in own.summarise(runs)}
     if len(told) != len(made):
@@ -110,7 +110,7 @@ def _check_summary(document, runs):
         if entry is None:
             record.fail("contender has no runs")
         for key, value in entry.items():
-            if record.fields.get(key) != value and value == value:  # a loss may be no number
+            if record.fields.get(key) != value and value == value:  # a loss may be NaN
                 record.fail(f"{key} is {record.fields.get(key)}, its runs make {value}")
 
 

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far Zeroth is before its peers, as the README's table: of each load the most ranks that it ran on."""
+"""Zeroth's lead over its peers, as the README's table: each load at the largest number of ranks that it ran on."""
 
 from lib import markdown, page, peers, peers_table
 from lib.peers import SOURCES, read  # noqa: F401  of the same files
 
 NAME, TITLE = "lead", "Beside its peers, at a glance"
-PART = peers.NAME  # of scripts/record.sh
+PART = peers.NAME  # the part of scripts/record.sh
 PICTURES = ()
-SAYS_HOW = False  # its document does, once
+SAYS_HOW = False  # its document says that once
 
 
 def claims(_):
-    return []  # those of the peers' own section
+    return []  # the peers' own section has them
 
 
 def pictures(_):
@@ -32,7 +32,7 @@ def as_html(everything):
 
 
 def _table(everything):
-    """Without stage 0's own speed and memory."""
+    """The cells without stage 0's speed and memory."""
     header = ["", "load", "ranks", *peers_table.SPEED_HEADER[1:], *peers_table.MEMORY_HEADER[2:]]
     rows = [[f"{kept.maker}, {precision}", load, str(ranks), *peers_table.speed(found, (load, ranks))[1:],
              *peers_table.memory(found, (load, ranks))[2:]]

@@ -4,7 +4,7 @@
 from lib.peers_file import contender, own
 from lib.table import MIB
 
-# What ran, in order: the program, what readers call it, its variants.
+# The contenders in order: the program, its name for readers, its variants.
 SYSTEMS = {own.UNSHARDED: ("Zeroth 0", ("threads",)), own.BASE: ("Zeroth 3", ("threads", "mpi")),
            "ddp": ("DDP", ("default", "tuned")), "fsdp2": ("FSDP2", ("default", "tuned", "lean")),
            "deepspeed1": ("DeepSpeed 1", ("default", "tuned")), "deepspeed2": ("DeepSpeed 2", ("default", "tuned")),
@@ -17,7 +17,7 @@ for _ours, _theirs in PAIRS:
 
 
 def speed(peers, setting):
-    """Cells below SPEED_HEADER: our tokens per second, and how many times those of each peer's fastest variant."""
+    """Cells below SPEED_HEADER: our tokens per second, and their ratio to each peer's fastest variant."""
     cells = []
     for ours, theirs in PAIRS:
         mine = _variants(peers, setting, ours).get("threads")
@@ -30,7 +30,8 @@ def speed(peers, setting):
 
 
 def memory(peers, setting):
-    """Cells below MEMORY_HEADER: the least peak of what each one's documentation knows, and of lean, which none does."""
+    """Cells below MEMORY_HEADER: the least peak of each peer's documented variants, and that of lean, which is in no
+    peer's documentation."""
     cells = []
     for system in (system for ours, theirs in PAIRS for system in (ours, *theirs)):
         found = _variants(peers, setting, system)
@@ -43,7 +44,7 @@ def memory(peers, setting):
 
 
 def _variants(peers, setting, system):
-    """{variant: Figures} of those that ran."""
+    """{variant: Figures} of the variants that ran."""
     everyone = peers.summary.get(setting, {})
     names = {variant: contender(system, variant) for variant in SYSTEMS[system][1]}
     return {variant: everyone[name] for variant, name in names.items() if name in everyone}

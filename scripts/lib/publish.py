@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the kept measurements make: blocks of documents, pictures, a page. Written, or compared with what is there."""
+"""Makes blocks of documents, pictures and a page from the kept measurements. Writes them, or compares them with the
+files."""
 
 import os
 from html import escape
@@ -11,12 +12,12 @@ SECTIONS = (demo, stages, gpu_figures, step_time, peers, peers_lead, tensor, che
 
 
 def part(section):
-    """Of scripts/record.sh, which measures for it."""
+    """The part of scripts/record.sh that measures for it."""
     return getattr(section, "PART", section.NAME)
 
 
 def present(measured):
-    """(sections that have all their files, with their data; a sentence for each that has not)."""
+    """(sections that have all their files, with their data; a sentence for each other section)."""
     found, left_out = [], []
     for section in SECTIONS:
         missing = [measured / source for source in section.SOURCES if not any(measured.glob(source))]
@@ -38,7 +39,8 @@ def as_html(found, title):
 
 
 def files(found, documents, pictures):
-    """{path: text that it should hold, or None if it should not be there}. Each section's marks are in one document."""
+    """{path: text that the file should hold, or None if it should not exist}. Each section's marks are in one
+    document."""
     wanted = {path: None for section in SECTIONS for name in section.PICTURES for path in pictures.glob(name)}
     for section, data in found:
         wanted.update({pictures / name: text for name, text in section.pictures(data).items()})
@@ -69,7 +71,7 @@ def _again(section):
 
 
 def differences(wanted):
-    """The paths that do not hold what they should."""
+    """The paths whose files differ from what they should be."""
     return [path for path, text in wanted.items()
             if (path.read_text(encoding="utf-8") if path.exists() else None) != text]
 
@@ -80,4 +82,4 @@ def write(wanted):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
         elif path.exists():
-            path.unlink()  # its figures are gone
+            path.unlink()  # its measurements were removed

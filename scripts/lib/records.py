@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measurements kept as JSON, read with messages that name the file, the line and the key."""
+"""Reads measurements kept as JSON. Errors name the file, the line and the key."""
 
 import json
 import math
 
 
 class ReportError(Exception):
-    """A file that does not hold what it should: names the file, and the line and key where there are such."""
+    """A file is invalid. Names the file and, if they apply, the line and the key."""
 
 
 def read_document(path):
-    """The one object of a .json file."""
+    """The single object of a .json file."""
     text = _text(path)
     try:
         return Record(str(path), json.loads(text))
@@ -19,7 +19,7 @@ def read_document(path):
 
 
 def read_lines(path):
-    """The objects of a .jsonl file, one a line."""
+    """The objects of a .jsonl file, one per line."""
     found = []
     for number, line in enumerate(_text(path).splitlines(), start=1):
         try:
@@ -42,7 +42,8 @@ def _text(path):
 
 
 class Record:
-    """An object of a file. Each accessor gives a value of the kind it is named for, or raises a ReportError."""
+    """An object of a file. Each accessor returns a value of the kind that it is named after, or raises a
+    ReportError."""
 
     def __init__(self, where, fields):
         if not isinstance(fields, dict):
@@ -53,7 +54,7 @@ class Record:
         raise ReportError(f"{self.where}: {problem}")
 
     def number(self, key, above=-math.inf):
-        """Finite and more than `above`."""
+        """A finite number greater than `above`."""
         value = self._value(key)
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value <= above:
             self._refuse(key, value, "a number" + (f" above {above:g}" if math.isfinite(above) else ""))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run in two parts, of which the second went on from what the first had saved, held against runs that never ended."""
+"""Compares a run in two parts, the second resumed from a checkpoint of the first, with uninterrupted runs."""
 
 import filecmp
 import os
@@ -12,14 +12,14 @@ from lib.runs import Run, first_difference, read_part, read_run
 @dataclass
 class Resumed:
     run: Run  # both parts, with the memory of the second
-    step: int  # behind which it went on
-    stages: tuple  # of the first part and of the second
+    step: int  # the step after which it resumed
+    stages: tuple  # of both parts
     weights_bytes: int
     weights_equal: bool
 
 
 def read(reports, weights):
-    """`reports`: of the first part and of the second. `weights`: the file of a run that never ended, and this one's."""
+    """`reports`: of the first part and of the second. `weights`: the file of an uninterrupted run, and this run's."""
     first, second = read_run("", reports[0]), read_part("", reports[1])
     step = second.begins_behind
     if not 0 < step <= len(first.steps):

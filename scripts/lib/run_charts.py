@@ -11,7 +11,7 @@ LEGEND_Y = 24
 
 
 def memory(runs):
-    """Per run two stacked bars by category: planned (outlined) and measured (filled)."""
+    """Two bars per run, stacked by category: planned (outlined) and measured (filled)."""
     bar, gap, top = 26, 34, 42
     bottom = top + len(runs) * (2 * bar + gap) - 8
     largest = max(run.bytes(kind, "total") for run in runs for kind in ("planned", "measured_peak")) / MIB
@@ -50,8 +50,8 @@ def _stack(run, kind, word, at, y, height):
 
 
 def loss(runs, resumed_behind=None):
-    """Loss by step. Equal curves lie on each other: the first is drawn widest, the last thinnest. `resumed_behind`: the
-    step behind which the last run was saved and went on."""
+    """Loss by step. Equal curves cover each other: the first is drawn widest, the last thinnest. `resumed_behind`: the
+    step after which the last run was saved and resumed."""
     top, bottom = 46, 324
     every = [value for run in runs for value in run.losses]
     across = axes.Steps(1, max(2, *(len(run.steps) for run in runs)), LEFT, WIDTH - RIGHT)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs of train_gpt, as their --report files tell them."""
+"""Runs of train_gpt, read from their --report files."""
 
 import statistics
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ class Run:
 
     @property
     def begins_behind(self):
-        """The step of the checkpoint that it went on from; 0 where it began."""
+        """The step of the checkpoint that it resumed from; 0 if it started anew."""
         is_resumed = self.facts and self.facts.fields.get("resumed") is not None
         return self.facts.record("resumed").count("step") if is_resumed else 0
 
@@ -40,13 +40,13 @@ class Run:
         return all(record["planned"] == record["measured_peak"] for record in self.memory)
 
     def settled(self, key):
-        """The median of `key` over the steps, without the first tenth of them (caches, first page faults)."""
+        """The median of `key` over the steps, without the first tenth (cold caches, first page faults)."""
         first = (len(self.steps) + 9) // 10 if len(self.steps) > 1 else 0
         return statistics.median(step[key] for step in self.steps[first:])
 
 
 def read_run(label, path):
-    """A run from its first step on."""
+    """A run that has its first step."""
     run = read_part(label, path)
     if run.begins_behind:
         run.facts.fail(f"resumes from step {run.begins_behind} of {run.facts.record('resumed').text('checkpoint')}; "
@@ -55,7 +55,7 @@ def read_run(label, path):
 
 
 def read_part(label, path):
-    """A run, or the part of one that went on from a checkpoint."""
+    """A run, or the part of a run that was resumed from a checkpoint."""
     run = Run(label, path)
     for record in read_lines(path):
         _take(run, record)
@@ -90,7 +90,7 @@ def _by_category(record):
 
 
 def first_difference(runs):
-    """The first step whose loss is not the same in all runs, or None. Equal means every digit that was written."""
+    """The first step whose loss differs between runs, or None. Equal means equal in every digit written."""
     for step, losses in enumerate(zip(*(run.losses for run in runs)), start=1):
         if len(set(losses)) > 1:
             return step

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What nvdisasm says of the kernels in a cubin: registers, memory, threads, and the loops that use local memory."""
+"""Facts that nvdisasm prints about a cubin's kernels: registers, memory, threads, and loops that use local memory."""
 
 import dataclasses
 import re
@@ -15,15 +15,15 @@ _BYTES = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
 
 @dataclasses.dataclass
 class Kernel:
-    name: str  # as C++ has it
+    name: str  # as in C++
     architecture: int
     threads: int
     registers: int
-    stack: int  # bytes of a thread
-    shared: int  # bytes of a block
-    stored: int  # bytes of all instructions that store to local memory
+    stack: int  # bytes per thread
+    shared: int  # bytes per block
+    stored: int  # summed over instructions, bytes that a thread stores to local memory
     loaded: int
-    in_loops: list  # addresses of those in inner loops
+    in_loops: list  # addresses of local loads and stores in inner loops
 
 
 def disassembled(nvdisasm, cubin):
@@ -34,7 +34,7 @@ def disassembled(nvdisasm, cubin):
 
 
 def short_names(mangled):
-    """{symbol: name}: the body's, without namespaces and what all kernels have in common."""
+    """{symbol: name}. A name is the body's, without namespaces and the parts that all kernels share."""
     done = subprocess.run(["c++filt"], input="\n".join(mangled), capture_output=True, text=True, check=True)
     return {symbol: _shortened(name) for symbol, name in zip(mangled, done.stdout.splitlines())}
 
@@ -46,12 +46,12 @@ def _shortened(name):
 
 
 def bytes_of(opcode):
-    """What a load or store of a thread moves."""
+    """The bytes that a thread's load or store moves."""
     return next((_BYTES[part] for part in opcode.split(".")[1:] if part in _BYTES), 4)
 
 
 def kernels_of(text, architecture):
-    """All kernels of what nvdisasm printed."""
+    """All kernels in nvdisasm's output."""
     functions, shared = _sections(text)
     registers, stack = _numbers(text, "REGCOUNT"), _numbers(text, "FRAME_SIZE")
     threads = _threads(text)
@@ -93,7 +93,7 @@ def _sections(text):
 
 
 def _numbers(text, attribute):
-    """{function: number} of what a cubin says of functions."""
+    """{function: number} of one attribute of a cubin's functions."""
     pattern = rf"EIATTR_{attribute}\n(?:.*\n){{1,6}}?.*index@\(([^)]+)\)\n.*\.word\s+0x([0-9a-f]+)"
     return {name: int(value, 16) for name, value in re.findall(pattern, text)}
 

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loops of a kernel's machine code (SASS): which of its instructions run again and again."""
+"""Finds the loops of a kernel's machine code (SASS), and so the instructions that run repeatedly."""
 
 import dataclasses
 import re
 
 
 class UnknownJump(Exception):
-    """An instruction that goes on where this module cannot tell."""
+    """This module cannot determine where an instruction continues."""
 
 
 @dataclasses.dataclass
 class Instruction:
     address: int
-    guard: str  # "@!P0", or nothing
+    guard: str  # "@!P0", or empty
     opcode: str  # with its modifiers: "LDL.64"
     operands: str
 
@@ -22,7 +22,7 @@ class Instruction:
 
     @property
     def target(self):
-        """The label that it names, or None."""
+        """The label in its operands, or None."""
         found = re.search(r"`\(([^)]+)\)", self.operands)
         return found.group(1) if found else None
 
@@ -38,7 +38,7 @@ class Function:
 @dataclasses.dataclass
 class Loop:
     head: int
-    body: frozenset  # indices of instructions, those of functions that are called included
+    body: frozenset  # indices of instructions, including those of called functions
 
     def inside(self, other):
         return self.body < other.body
@@ -52,12 +52,12 @@ def _has_guard(instruction):
 
 
 class _Flow:
-    """Where instructions go on. What follows BSYNC is what the BSSY named that is in force there."""
+    """Finds the successors of instructions. BSYNC continues at the label of the BSSY that is in force."""
 
     def __init__(self, function, entry):
         self.function = function
-        self.next = {}  # of all that are reached from `entry`, calls left out
-        self.calls = {}  # index of a call: that of what is called
+        self.next = {}  # of all instructions reached from `entry`, without entering calls
+        self.calls = {}  # {index of a call: index of the called function's first instruction}
         waiting = [(entry, {})]
         while waiting:
             at, meeting = waiting.pop()
@@ -76,7 +76,7 @@ class _Flow:
             return (behind if instruction.guard else []), meeting
         if there is None and name in ("BRA", "CALL"):
             raise UnknownJump(f"{self.function.name}: {instruction}")
-        # What is called by a label of the code itself does not return: a branch that all lanes take.
+        # A call to a label within the code does not return: it is a branch that all lanes take.
         if name == "BRA" or (name == "CALL" and there.startswith(".L_")):
             return (behind if _has_guard(instruction) else []) + [labels[there]], meeting
         if name == "CALL":
@@ -137,7 +137,7 @@ def _dominators(following, entry):
 
 
 def _blocks(flow, entry):
-    """Basic blocks by their first instruction: its instructions, and the blocks that follow."""
+    """Basic blocks by first instruction: the instructions of each, and the blocks that follow it."""
     first = {entry}
     for at, found in flow.next.items():
         if len(found) != 1 or found[0] != at + 1:
@@ -155,7 +155,7 @@ def _blocks(flow, entry):
 
 
 def loops_of(function, entry=0):
-    """Natural loops: whatever comes back to a block that all ways into it lead through."""
+    """Natural loops: a block that dominates the source of an edge back to it, and the blocks on paths to that edge."""
     flow = _Flow(function, entry)
     blocks, following = _blocks(flow, entry)
     above, before = _dominators(following, entry)
@@ -187,6 +187,6 @@ def loops_of(function, entry=0):
 
 
 def inner_loops(loops):
-    """Loops without others in them, and loops within others: all but the outermost that only go through work."""
+    """Innermost loops and nested loops: all except outermost loops that contain others, which only distribute work."""
     return [loop for loop in loops
             if any(loop.inside(other) for other in loops) or not any(other.inside(loop) for other in loops)]

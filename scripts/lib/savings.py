@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory per rank against the number of ranks, from lines of `zeroth plan --json`, beside the ZeRO paper's table."""
+"""Memory per rank by number of ranks, from lines of `zeroth plan --json`, compared with the ZeRO paper's table."""
 
 from dataclasses import dataclass, field
 
@@ -110,7 +110,7 @@ def as_html(models):
 
 
 def _excerpt(models):
-    """Model states, and all that is held, where the paper begins to matter and at the largest number of ranks."""
+    """Model states and total memory, on 64 ranks and on the largest number of ranks."""
     ranks = sorted(models[0].by_ranks)
     shown = [ranks[-1]] if 64 not in ranks[:-1] else [64, ranks[-1]]
     header = ["GB per rank: model states (all that is held)", "ranks", *(f"stage {stage}" for stage in range(4))]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bytes per rank against the number of ranks, both on log scales: a panel for each model on one common scale."""
+"""Bytes per rank by number of ranks, both on log scales: one panel per model, all on the same scale."""
 
 from lib import axes, svg, zero_paper
 

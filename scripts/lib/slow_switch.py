@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""An Ethernet switch that takes its time: frames between the given interfaces arrive DELAY ms later, some never do.
+"""An Ethernet switch with delay and loss: frames between the given interfaces arrive DELAY ms later, and some are lost.
 
     slow_switch.py --delay 20 --loss 1 --rate 100 INTERFACE ...
     slow_switch.py --plain INTERFACE
 
-For kernels without netem, in a network namespace of its own. Every frame that comes in at one interface goes out at the
-one where its destination was seen, or at all others. --rate is Mbit/s of each interface on its way out, with a queue of
-50 ms beyond which frames are dropped. --plain switches off what hands several segments, or sums that are not made yet, to
-an interface as if it were a network card: for both ends of each wire."""
+For kernels without netem; it runs in its own network namespace. A frame that arrives at one interface leaves at the one
+where its destination was seen, or at all others. --rate is the outgoing Mbit/s of each interface, with a queue of 50
+ms; further frames are dropped. --plain switches off segmentation and checksum offload, which pass several segments or
+unfinished checksums to an interface. Use it for both ends of each wire."""
 import argparse
 import ctypes
 import fcntl
@@ -22,7 +22,7 @@ import sys
 import time
 
 SIOCETHTOOL = 0x8946
-SWITCHED_OFF = (0x15, 0x17, 0x1f, 0x24, 0x2c)  # receive and send checksums; segmentation: TSO, GSO; GRO
+SWITCHED_OFF = (0x15, 0x17, 0x1f, 0x24, 0x2c)  # receive and send checksums; segmentation: TSO and GSO; GRO
 ALL_PROTOCOLS = 3
 LONGEST = 65600
 LONGEST_QUEUE = 0.05  # seconds
@@ -36,7 +36,7 @@ def make_plain(interface):
             try:
                 fcntl.ioctl(control, SIOCETHTOOL, request + bytes(40 - len(request)))
             except OSError as error:
-                if command != SWITCHED_OFF[0]:  # that one cannot always be switched, and does no harm
+                if command != SWITCHED_OFF[0]:  # this one cannot always be switched off, and is harmless
                     sys.exit(f"{interface}: ethtool command {command:#x}: {error}")
 
 
@@ -45,7 +45,7 @@ class Port:
         self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ALL_PROTOCOLS))
         self.socket.bind((interface, ALL_PROTOCOLS))
         self.socket.setblocking(False)
-        self.free_at = 0.0  # when its last frame is out
+        self.free_at = 0.0  # when its last frame has left
 
 
 def switch(interfaces, delay, loss, rate):
@@ -60,13 +60,13 @@ def switch(interfaces, delay, loss, rate):
             try:
                 ports[port].socket.send(frame)
             except OSError:
-                pass  # the interface is down: as on a wire that is cut
+                pass  # the interface is down: the frame is lost, as on a cut wire
         patience = max(0.0, waiting[0][0] - now) if waiting else None
         readable, _, _ = select.select([port.socket for port in ports], [], [], patience)
         now = time.monotonic()
         for ready in readable:
             source = number_of[ready.fileno()]
-            for _ in range(64):  # then others have their turn
+            for _ in range(64):  # then the other interfaces' turn
                 try:
                     frame, (_, _, kind, *_rest) = ready.recvfrom(LONGEST)
                 except OSError:
@@ -80,7 +80,7 @@ def switch(interfaces, delay, loss, rate):
                     begin = max(now, out.free_at)
                     if port == source or dice.random() < loss or begin - now > LONGEST_QUEUE:
                         continue
-                    out.free_at = begin + (len(frame) + 24) / rate  # with its preamble, sum and gap
+                    out.free_at = begin + (len(frame) + 24) / rate  # with preamble, checksum and gap
                     count += 1
                     heapq.heappush(waiting, (out.free_at + delay, count, port, frame))
 

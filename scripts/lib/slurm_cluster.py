@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Slurm with two nodes on this machine, in a folder of its own: munged, slurmctld, and a slurmd for each node, which has a
-host name and a UTS namespace of its own, so that its tasks see another machine. For root, with Debian's slurm-wlm and munge."""
+"""Slurm with two nodes on this machine, in its own folder: munged, slurmctld, and a slurmd for each node. A node has
+its own host name and UTS namespace, so that its tasks see separate machines. Needs root, and Debian's slurm-wlm and
+munge."""
 import os
 import pathlib
 import secrets
@@ -12,7 +13,7 @@ import time
 
 DAEMONS = ("munged", "slurmctld", "slurmd")
 NODES = ("node1", "node2")
-CPUS = 4  # of each node: more than there are
+CPUS = 4  # CPUs of each node: more than the machine has
 
 
 def free_ports(count):
@@ -26,7 +27,7 @@ def free_ports(count):
 
 
 def missing():
-    """What is not here that a cluster needs."""
+    """The programs that a cluster needs and that are not installed."""
     if os.geteuid() != 0:
         return "root"
     path = os.environ.get("PATH", "") + ":/usr/sbin"
@@ -70,10 +71,10 @@ PartitionName=high Nodes=ALL PriorityTier=10 PreemptMode=OFF
 
 
 class Cluster:
-    """Runs while it lives. `environment` is what Slurm's commands need to find it."""
+    """A cluster that runs within a `with` block. Slurm's commands find it by `environment`."""
 
     def __init__(self):
-        # munge wants no folder on the way that others may write to.
+        # munge rejects paths with a folder that others may write to.
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="zeroth-slurm-", dir="/run"))
         self.processes = []
         self.environment = {**os.environ, "SLURM_CONF": f"{self.folder}/slurm.conf",
@@ -133,7 +134,7 @@ class Cluster:
             time.sleep(0.2)
 
     def run(self, *command, patience=300, **variables):
-        """Exit status, and all that it printed."""
+        """The exit status and the output."""
         done = subprocess.run(command, env={**self.environment, **variables}, text=True, errors="replace",
                               timeout=patience, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         return done.returncode, done.stdout

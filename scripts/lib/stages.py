@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stages at a glance: a measured run in fp32 beside a simulated one in bf16, as the README's table."""
+"""Stages at a glance, the README's table: a measured run in fp32 and a simulated one in bf16."""
 
 from html import escape
 
@@ -9,13 +9,13 @@ from lib.runs import read_run
 
 NAME, TITLE = "stages", "Stages at a glance"
 SOURCES = (*demo.SOURCES, "simulated.json", "published.json")
-PICTURES = ()  # it shows the demo's
-SAYS_HOW = False  # its document does, once
+PICTURES = ()  # it shows the demo's picture
+SAYS_HOW = False  # its document says that once
 GIB = 2**30
 
 
 def read(folder):
-    """(runs of the demo, the record of `zeroth simulate --json`, how far that was off published steps)."""
+    """(runs of the demo, the record of `zeroth simulate --json`, the record of its errors against published steps)."""
     runs = [read_run(f"stage {stage}", folder / source) for stage, source in enumerate(demo.SOURCES)]
     simulated = read_document(folder / "simulated.json")
     for stage, record in enumerate(simulated.records("stages")):

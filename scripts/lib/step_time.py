@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Step time of stages 0 to 3, from the lines of bench_step_time."""
+"""Step times of stages 0 to 3, from the lines of bench_step_time."""
 
 from dataclasses import dataclass, field
 
@@ -10,7 +10,7 @@ from lib.records import ReportError, read_lines
 NAME, TITLE = "step_time", "Step time, stage by stage"
 SOURCES = ("step_time.jsonl",)
 PICTURES = ("step_time.svg",)
-# An engine of stage 0 and a second one of stage 0 differ by chance alone.
+# Two engines of stage 0 differ by noise only.
 NOISE = "Stages took turns in one run; stage 0 over a second engine of stage 0 is the noise."
 
 
@@ -26,8 +26,8 @@ class Stage:
 
 @dataclass
 class StepTimes:
-    loads: dict = field(default_factory=dict)  # {name: what it is}
-    settings: dict = field(default_factory=dict)  # {(load, ranks): stages 0 to 3}, in order of the file
+    loads: dict = field(default_factory=dict)  # {name: description}
+    settings: dict = field(default_factory=dict)  # {(load, ranks): stages 0 to 3}, in the file's order
 
 
 def read(folder):

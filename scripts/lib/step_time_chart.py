@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Step time by stage: a panel for each load and number of ranks, loads below each other."""
+"""Step time by stage, with a panel for each load and number of ranks. Each load is a row."""
 
 from lib import bars, svg
 

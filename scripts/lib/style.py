@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Colours and fonts of drawings and pages, for light and dark backgrounds alike. Drawings refer to them by class."""
+"""Colours and fonts of drawings and pages, for light and dark backgrounds. Drawings refer to them by class."""
 
 STAGES = ("ink", "parameters", "gradients", "optimizer")  # the colours of stages 0 to 3
 

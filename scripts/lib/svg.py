@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The little SVG that the charts need: elements as strings."""
+"""The parts of SVG that the charts need: elements as strings."""
 
 import re
 from html import escape
 
 
 def element(name, content="", **attributes):
-    """attributes: `_` stands for `-`, a trailing `_` is dropped (class_)."""
+    """An element. In names of attributes `_` stands for `-`, and a trailing `_` is dropped (class_)."""
     written = "".join(f' {key.rstrip("_").replace("_", "-")}="{_value(v)}"' for key, v in attributes.items())
     return f"<{name}{written}>{content}</{name}>" if content else f"<{name}{written}/>"
 
@@ -16,23 +16,23 @@ def text(content, **attributes):
 
 
 def hint(content):
-    """What a browser shows over the element that this is put into."""
+    """A tooltip for the element that contains it."""
     return element("title", escape(content))
 
 
 def group(parts, label):
-    """Parts that belong together; `label` is what a screen reader says."""
+    """A group of elements; a screen reader reads `label`."""
     return element("g", "".join(parts), role="group", aria_label=label)
 
 
 def figure(width, height, parts, label):
-    """A drawing that scales with the page; `label` is what a screen reader says."""
+    """A drawing that scales with the page; a screen reader reads `label`."""
     return element("svg", hint(label) + "".join(parts), viewBox=f"0 0 {width} {height}", role="img",
                    xmlns="http://www.w3.org/2000/svg")
 
 
 def alone(drawing, style):
-    """A figure as a file of its own, with its style, on the page's colour."""
+    """A figure as a separate file, with its style and the page's colour as background."""
     width, height = re.search(r'viewBox="0 0 (\d+) (\d+)"', drawing).groups()
     opening, inner = re.match(r"(<svg[^>]*)>(.*)$", drawing, re.DOTALL).groups()
     paper = element("rect", width=width, height=height, rx=10, class_="paper")
@@ -40,7 +40,8 @@ def alone(drawing, style):
 
 
 def legend(entries, x, y):
-    """(label, class) side by side. Classes of lines are shown as lines, those of rings as rings, all others as boxes."""
+    """A legend of (label, class) in a row. Line classes are shown as lines, ring classes as rings, all others as
+    boxes."""
     for label, name in entries:
         if name.startswith(("curve", "limit", "range")):
             yield element("line", x1=x - 4, x2=x + 17, y1=y - 4, y2=y - 4, stroke_width=2.5, class_=name)

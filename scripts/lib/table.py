@@ -11,13 +11,13 @@ def mib(count):
 
 
 def saving(run, baseline):
-    """How much less than the baseline this run holds, as a percentage."""
+    """The percentage by which this run holds less than the baseline."""
     part = run.bytes("measured_peak", "total") / baseline.bytes("measured_peak", "total")
     return f"{100 * (1 - part):.1f} %"
 
 
 def rows(runs):
-    """The header and two rows a run: planned and measured."""
+    """The header and two rows per run: planned and measured."""
     header = ["", "", *CATEGORIES, "total", "saved", "final loss", "tokens/s"]
     body = []
     for run in runs:
@@ -30,7 +30,7 @@ def rows(runs):
 
 
 def claims(runs):
-    """(holds, sentence) for what the runs are to show."""
+    """(holds, sentence) for each claim about the runs."""
     found = []
     step = first_difference(runs)
     count = len(runs[0].steps)

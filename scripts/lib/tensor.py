@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensor ranks of Zeroth beside DTensor and Megatron-Core, from the file of bench/peers/tensor.py."""
+"""Tensor ranks of Zeroth compared with DTensor and Megatron-Core, from the file of bench/peers/tensor.py."""
 
 import re
 from dataclasses import dataclass
@@ -19,11 +19,11 @@ AIMS_WORDS = "The aims, and what was measured:"
 
 @dataclass
 class Kept:
-    where: str  # it was measured
+    where: str  # machine and versions of the measurement
     tables: list  # (words, header, rows)
     failures: list
     problems: list  # losses that are not Zeroth's
-    bounds: dict  # of losses, by precision
+    bounds: dict  # bounds of loss differences, by precision
 
 
 def read(folder):

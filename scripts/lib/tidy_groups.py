@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which sources clang-tidy can look at together."""
+"""Groups of sources that clang-tidy can check together."""
 
 import dataclasses
 import os
@@ -7,8 +7,9 @@ import pathlib
 import re
 import shlex
 
-MOST = 48  # sources of a group: more gain little, and the last group of several processes ends later
-# Options and precompiled headers that only GCC has would end clang-tidy. -fno-loop-* steer its vectoriser, ggc- its memory.
+MOST = 48  # sources per group: larger ones gain little, and make parallel processes finish later
+# Options and precompiled headers that only GCC has are errors for clang-tidy. -fno-loop-* control GCC's vectoriser,
+# ggc- its memory.
 OF_GCC = re.compile(r"-fno-loop-.*|-fpch-preprocess|-Winvalid-pch|--param=ggc-.*")
 
 
@@ -21,7 +22,7 @@ class Group:
 
 
 def of_clang(command):
-    """The words of a compile command for clang-tidy, without the source, launchers and what is written."""
+    """The words of a compile command for clang-tidy, without the source, launchers and outputs."""
     words = shlex.split(command)
     kept, skip = [], 0
     for at, word in enumerate(words):
@@ -38,7 +39,7 @@ def of_clang(command):
 
 
 def commands_of(entries):
-    """(folder, words) by source: its first command."""
+    """{source: (folder, words)} of each source's first command."""
     commands = {}
     for entry in entries:
         source = os.path.realpath(os.path.join(entry["directory"], entry["file"]))
@@ -49,8 +50,8 @@ def commands_of(entries):
 
 
 def make(sources, commands, folder):
-    """Groups of sources that share a command, and a folder if they include what lies beside them. A program's main() is
-    alone."""
+    """Groups of sources that share a command, and also a folder if they include files from their own folder. A source
+    with main() is a group by itself."""
     alike = {}
     for source in sources:
         path = os.path.realpath(source)
@@ -76,7 +77,7 @@ def includes_beside(text):
 
 
 def text_of(sources):
-    """The sources behind each other. Not by #include: some checks look at the main file alone."""
+    """The sources concatenated. They are not included by #include, since some checks look at the main file only."""
     return "".join(f'#line 1 "{source}"\n{pathlib.Path(source).read_text(encoding="utf-8")}\n' for source in sources)
 
 

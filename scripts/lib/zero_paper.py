@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Table 1 of the ZeRO paper (Rajbhandari et al. 2020, arXiv 1910.02054): model states per device in GB of 10^9 bytes."""
 
-# parameters: {ranks: what is printed for stages 1, 2 and 3}
+# parameters: {ranks: printed figures of stages 1, 2 and 3}
 PRINTED = {
     7_500_000_000: {1: ("120", "120", "120"), 4: ("52.5", "41.3", "30"), 16: ("35.6", "21.6", "7.5"),
                     64: ("31.4", "16.6", "1.88"), 256: ("30.4", "15.4", "0.47"), 1024: ("30.1", "15.1", "0.12")},
@@ -13,13 +13,14 @@ PRINTED = {
 
 
 def points(parameters):
-    """(ranks, stage, printed) for each figure of the model of so many parameters; none if the paper has no such model."""
+    """(ranks, stage, printed) for each figure of the model with `parameters` parameters; none if the paper lacks it."""
     for ranks, row in PRINTED.get(parameters, {}).items():
         for stage, printed in enumerate(row, start=1):
             yield ranks, stage, printed
 
 
 def agrees(gigabytes, printed):
-    """To the last printed digit. The paper rounds some figures and cuts off others, so one unit of it either way."""
+    """Whether they agree to the last printed digit. The paper rounds some figures and truncates others, so one unit of
+    it either way is allowed."""
     decimals = len(printed.partition(".")[2])
     return abs(gigabytes - float(printed)) < 10.0**-decimals

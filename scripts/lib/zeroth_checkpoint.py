@@ -19,13 +19,13 @@ import xxhash
 
 HASHED_BYTES = 1 << 20
 BLOCK_BYTES = 4096
-ALIGNMENT = 128  # elements between starts of parameters
+ALIGNMENT = 128  # starts of parameters are multiples of so many elements
 RECORD = "checkpoint.json"
 DTYPES = {"fp32": ("F32", numpy.dtype("<f4")), "bf16": ("BF16", numpy.dtype("<u2")), "fp16": ("F16", numpy.dtype("<f2"))}
 
 
 class Wrong(Exception):
-    """A checkpoint, or a request, that cannot be used: says which, and why."""
+    """A checkpoint or a request is invalid. The message says which, and why."""
 
 
 @dataclasses.dataclass
@@ -34,7 +34,7 @@ class Parameter:
 
     name: str
     shape: tuple
-    states: dict[str, Callable[[], numpy.ndarray]]  # master, then the optimizer's; or frozen
+    states: dict[str, Callable[[], numpy.ndarray]]  # the master, then the optimizer's states; or frozen
 
     @property
     def count(self):
@@ -43,7 +43,7 @@ class Parameter:
 
 @dataclasses.dataclass
 class Position:
-    """How far a run is."""
+    """The progress of a run."""
 
     step: int
     applied: int
@@ -58,7 +58,7 @@ def aligned(count):
 
 
 def spaces_of(parameters):
-    """A space for each parameter, in one file, and the number of bytes of all."""
+    """A space for each parameter, all in one file, and their total number of bytes."""
     spaces, base = [], 0
     for parameter in parameters:
         count = aligned(parameter.count)
@@ -73,7 +73,7 @@ def spaces_of(parameters):
 
 
 def header_of(parameters, save_id, state_bytes):
-    """Of the file's safetensors: a whole number of blocks."""
+    """The file's safetensors header, padded to whole blocks."""
     tensors = {"__metadata__": {"format": "zeroth checkpoint 1", "save_id": save_id, "place": "0", "places": "1"}}
     at = paddings = 0
 
@@ -95,7 +95,7 @@ def header_of(parameters, save_id, state_bytes):
 
 
 class HashedFile:
-    """Hashes every MiB that is written."""
+    """A writer that hashes every MiB."""
 
     def __init__(self, file):
         self.file, self.pending, self.hashes = file, bytearray(), []
@@ -137,8 +137,8 @@ def end_with_hash_of(text):
 
 
 def write(folder, parameters, position, optimizer, origin):
-    """Writes folder/step_N and folder/latest. The checkpoint gets its name once all of it is on the disk. `origin` says where
-    it comes from, in place of a version. Memory: one state of one parameter, and the names of all."""
+    """Writes folder/step_N and folder/latest. The checkpoint gets its name once all of it is on disk. `origin` says
+    where it comes from, in place of a version. Needs memory for one state of one parameter, and for all names."""
     parameters = list(parameters)
     names = [parameter.name for parameter in parameters]
     if not names or len(set(names)) < len(names):
@@ -193,7 +193,7 @@ def sync(file):
 
 
 class Reader:
-    """A checkpoint, or the one that `latest` in a folder names. Hashes of what is read are checked."""
+    """A checkpoint, or the one that `latest` in a folder names. Checks the hashes of everything that it reads."""
 
     def __init__(self, path):
         path = pathlib.Path(path)
@@ -255,7 +255,7 @@ class Reader:
         return values.astype(numpy.float32)
 
     def _bytes(self, place, first, count):
-        """Bytes of a file's data. Reads whole MiBs, whose hashes it checks."""
+        """Bytes of a file's data. Reads whole MiBs and checks their hashes."""
         path = self.path / f"place_{place:05}.safetensors"
         with path.open("rb") as file:
             length = struct.unpack("<Q", file.read(8))[0]
@@ -275,7 +275,7 @@ class Reader:
 
 
 def place_part(whole, cut, read):
-    """Copies the part of a tensor rank, which `read` returns in its own shape, into the whole parameter."""
+    """Copies a tensor rank's part, which `read` returns in the part's shape, into the whole parameter."""
     dim = cut["dim"]
     sections = cut["sections"] or [whole.shape[dim]]
     multiple = cut["multiple"] or 1
