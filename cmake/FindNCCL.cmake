@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# find_package(NCCL [version]): NCCL::nccl, which is the headers alone, because libnccl is loaded when it is needed, by its
-# name, and if that fails from where it was found: NCCL_LIBRARY, if it is here. NCCL_VERSION is that of nccl.h, whose folder
-# is NCCL_INCLUDE_DIR. Of Python's package, the folder nvidia/nccl belongs into CMAKE_PREFIX_PATH.
-# Who uses Zeroth needs none of this: no public header includes nccl.h.
+# find_package(NCCL [version]) makes NCCL::nccl, which has headers only: libnccl is loaded when it is needed, by name or
+# else from NCCL_LIBRARY, its path if it was found. NCCL_VERSION is the version of nccl.h, and NCCL_INCLUDE_DIR its
+# folder. For Python's package, add its folder nvidia/nccl to CMAKE_PREFIX_PATH. Users of Zeroth do not need this: no
+# public header includes nccl.h.
 find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS} ${ZEROTH_CUDA_INCLUDE}
           PATHS ENV CUDA_PATH /usr/local/cuda PATH_SUFFIXES include DOC "Folder of nccl.h")
 # Python's package has the library under its full name only.

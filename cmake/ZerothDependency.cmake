@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # zeroth_dependency(package TARGET target HEADER file [VERSION ...] [DEFINITIONS ...] [LIBRARIES ...] [SUFFIXES ...])
-# What find_package(package) finds; or, where there is no such package, its headers alone, which all of these can be used
-# by: `target` is then made of the folder, of the system or of CMAKE_PREFIX_PATH, that has `file`.
+# Finds a package by find_package(package). If there is none, makes `target` from the package's headers alone, which
+# suffice for all packages here: from the folder of the system or of CMAKE_PREFIX_PATH that has `file`.
 macro(zeroth_dependency package)
   cmake_parse_arguments(zeroth_dependency "" "TARGET;HEADER" "VERSION;DEFINITIONS;LIBRARIES;SUFFIXES" ${ARGN})
   find_package(${package} ${zeroth_dependency_VERSION} QUIET)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-# The package that find_package(Zeroth) and pkg-config find: in the install tree and, for those who build beside us, in the
-# build tree. Components, each of which `cmake --install --component` installs by itself: runtime (a shared library, the
-# licence), devel (headers, what is linked, the package), tools (zeroth), doc (documents, and stage files to start from).
+# The package for find_package(Zeroth) and pkg-config, in the install tree and in the build tree. Components for `cmake
+# --install --component`: runtime (a shared library, the licence), devel (headers, the library to link, the package),
+# tools (zeroth), doc (documents and example stage files).
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Zeroth)
 
 if(zeroth_type STREQUAL "STATIC_LIBRARY")
-  set(ZEROTH_IS_STATIC ON)  # then those who link it link what it links
+  set(ZEROTH_IS_STATIC ON)  # then its users link its dependencies
 else()
   set(ZEROTH_IS_STATIC OFF)
 endif()
@@ -40,7 +40,7 @@ install(FILES README.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT doc)
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT doc PATTERN measured EXCLUDE PATTERN api EXCLUDE)
 install(DIRECTORY configs DESTINATION ${CMAKE_INSTALL_DATADIR}/zeroth COMPONENT doc)
 if(ZEROTH_BUILD_TOOLS)
-  # Where only the library was built, it is what is installed.
+  # If only the library was built, only it is installed.
   install(TARGETS zeroth_tool COMPONENT tools OPTIONAL)
   install(CODE "if(NOT EXISTS \"$<TARGET_FILE:zeroth_tool>\")
     message(STATUS \"Zeroth: the tool was not built, so it is not installed\")

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-# How CUDA sources are compiled, in the build for GPUs and for the tests of their PTX. CMake 3.25 does not know what makes
-# CUDA C++20.
+# Options for compiling CUDA sources, in the build for GPUs and in the tests of their PTX. CMake 3.25 does not know
+# nvcc's option for C++20.
 
-# The library's. Same bits as the CPU: no multiply-add that the source does not spell out, IEEE division and square root,
-# subnormals kept.
+# The library's options, for the CPU's bits: only multiply-adds that are explicit in the source, IEEE division and
+# square root, and subnormals.
 set(ZEROTH_KERNEL_OPTIONS -std=c++20 --fmad=false --prec-div=true --prec-sqrt=true --ftz=false --expt-relaxed-constexpr
                           -Xcompiler=-Wall,-Wextra,-ffp-contract=off)
 # train_gpt's.
 set(ZEROTH_EXAMPLE_KERNEL_OPTIONS -std=c++20 --expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra)
 
 # zeroth_ptx_objects(variable ARCHITECTURES 80 100 ... SOURCES a.cu ... OPTIONS ... INCLUDES folder ...)
-# Objects with the PTX of these architectures and nothing else for GPUs, not compressed. Needs nvcc (ZEROTH_NVCC), not the
-# language CUDA. All architectures are in one object: half of the time goes into the host's code.
+# Objects whose only GPU code is uncompressed PTX of these architectures. Needs nvcc (ZEROTH_NVCC), not CMake's language
+# CUDA. Each object has all architectures, because half of the time is for the host's code.
 function(zeroth_ptx_objects variable)
   cmake_parse_arguments(arg "" "" "ARCHITECTURES;SOURCES;OPTIONS;INCLUDES" ${ARGN})
   list(TRANSFORM arg_INCLUDES PREPEND -I)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# How to start programs under MPI in tests: a list, to which "-n <ranks> <program>" is appended. Empty if there is no MPI or
-# no way to start it.
+# The command that starts programs under MPI in tests: a list, to which "-n <ranks> <program>" is appended. Empty if
+# there is no MPI or no launcher for it.
 set(ZEROTH_MPIRUN "")
 if(MPI_CXX_FOUND AND MPIEXEC_EXECUTABLE)
   execute_process(COMMAND ${MPIEXEC_EXECUTABLE} --version OUTPUT_VARIABLE version ERROR_QUIET)
@@ -15,8 +15,8 @@ if(NOT ZEROTH_MPIRUN)
 endif()
 
 # zeroth_mpi_test(name RANKS 1 2 ... [TCP 2 ...] SOURCES ... [LABELS ...] [ARGS ...] [LIBRARIES ...] [TIMEOUT seconds])
-# One Catch2 program, run as one test per number of ranks; every rank must succeed. With TCP 2 3 ... also without MPI, by
-# `zeroth run --transport tcp`, as tests of the name with tcp instead of mpi.
+# One Catch2 program, run as one test per number of ranks; every rank must succeed. With TCP 2 3 ... it also runs
+# without MPI, by `zeroth run --transport tcp`, as tests whose names have tcp instead of mpi.
 function(zeroth_mpi_test name)
   cmake_parse_arguments(arg "" "TIMEOUT" "RANKS;TCP;SOURCES;LABELS;ARGS;LIBRARIES" ${ARGN})
   if(ZEROTH_BUILD_TOOLS AND arg_TCP)
@@ -41,7 +41,7 @@ function(zeroth_mpi_test name)
     set(arg_TIMEOUT 900)
   endif()
   if(CMAKE_CXX_FLAGS MATCHES "fsanitize=" AND 3 IN_LIST arg_RANKS)
-    set(arg_RANKS 3)  # an odd number shows what a sanitizer looks for; the plain build has them all
+    set(arg_RANKS 3)  # under sanitizers an odd number of ranks suffices; the plain build runs all numbers
   endif()
   foreach(ranks ${arg_RANKS})
     add_test(NAME ${name}_${ranks} COMMAND ${ZEROTH_MPIRUN} -n ${ranks} $<TARGET_FILE:test_${name}> ${arg_ARGS})

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# zeroth_onednn: oneDNN for the examples' products, if it is there and its threads are OpenMP's, of which a rank can say
-# that it wants one. Not by the library's own package file: Debian's asks for OpenCL's headers as well.
+# zeroth_onednn: oneDNN for the examples' matrix products, if it is installed and uses OpenMP, so that a rank can limit
+# itself to one thread. Does not use oneDNN's own package file: Debian's also requires OpenCL's headers.
 option(ZEROTH_ENABLE_ONEDNN "Let examples multiply by oneDNN, if it is found" ON)
 if(NOT ZEROTH_ENABLE_ONEDNN)
   return()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# What tools/zeroth and examples/ need where they are projects of their own: the installed library, and what its project
-# has ready for them otherwise.
+# For tools/zeroth and examples/ as separate projects: finds the installed library, and sets up what the library's own
+# project otherwise provides.
 list(APPEND CMAKE_MODULE_PATH "${CMAKE_CURRENT_LIST_DIR}")
 include(GNUInstallDirs)
 include(ZerothWarnings)

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # zeroth_test_program(name SOURCES ... [LIBRARIES ...])
-# The Catch2 program test_<name>, without a test. Includes are relative to tests/ and src/. What is linked with
-# zeroth_eigen is compiled for the machine at hand, and precompiles nothing: its folder turns ZEROTH_PRECOMPILE off.
-# What is tested keeps its own optimisation: tests themselves take up to half as long to compile with less.
+# The Catch2 program test_<name>, without a test. Includes are relative to tests/ and src/. Programs that link
+# zeroth_eigen are compiled for this machine and without precompiled headers: their folders turn ZEROTH_PRECOMPILE off.
+# Tests are compiled with less optimisation, which halves their compile time at best; the tested code keeps its own.
 set(ZEROTH_TEST_OPTIONS -ffp-contract=off -O1)
 if(CMAKE_CXX_FLAGS MATCHES "fsanitize=")
   set(ZEROTH_TEST_OPTIONS -ffp-contract=off -O0)
   if(CMAKE_CXX_FLAGS MATCHES "undefined" AND CMAKE_CXX_FLAGS MATCHES "address")
-    # A quarter of what tests take to compile; where they use a null pointer, AddressSanitizer ends them as well.
+    # This check would take a quarter of tests' compile time, and AddressSanitizer also detects null pointers.
     list(APPEND ZEROTH_TEST_OPTIONS -fno-sanitize=null,alignment)
   endif()
 endif()
@@ -18,7 +18,7 @@ function(zeroth_test_program name)
 endfunction()
 
 # zeroth_test_objects(name SOURCES ... [LIBRARIES ...])
-# What several programs of tests have in common, compiled once.
+# Objects that several test programs share, compiled once.
 function(zeroth_test_objects name)
   cmake_parse_arguments(arg "" "" "SOURCES;LIBRARIES" ${ARGN})
   add_library(${name} OBJECT EXCLUDE_FROM_ALL ${arg_SOURCES})
@@ -33,15 +33,15 @@ function(zeroth_compile_as_test target)
   zeroth_precompile_test(${target})
 endfunction()
 
-# ctest starts first what it has seen take longest, and has seen nothing in a new build: COST of tests that take a minute or
-# more, so that the last one does not end alone.
+# ctest starts the tests first that took longest in earlier runs. COST tells it, in a new build, which tests take a
+# minute or more, so that none of them runs alone at the end.
 set(ZEROTH_LONG_TEST 100)
-# Tests of faults wait for nearly all of their time. Where there are few processors, they do so one after another, beside tests
-# that compute.
+# Tests of faults wait for most of their time. On few processors they run one after another, while other tests compute.
 cmake_host_system_information(RESULT ZEROTH_PROCESSORS QUERY NUMBER_OF_LOGICAL_CORES)
 
 # zeroth_build_if_run(target LABELS ...)
-# Leaves out of `all` what the preset's tests never start: ZEROTH_LABELS_LEFT_OUT is what its filter excludes.
+# Removes a target from `all` if the preset's tests never start it: ZEROTH_LABELS_LEFT_OUT is the label filter of the
+# preset.
 set(ZEROTH_LABELS_LEFT_OUT "" CACHE STRING "Regular expression of labels whose test programs are built on request only")
 function(zeroth_build_if_run target)
   cmake_parse_arguments(arg "" "" "LABELS" ${ARGN})
@@ -53,7 +53,8 @@ function(zeroth_build_if_run target)
 endfunction()
 
 # zeroth_test(name SOURCES a.cpp b.cpp [LABELS cpu slow] [ARGS ...] [LIBRARIES ...] [TIMEOUT seconds])
-# One Catch2 program, run as one test. LABELS one_thread: ends if it starts another, and ThreadSanitizer leaves it out.
+# A Catch2 program, run as one test. With the label one_thread it fails if it starts another thread, and
+# ThreadSanitizer's preset leaves it out.
 function(zeroth_test name)
   cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;LABELS;ARGS;LIBRARIES" ${ARGN})
   zeroth_left_out(${name} left_out)
@@ -65,7 +66,7 @@ function(zeroth_test name)
   endif()
   add_test(NAME ${name} COMMAND test_${name} ${arg_ARGS})
   if(NOT arg_TIMEOUT)
-    set(arg_TIMEOUT 900)  # for who hangs, and nobody else: a sanitizer on a busy machine takes minutes
+    set(arg_TIMEOUT 900)  # only for hangs: with a sanitizer on a busy machine a test takes minutes
   endif()
   set_tests_properties(${name} PROPERTIES LABELS "cpu;${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
   if("slow" IN_LIST arg_LABELS OR "faults" IN_LIST arg_LABELS)
@@ -74,15 +75,15 @@ function(zeroth_test name)
   if("faults" IN_LIST arg_LABELS AND NOT "slow" IN_LIST arg_LABELS AND ZEROTH_PROCESSORS LESS 8)
     set_tests_properties(${name} PROPERTIES RESOURCE_LOCK zeroth_waits)
   endif()
-  # Open MPI leaks in modules that it has unloaded when leaks are looked for: no suppression can name them.
+  # Open MPI leaks in modules that are unloaded before the leak check, so that no suppression can name them.
   if("mpi" IN_LIST arg_LABELS AND CMAKE_CXX_FLAGS MATCHES "fsanitize=address")
     set_tests_properties(${name} PROPERTIES ENVIRONMENT "ASAN_OPTIONS=detect_leaks=0")
   endif()
 endfunction()
 
 # zeroth_gpu_test(name SOURCES ... [LIBRARIES ...] [FEWEST_GPUS 1] [ALSO_ON_TWO])
-# As zeroth_test, on the GPUs of this machine: with ZEROTH_ON_GPU, and skipped where there are fewer. With ALSO_ON_TWO
-# cases with the tag [two GPUs] are a test of their own. The target zeroth_gpu_tests builds all of them.
+# Like zeroth_test, on the GPUs of this machine: defines ZEROTH_ON_GPU, and is skipped if there are fewer GPUs. With
+# ALSO_ON_TWO, cases with the tag [two GPUs] are a separate test. The target zeroth_gpu_tests builds all of them.
 function(zeroth_gpu_test name)
   cmake_parse_arguments(arg "ALSO_ON_TWO" "FEWEST_GPUS" "SOURCES;LIBRARIES" ${ARGN})
   zeroth_test(${name} SOURCES ${arg_SOURCES} LIBRARIES zeroth_gpu_main ${arg_LIBRARIES} CUDA::cudart_static

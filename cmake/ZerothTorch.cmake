@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# zeroth_find_torch(): the target zeroth::torch, which is zeroth::zeroth with libtorch's headers and its libraries for the
-# CPU, torch_cpu and c10; and Zeroth_torch_VERSION. That is what an adapter that refuses GPUs needs, and it spares the CUDA
-# toolkit that TorchConfig.cmake asks for where the wheel is one for CUDA. A program that has called find_package(Torch)
-# itself gets its target `torch` instead. libtorch is looked for in Torch_DIR, and in CMAKE_PREFIX_PATH as
+# zeroth_find_torch() makes the target zeroth::torch: zeroth::zeroth with libtorch's headers and its libraries for the
+# CPU, torch_cpu and c10. Sets Zeroth_torch_VERSION. The adapter rejects GPUs, so this suffices, and avoids the CUDA
+# toolkit that TorchConfig.cmake requires if the wheel is built for CUDA. If a program has called find_package(Torch)
+# itself, its target `torch` is used instead. libtorch is searched in Torch_DIR, and in CMAKE_PREFIX_PATH as
 #   python3 -c 'import torch; print(torch.utils.cmake_prefix_path)'
-# prints it. Of this file there is one, for the library's own build and for its package.
+# prints it. The library's own build and its package both use this file.
 set(ZEROTH_OLDEST_TORCH 2.13)
 function(zeroth_find_torch)
   find_path(ZEROTH_TORCH_CONFIG TorchConfig.cmake HINTS ${Torch_DIR} ${CMAKE_PREFIX_PATH} PATH_SUFFIXES Torch share/cmake/Torch

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// With ZEROTH_EIGEN_BLAS this is compiled into every program that uses zeroth_eigen. Ranks are the parallelism: left to
-// itself, OpenBLAS spreads each rank's products over as many threads as there are cores, and all ranks wait for those.
+// With ZEROTH_EIGEN_BLAS this is compiled into every program that uses zeroth_eigen. Limits OpenBLAS to one thread per
+// rank: by default it divides each rank's products among as many threads as there are cores, and the ranks' threads
+// slow each other down.
 extern "C" void openblas_set_num_threads(int threads);
 
 namespace {

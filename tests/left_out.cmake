@@ -17,7 +17,7 @@ endif()
 if(CMAKE_CXX_FLAGS MATCHES "fsanitize=address")
   list(APPEND ZEROTH_LEFT_OUT local nccl_engine parity_codecs)
 elseif(CMAKE_CXX_FLAGS MATCHES "fsanitize=thread")
-  # They start no threads, or ranks that run the code of other tests' ranks.
+  # These start no threads, or ranks that run the same code as other tests' ranks.
   list(APPEND ZEROTH_LEFT_OUT
        parity_matrices parity_parameter_dtypes parity_tensor
        config kernels shard

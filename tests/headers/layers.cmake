@@ -2,12 +2,12 @@
 # cmake -D ROOT=<repository> -P layers.cmake
 # Reads every #include "..." of the library's own files and compares it with the order of layers in docs/design.md.
 cmake_minimum_required(VERSION 3.25)
-get_filename_component(ROOT "${ROOT}" ABSOLUTE)  # of the working folder, where it is relative
+get_filename_component(ROOT "${ROOT}" ABSOLUTE)  # a relative path is relative to the working folder
 set(may_include_core core)
 set(may_include_optim core optim)
 set(may_include_device core optim device)
 set(may_include_cuda core optim device cuda)  # the kernels that device/cuda_launch.hpp declares
-set(may_include_comm core optim device comm)  # the kernel; each folder below it is a layer of its own
+set(may_include_comm core optim device comm)  # the kernel; each folder below it is a separate layer
 set(may_include_comm_store ${may_include_comm} comm_store)
 set(may_include_comm_local ${may_include_comm} comm_local)
 set(may_include_comm_mpi ${may_include_comm} comm_mpi)
