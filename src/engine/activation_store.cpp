@@ -92,12 +92,12 @@ struct ActivationStore::State {
   /// A buffer. Its memory is reused once its last write and read are over.
   struct Slot {
     std::byte* memory = nullptr;
-    std::size_t place = nothing;  ///< What it has, as long as that is in the store.
-    bool fetched = false;         ///< For a take() that is still to come.
+    std::size_t place = nothing;  ///< Place of the input in the buffer, while it is in the store.
+    bool fetched = false;         ///< Fetched for a later take().
     std::int64_t used_at = 0;
     std::unique_ptr<device::Event> filled, written, read;
   };
-  /// Where an input is in the file.
+  /// The place of an input in the file.
   struct Place {
     std::int64_t bytes = 0;
     std::string_view unit;
@@ -175,11 +175,11 @@ struct ActivationStore::State {
   std::unique_ptr<device::Storage> storage;
   std::unique_ptr<device::Memory> memory;
   std::unique_ptr<device::Event> computed;  ///< A point of the compute stream.
-  std::unique_ptr<device::Stream> waits;    ///< The compute stream; its waits for activations are counted apart.
+  std::unique_ptr<device::Stream> waits;    ///< The compute stream; its waits for activations are counted separately.
   std::unique_ptr<device::Stream> writes, reads;
   std::vector<Place> places;
   std::vector<Slot> slots;
-  std::vector<std::size_t> free;  ///< Places; as many as ever.
+  std::vector<std::size_t> free;  ///< Free places. Its capacity suffices for all places.
   std::int64_t uses = 0, written_bytes = 0, read_bytes = 0;
 };
 
@@ -262,8 +262,8 @@ void ActivationStore::fetch(std::size_t place) {
   }
   auto& slot = s.free_slot("ActivationStore::Kept::fetch()");
   s.engine->or_end([&] {
-    // What is read was written before the compute stream, or a fetch, reused its slot. The slot's own last use is over
-    // when its write is, and when the compute stream is here.
+    // The data to read was written before the compute stream, or a fetch, reused its old slot. This slot is free once
+    // its last write is done and the compute stream has reached this point.
     s.device->compute().record(*s.computed);
     s.reads->wait(*s.computed);
     s.reads->wait(*slot.written);

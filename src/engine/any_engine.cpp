@@ -50,7 +50,7 @@ void check_types(Config const& config, Dtype compute, Dtype gradient) {
   }
 }
 
-/// Not before: an update that was owed, which the passes of this step have applied, has the factors of its own step.
+/// Not earlier: a delayed update, which this step's passes have applied, uses the factors of its own step.
 void take_rate_factors(EngineState& engine) {
   auto& factors = engine.session.rate_factors;
   if (factors.empty()) {
@@ -333,7 +333,8 @@ void AnyEngine::claim(std::filesystem::path const& folder) {
 }
 
 bool Saving::done() const noexcept {
-  return !engine_->session.checkpoints || engine_->session.checkpoints->done(number_);  // servers have ended it
+  return !engine_->session.checkpoints || engine_->session.checkpoints->done(number_);  // with servers, save() has
+                                                                                        // waited for it
 }
 
 void Saving::wait() {

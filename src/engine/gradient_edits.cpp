@@ -30,7 +30,7 @@ class Edited {
         continue;
       }
       param.part->each_run(begin, end - begin, [&](model::CutPart::Run const& run) {
-        if (!run.is_padding()) {  // which has no gradient
+        if (!run.is_padding()) {  // padding has no gradient
           show(run.first, run.count);
         }
       });

@@ -29,7 +29,8 @@ Mesh::Mesh(Job& job, Config const& config)
   }
 }
 
-/// Verbs of TensorParallel are ordered by the compute stream alone: one that is not the engine's would race with it.
+/// Only the compute stream orders operations of TensorParallel, so that on another stream they would race with the
+/// engine's.
 void Mesh::share_compute_stream() {
   auto& state = detail::JobState::of(*whole_);
   if (state.compute_stream) {

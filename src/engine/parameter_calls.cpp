@@ -59,7 +59,7 @@ optim::StepSums sum_step(EngineState& engine) {
   return total;
 }
 
-/// What an element of a reduced gradient is multiplied by to become one of the mean loss; 0 if there is no loss.
+/// The factor from a reduced gradient to the gradient of the mean loss; 0 if there is no loss.
 double scale_of_gradients(EngineState& engine, optim::StepSums const& total) {
   auto const rules = engine::rules_for(engine, {});
   auto const weight = total.weight.value();

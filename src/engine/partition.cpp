@@ -13,7 +13,7 @@
 namespace zeroth::engine {
 namespace {
 
-/// A parameter that several units use, and that a chunk with some of them has once.
+/// A parameter that several units use. A chunk with some of them has it once.
 struct TiedLoad {
   std::int64_t load;
   std::vector<std::uint32_t> users;
@@ -25,7 +25,7 @@ struct Begins {
   std::vector<std::int64_t> before;  ///< The load of all earlier units, and last that of all.
   std::vector<TiedLoad> ties;
 
-  /// What units from the begin number `begin` to before number `end` have together.
+  /// The load of the units from begin number `begin` up to begin number `end`.
   [[nodiscard]] std::int64_t load(std::size_t begin, std::size_t end) const {
     auto load = before[end] - before[begin];
     for (auto const& tie : ties) {
@@ -121,10 +121,10 @@ void refuse_first_units(model::Description const& whole, Begins const& begins,
   }
 }
 
-/// The begins with which the largest of `wanted` chunks has the least.
+/// The begins that minimise the largest load of `wanted` chunks.
 std::vector<std::uint32_t> balanced(Begins const& begins, std::size_t wanted) {
   auto const count = begins.units.size();
-  // least[s][b]: the largest load of a chunk, where the last s chunks begin with begins.units[b].
+  // least[s][b]: the largest load of a chunk if the last s chunks begin with begins.units[b].
   constexpr auto none = std::numeric_limits<std::int64_t>::max();
   std::vector least(wanted + 1, std::vector<std::int64_t>(count + 1, none));
   std::vector next(wanted + 1, std::vector<std::size_t>(count + 1, count));

@@ -22,7 +22,7 @@ namespace zeroth::engine {
 
 namespace {
 
-/// Elements of `units` of the largest kind, or of so many that no model has them.
+/// Elements of `units` units of the largest size, limited to the maximum of a model.
 std::int64_t most_in_slots(std::int64_t units, std::int64_t largest_unit) {
   return std::min(units, model::largest_count / largest_unit) * largest_unit;
 }
@@ -309,11 +309,11 @@ std::string refused_offload(OffloadSettings const& offload, DeviceKind device) {
 
 namespace {
 
-constexpr std::int64_t much = 4;  // what takes this part of what is saved, or more
+constexpr std::int64_t much = 4;  // memory of at least one fourth of the saving is reported
 
 double in_mebibytes(std::int64_t bytes) noexcept { return static_cast<double>(bytes) / 0x1p20; }
 
-/// Elements of a tile or buffer, so that `buffers` of them take little of what `elements` do.
+/// Elements of a tile or buffer, chosen so that `buffers` of them are small compared with `elements`.
 std::int64_t better_size(std::int64_t elements, int buffers) noexcept {
   auto const count = std::bit_floor(static_cast<std::uint64_t>(elements / (2 * much * buffers)));
   return std::max(shard::tile_alignment_count, static_cast<std::int64_t>(count));
@@ -326,7 +326,7 @@ std::string parameters_note(Settings const& settings, shard::MemoryPlan const& p
   if (disk.bytes == 0) {
     return {};
   }
-  auto const element_bytes = bytes_of(settings.precision.compute);  // of most parameters
+  auto const element_bytes = bytes_of(settings.precision.compute);  // the dtype of most parameters
   auto const better = better_size(disk.bytes / element_bytes, disk.buffers());
   if (disk.memory_bytes() * much <= disk.bytes || better * element_bytes >= disk.tile_bytes) {
     return {};
@@ -391,7 +391,7 @@ std::string crossing_warning(Settings const& settings, std::span<std::uint64_t c
 }
 
 std::string sum_warning(Settings const& settings) {
-  constexpr std::int64_t few = 8;  // that lose less than the roundings of the gradients themselves
+  constexpr std::int64_t few = 8;  // sums of so few lose less than the roundings of the gradients themselves
   auto const& precision = settings.precision;
   bool const last = settings.reduce_gradients == ReduceGradients::last_micro_step;
   auto const added_up_in = last && !settings.sums_micro_steps ? precision.gradient : precision.accumulate;

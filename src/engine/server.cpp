@@ -102,7 +102,7 @@ class Server {
 optim::StepRules rules_for(EngineState const& engine, StepOptions const& options) {
   auto rules = engine.settings().rules;
   rules.gradient_prescale = engine.session.gradient_prescale;
-  if (engine.settings().delayed_update) {  // otherwise the device knows it, and nobody waits
+  if (engine.settings().delayed_update) {  // otherwise the device has it, and the host need not wait
     rules.loss_scale_used = engine.sharded.manager->optimizer.loss_scale();
   }
   if (options.learning_rate) {

@@ -149,7 +149,7 @@ void answer_save(EngineState& engine, std::string_view more) {
   });
 }
 
-/// What a worker needs to go on.
+/// Packs all that a worker needs to continue.
 std::string pack(EngineState& engine, std::optional<Restored> const& restored) {
   Packer packer;
   packer.put(restored.has_value());

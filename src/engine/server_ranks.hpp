@@ -20,10 +20,10 @@ class ServerRanks {
   /// deciders().
   [[nodiscard]] static comm::SplitRequest split_of_job(std::size_t split, int rank, int workers,
                                                        bool is_stale) noexcept;
-  static constexpr char const* name_of_all = "with-servers";  ///< Of all(), in messages and simulations.
+  static constexpr char const* name_of_all = "with-servers";  ///< The name of all() in messages and simulations.
   /// Makes the links. Collective.
   void connect(device::Device& device, std::size_t flats, comm::CommOptions const& options);
-  void end_streams() noexcept;  ///< Of links. They wait for their work.
+  void end_streams() noexcept;  ///< Ends the streams of the links, after their work.
 
   [[nodiscard]] bool serves() const noexcept { return serves_; }
   [[nodiscard]] int workers() const noexcept { return workers_; }
@@ -31,12 +31,12 @@ class ServerRanks {
   [[nodiscard]] Job& part() noexcept { return part_; }
   /// Workers, then servers.
   [[nodiscard]] comm::Communicator& all() const noexcept { return *all_; }
-  /// The ranks that decide a step together, on the reduce stream: the same, or this rank alone if workers may be stale.
+  /// The ranks that decide a step together, on the reduce stream: all ranks, or only this one if workers may be stale.
   [[nodiscard]] comm::Communicator& deciders() const noexcept { return *deciders_; }
   [[nodiscard]] shard::ServerLinks& links() const noexcept { return *links_; }
   [[nodiscard]] bool is_stale() const noexcept { return is_stale_; }
-  std::int64_t pushes = 0;             ///< Of this worker, if workers may be stale.
-  std::vector<shard::PullNote> notes;  ///< Of servers, of this worker's last pull.
+  std::int64_t pushes = 0;             ///< Pushes of this worker, if workers may be stale.
+  std::vector<shard::PullNote> notes;  ///< The servers' notes of this worker's last pull.
   shard::Order order;                  ///< Memory for an order until its stream has passed. One at a time.
 
  private:

@@ -53,8 +53,9 @@ struct Session {
   std::int64_t first_step = 0;                          ///< The step before the first one that this engine has run.
   std::string stage_file;                               ///< Resolved.
   std::uint64_t run_id = 0;                             ///< Random, the same on all ranks.
-  std::vector<device::Stream const*> activation_waits;  ///< Those of the program's ActivationStores.
-  double ended_activation_ms = 0;                       ///< What stores that were destroyed waited.
+  std::vector<device::Stream const*> activation_waits;  ///< Streams that count the waits of the program's
+                                                        ///< ActivationStores.
+  double ended_activation_ms = 0;                       ///< Waits of stores that were destroyed.
   std::optional<StepReport> kept_report;                ///< The report that finish() still owes, because it threw.
   std::unique_ptr<Reporter> reporter;                   ///< On rank 0.
   OwnTimes own_times;                                   ///< For the reporter's lines.

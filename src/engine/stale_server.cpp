@@ -47,7 +47,7 @@ class StaleServer {
     for (int worker = 0; worker < links_.workers(); ++worker) {
       await_order(worker);
     }
-    int worker = 0;  // begins behind the one before, so that none is always first
+    int worker = 0;  // the search starts after the last one served, so that none is always first
     while (std::ranges::any_of(channels_, [](Channel const& each) { return !each.ended; })) {
       auto const next = next_after(worker);
       if (!next) {
@@ -71,7 +71,7 @@ class StaleServer {
     Order order = {};
     optim::StepSums sums = {};
     std::int64_t pushes = 0;
-    bool waits = false, ended = false;  ///< For parameters; its engine.
+    bool waits = false, ended = false;  ///< The worker waits for parameters; its engine has ended.
     std::unique_ptr<device::Event> arrived = {};
     std::unique_ptr<device::Stream> stream = {};  ///< Destroyed first: its work uses the others.
   };
@@ -122,7 +122,7 @@ class StaleServer {
     await_order(worker);
   }
 
-  /// A worker's gradients are here: updates by them.
+  /// Updates by a worker's gradients, which have arrived.
   void push(int worker) {
     auto& channel = of(worker);
     links_.receive_more_of(worker, *channel.stream, std::as_writable_bytes(std::span{&channel.sums, 1}));
@@ -142,7 +142,7 @@ class StaleServer {
     optimizer.await_decision();
     optimizer.begin_updates(false);
     std::ranges::for_each(memory.layout().update_order(), [&](shard::FlatId flat) { optimizer.update(flat); });
-    engine_.runtime.device->compute().synchronize();  // what it reads is written by the next push
+    engine_.runtime.device->compute().synchronize();  // the next push overwrites what the update reads
     ++channel.pushes;
     channel.waits = true;
     if (stop_at_ == 0 && (channel.sums.stop > 0 || engine_.runtime.job->stop_requested())) {
@@ -162,7 +162,7 @@ class StaleServer {
   void answer_push(int worker) {
     auto& memory = manager_.memory;
     auto& stream = *engine_.runtime.gather_stream;
-    // Workers stop by what one server says, so that all stop after the same step.
+    // Only one server tells workers when to stop, so that all stop after the same step.
     bool const says_when = engine_.runtime.exchange().rank() == 0;
     note_ = {pushed_by_all(), says_when ? stop_at_ : 0};
     links_.give_note(worker, stream, note_);

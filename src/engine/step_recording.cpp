@@ -15,7 +15,7 @@ using detail::EngineState;
 
 namespace {
 
-/// Work of a step that the host has to do, or to wait for.
+/// The setting that makes a step need the host, with the value to set instead; empty if there is none.
 std::string refused_setting(Settings const& settings) {
   if (settings.check) {
     return "zeroth.check is true: ranks compare their calls on the host; allowed: false";

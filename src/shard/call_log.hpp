@@ -18,7 +18,7 @@ class CallLog {
     comm::Operation operation = comm::Operation::barrier;
     std::int64_t count = 0;  ///< Transactions.
     std::int64_t bytes = 0;  ///< Size of the whole data, all ranks' pieces together.
-    double sent = 0;         ///< The part of it that a ring algorithm sends from each rank. All of a message.
+    double sent = 0;         ///< Bytes that each rank sends in a ring algorithm. For a message, all of its bytes.
   };
 
   void add(std::string_view what, std::string_view unit, std::span<comm::Collective const> collectives, int world);

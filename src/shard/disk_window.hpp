@@ -18,7 +18,7 @@ class DiskWindow {
   DiskWindow(device::Storage& storage, device::Stream& stream, std::span<std::byte> memory, std::int64_t bytes)
       : storage_{&storage}, stream_{&stream}, memory_{memory}, bytes_{bytes} {}
 
-  /// Processes `bytes` at `data`, of which the first is number `first` of the requested bytes.
+  /// Processes `bytes` bytes at `data`. The first of them is number `first` of the requested bytes.
   using Use = std::function<void(std::byte* data, std::int64_t first, std::int64_t bytes)>;
   /// Calls `use` for pieces of `bytes` bytes from `at` on, which need not be whole blocks.
   void look(device::Stored const& at, std::int64_t bytes, Use const& use) { each(at, bytes, use, false); }

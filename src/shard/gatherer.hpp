@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Gathers parameters for a use. Each method of transfer is a class of its own.
+/// Gathers parameters for a use. Each method of transfer is a class.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -69,7 +69,7 @@ struct Sort {
   friend bool operator==(Sort const&, Sort const&) = default;
 };
 
-/// All of them, in the order in which a unit's flat units have them.
+/// All sorts, in the order of a unit's flat units.
 constexpr auto sorts = [] {
   std::array<Sort, 24> all{};
   auto next = all.begin();

@@ -196,8 +196,8 @@ class Layout {
 [[nodiscard]] ById<ParamId, std::int64_t> elements_of(model::Description const& description);
 
 /// The learning rate and weight decay factors of elements `range` of a part, relative to range.begin. Padding is in no
-/// segment; a parameter that is cut has a segment for each of its runs. With trust ratios, by parameter, each segment
-/// has the address of its own.
+/// segment; a parameter that is cut has a segment for each of its runs. If `trust_ratios`, by parameter, is not null,
+/// each segment has the address of its parameter's ratio.
 [[nodiscard]] std::vector<optim::Segment> segments(model::Description const& description, Part const& part, Range range,
                                                    float const* trust_ratios = nullptr);
 

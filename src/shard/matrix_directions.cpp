@@ -242,8 +242,8 @@ void MatrixDirections::copy_parts(HomedMatrix const& matrix, Way way) {
   }
 }
 
-/// Submits `messages` on the reduce stream, if there are any. The logs of ranks are compared, and each has other
-/// messages: it notes what they are `together`.
+/// Submits `messages` on the reduce stream, if there are any. Ranks send different messages, but their logs are
+/// compared, so the log has `together`, which describes all messages.
 void MatrixDirections::exchange(std::string_view purpose, comm::Communicator& among, FlatId first,
                                 Messages const& messages, comm::Collective const& together) {
   memory_->note_call(purpose, first, {&together, 1}, among);

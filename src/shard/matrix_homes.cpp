@@ -49,8 +49,8 @@ void choose_homes(optim::Muon const& rule, std::vector<HomedMatrix>& matrices, i
   }
 }
 
-/// Elements that `matrix` takes in its home: all parts where they are joined, and elsewhere one, unless directions are
-/// computed in place.
+/// Elements that `matrix` occupies in its home on this tensor rank: all parts if it joins them; otherwise one part, or
+/// none if directions are computed in place.
 std::int64_t count_in_home(HomedMatrix const& matrix, int tensor_rank, bool whole) noexcept {
   bool const joins = matrix.parts > 1 && matrix.tensor_home == tensor_rank;
   return joins ? matrix.parts * matrix.stride() : whole ? 0 : matrix.stride();

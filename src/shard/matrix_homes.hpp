@@ -17,12 +17,13 @@ struct HomedMatrix {
   ParamId param{};
   Range elements;                      ///< This tensor rank's part of the matrix, in the flat unit's trainable part.
   std::int64_t rows = 0, columns = 0;  ///< Shape of the whole matrix.
-  int parts = 1;                       ///< Tensor ranks that divide it. 1: each has all of it, and computes it.
+  int parts = 1;                       ///< Number of tensor ranks that divide it. With 1, each has and computes all of
+                                       ///< it.
   int home = 0;                        ///< Index along MatrixHomes::axes.
-  int tensor_home = 0;                 ///< The part that joins all of them; of divided matrices.
-  /// In its home, on this tensor rank: the index of the first element among the matrices there.
+  int tensor_home = 0;                 ///< The tensor rank that joins all parts, if there are several.
+  /// Index of the first element among the matrices of the home, on this tensor rank.
   std::int64_t in_home = 0;
-  /// Elements from one part to the next, where parts are joined.
+  /// Elements from one part to the next when parts are joined.
   [[nodiscard]] std::int64_t stride() const noexcept {
     return (elements.count() + alignment_count - 1) / alignment_count * alignment_count;
   }
@@ -37,7 +38,7 @@ struct MatrixHomes {
   /// Index of the first element of each flat unit of matrices among the directions that a rank's optimizer computes.
   ById<FlatId, std::int64_t> staged;
   std::int64_t staged_count = 0;     ///< The number of these directions.
-  std::int64_t home_count = 0;       ///< Elements that one home has, at most.
+  std::int64_t home_count = 0;       ///< Maximum elements of a home.
   std::int64_t joined_count = 0;     ///< Elements of the largest matrix that tensor ranks divide.
   std::int64_t workspace_bytes = 0;  ///< For the largest matrix.
 };

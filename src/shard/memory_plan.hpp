@@ -23,7 +23,7 @@ struct PlanRequest {
   Places places{1, 1};              ///< The ranks that the layout is cut for.
   TensorPart tensor;                ///< The part of cut parameters in the layout.
   bool sums_by_groups = false;      ///< Gradients are summed within groups, then over groups.
-  bool several_reductions = false;  ///< In a step: their results are accumulated beside what backward writes.
+  bool several_reductions = false;  ///< A step has several, whose results are accumulated in separate memory.
   /// The reduction itself adds ranks' micro-steps to the sum one after another, in fp32. See Collective::sums.
   bool folds_into_sums = false;
   SlotCounts parameter_slots;  ///< No slots if parameters are whole.
@@ -31,7 +31,7 @@ struct PlanRequest {
   std::int64_t largest_bucket_count = 0;
   std::int64_t comm_staging_bytes = 0;
   bool on_gpu = false;  ///< Muon's workspace is larger there.
-  int workers = 0;      ///< Of a parameter server: the ranks whose gradients it adds up. 0: this rank is none.
+  int workers = 0;      ///< On a parameter server, the number of ranks whose gradients it adds up; otherwise 0.
   Offload offload;
   ParameterOffload offload_parameters;
 };
@@ -65,8 +65,8 @@ struct FlatOffsets {
   std::int64_t sums = -1;  ///< fp32, trainable, whole, of micro-steps; -1: backward accumulates, or there is only one
   std::int64_t reduced = -1;       ///< accumulation dtype, trainable; -1: in place, in `sums` or `gradient`
   std::int64_t delayed = -1;       ///< accumulation dtype, trainable: of a step whose update is owed; -1: none is
-  std::int64_t errors = -1;        ///< fp32, whole, of what this rank encodes by `sign`; -1: none
-  std::int64_t slice_errors = -1;  ///< fp32, slice: the same of sums that this rank encodes; -1: none
+  std::int64_t errors = -1;        ///< fp32, whole: errors of encoding by `sign`; -1: none
+  std::int64_t slice_errors = -1;  ///< fp32, slice: the same for sums that this rank encodes; -1: none
   std::int64_t block_sums = -1;    ///< Index of the first partial sum of squares of this rank's slice; -1: none.
   /// In scratch: compute dtype, and gradient dtype, trainable; the whole. -1: guards return the memory itself.
   std::int64_t lent_parameters = -1, lent_gradient = -1;
@@ -77,13 +77,13 @@ struct DiskPlan {
   Tier tier = Tier::disk;
   std::vector<Tile> tiles;         ///< In the order of updates.
   std::int64_t bytes = 0;          ///< Size of the file, or of the host's memory; 0: nothing is offloaded.
-  std::int64_t read_bytes = 0;     ///< By the updates of a step, into the device's memory; 0: they only write.
-  std::int64_t written_bytes = 0;  ///< By the updates of a step, from the device's memory.
+  std::int64_t read_bytes = 0;     ///< Bytes that a step's updates read into the device's memory; 0: they only write.
+  std::int64_t written_bytes = 0;  ///< Bytes that a step's updates write from the device's memory.
   std::int64_t tile_bytes = 0;     ///< Memory of one tile.
-  int tiles_in_memory = 0;         ///< At the same time.
+  int tiles_in_memory = 0;         ///< Number of tiles in memory at the same time.
   int copies = 1;                  ///< Copies of a tile, if replicas exchange what they update: all are written.
-  /// Where the storage has the memory of tiles that the host updates: a gradient, then parameters, for each. -1 if
-  /// tiles are updated in the device's memory.
+  /// Position in the storage of the memory of tiles that the host updates: for each tile a gradient, then parameters.
+  /// -1 if tiles are updated in the device's memory.
   std::int64_t host_tiles = -1;
   int gather_buffers = 0;         ///< Each as large as a tile: for what gathers read.
   std::int64_t window_bytes = 0;  ///< Size of each of two windows, for reads and writes outside of updates.
@@ -106,7 +106,8 @@ struct MemoryPlan {
   ById<FlatId, FlatOffsets> flats;
   // scratch
   std::int64_t block_sums = 0, block_sum_count = 0;  ///< fp32
-  std::int64_t counted_block_sums = 0;               ///< The first ones of these: those that count on this rank.
+  std::int64_t counted_block_sums = 0;               ///< Number of block sums, from the first on, that count on this
+                                                     ///< rank.
   std::int64_t scalars = 0;                          ///< See StepMemory.
   std::int64_t conversion = -1;                      ///< A bucket in the reduction dtype; -1: not needed.
   std::int64_t encoded_reduce = -1;                  ///< What the reduce lane sends and receives encoded; -1: nothing.

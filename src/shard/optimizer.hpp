@@ -33,7 +33,7 @@ class Optimizer {
               std::size_t parity);
   /// Before a graph with a decide() is launched: gives it `mine`, this rank's contribution to the step.
   void prepare_launch(optim::StepSums const& mine, optim::StepRules const& rules, std::size_t parity);
-  /// Behind the launch of a graph with a decide(): results() and loss_scale() wait for all of it.
+  /// After the launch of a graph with a decide(): results() and loss_scale() wait for all of the graph.
   void note_launch() { memory_->compute().record(*decided_); }
   /// Like decide(), by sums that a worker has sent.
   void decide_by(optim::StepSums const& total, optim::StepRules const& rules, std::size_t parity);
@@ -111,7 +111,7 @@ class Optimizer {
   std::optional<MatrixDirections> matrices_;  // if they have a rule of their own
   std::optional<ParameterNorms> norms_;       // if the rule needs them
   std::optional<EncodedMomenta> momenta_;     // if the rule encodes them
-  optim::Update before_freeze_;               // the update of steps in which it does not
+  optim::Update before_freeze_;               // the update in steps before the freeze
   bool frozen_ = false;
   std::size_t metric_count_ = 0;
   std::unique_ptr<device::Event> decided_;

@@ -99,7 +99,7 @@ void ParameterNorms::compute() {
                                  .count = static_cast<std::int64_t>(memory_->layout().param_count())});
 }
 
-/// Over the ranks that have different elements: those among which states are sharded, and tensor ranks.
+/// Sums over the ranks that have different elements: those over which states are sharded, and tensor ranks.
 void ParameterNorms::add_up() {
   auto* const data =
       memory_->request().placements.optimizer == Placement::whole ? nullptr : memory_->ranks(Lane::reduce).all();

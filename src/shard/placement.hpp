@@ -47,8 +47,8 @@ inline constexpr Axes all_axes{Axis::shard, Axis::replicate}, group_axes{Axis::s
 
 /// The axes over which a state is sharded. With `whole` every rank has all of it; with `group` a rank has its piece
 /// within a group, and the group has all of it; with `shard` it has its slice. Each includes the next. With one group,
-/// and with groups of one rank, `group` equals one of the others and is not used. With `absent` no rank of these has
-/// any: parameter servers have it.
+/// and with groups of one rank, `group` equals one of the others and is not used. With `absent` none of these ranks has
+/// any of it, since parameter servers have it.
 struct Placement {
   Axes cut;
   bool is_absent = false;

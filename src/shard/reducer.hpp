@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Reduces gradients. Each method is a class of its own.
+/// Reduces gradients. Each method is a class.
 #pragma once
 #include <cstddef>
 #include <cstdint>

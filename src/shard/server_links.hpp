@@ -15,7 +15,7 @@
 
 namespace zeroth::shard {
 
-/// What the first worker tells all servers to do next. `bytes` bytes may follow it.
+/// The order of the first worker to all servers. `bytes` bytes may follow it.
 struct Order {
   enum class Kind : std::int64_t {
     add,  ///< A flat unit's gradients come from all workers: `first` is the unit, `second` says if it is the last time.
@@ -39,7 +39,7 @@ struct Order {
   std::int64_t first = 0, second = 0, bytes = 0;
 };
 
-/// What a server tells a worker with new parameters, if workers may be stale. Pushes count from the engine's start.
+/// A server's message to a worker with new parameters, if workers may be stale. Pushes count from the engine's start.
 struct PullNote {
   std::int64_t pushed_by_all = 0;  ///< How many times every worker has pushed.
   std::int64_t stop_at = 0;        ///< After which of their pushes workers stop; 0: a stop was not asked for.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A rank's own slices of all states that outlive a step. Those of all ranks together are these states once.
+/// A rank's own slices of all states that outlive a step. The slices of all ranks together are exactly one copy of
+/// these states.
 #pragma once
 #include <cstddef>
 #include <cstdint>

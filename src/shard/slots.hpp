@@ -18,7 +18,7 @@ struct SlotClass {
   std::int64_t capacity_count = 0;  ///< Elements of the class's largest unit.
   std::vector<FlatId> flats;        ///< Members.
   int slots = 0;
-  bool fp32 = false;  ///< All members are: see FlatUnit::fp32.
+  bool fp32 = false;  ///< Whether all members are fp32: see FlatUnit::fp32.
 };
 
 /// The number of slots of each capacity.

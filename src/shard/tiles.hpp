@@ -31,11 +31,11 @@ struct Offload {
   Tier tier = Tier::disk;
   double ratio = 0;                ///< Fraction of the optimizer's elements that is offloaded. 0: all are in memory.
   std::int64_t tile_count = 0;     ///< Maximum elements that come into memory together.
-  int tiles_in_memory = 1;         ///< Maximum at the same time.
-  bool reads_ahead = false;        ///< During the update of earlier tiles; otherwise when the tile is needed.
-  bool writes_behind = false;      ///< During the update of later tiles; otherwise before it.
+  int tiles_in_memory = 1;         ///< Maximum number of tiles in memory at the same time.
+  bool reads_ahead = false;        ///< Reads a tile during the update of earlier ones; otherwise when it is needed.
+  bool writes_behind = false;      ///< Writes a tile during the update of later ones; otherwise before it.
   int host_threads = 0;            ///< Threads that update in the host's memory: see HostStates. 0: the device updates.
-  device::StorageOptions storage;  ///< Of a disk, without size.
+  device::StorageOptions storage;  ///< Options of the disk, without size.
   /// Whether any transfer runs concurrently with updates on the device.
   [[nodiscard]] bool runs_beside() const noexcept { return reads_ahead || writes_behind; }
 };

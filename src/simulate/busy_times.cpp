@@ -40,7 +40,7 @@ double Links::send(double begin_us, double us) {
     return begin_us;
   }
   double left = us;
-  double at = begin_us;  // everything from begin_us to here is taken
+  double at = begin_us;  // everything from begin_us to here is busy
   double merged_begin = begin_us;
   auto next = busy_.upper_bound(begin_us);
   if (next != busy_.begin() && std::prev(next)->second >= begin_us) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// When a rank's math, collectives and links are busy, and so slow each other down.
+/// The times in which a rank's math, collectives and links are busy and slow each other down.
 #pragma once
 #include <deque>
 #include <map>
@@ -10,13 +10,13 @@ namespace zeroth::simulate {
 class BusyTimes {
  public:
   void add(double begin_us, double end_us) { intervals_.push_back({begin_us, end_us}); }
-  /// Whether it is busy from `us` on, and until when that is so.
+  /// Whether the stream is busy at `us`, and until when that state lasts.
   struct State {
     bool busy = false;
     double until_us = 0;  ///< Or infinity.
   };
   [[nodiscard]] State at(double us) const noexcept;
-  /// How much of [begin_us, end_us) is busy.
+  /// The busy time in [begin_us, end_us).
   [[nodiscard]] double within(double begin_us, double end_us) const noexcept;
   void forget_before(double us);
 
@@ -24,20 +24,20 @@ class BusyTimes {
   struct Interval {
     double begin_us, end_us;
   };
-  /// The first that does not end before.
+  /// The first interval that does not end before `us`.
   [[nodiscard]] std::deque<Interval>::const_iterator from(double us) const noexcept;
   std::deque<Interval> intervals_;
 };
 
-/// A rank's links, which send one thing at a time: first what was enqueued first.
+/// A rank's links. They send one transfer at a time, in the order of enqueueing.
 class Links {
  public:
-  /// Sends for `us` in all, from `begin_us` on, in the gaps that earlier calls left. When it is done.
+  /// Sends for a total of `us`, from `begin_us` on, in the gaps that earlier calls left. Returns the end.
   double send(double begin_us, double us);
   void forget_before(double us);
 
  private:
-  std::map<double, double> busy_;  // begin to end; apart from each other
+  std::map<double, double> busy_;  // {begin: end} of disjoint intervals
 };
 
 }  // namespace zeroth::simulate

@@ -12,11 +12,12 @@
 namespace zeroth::simulate {
 namespace {
 
-/// The first micro-step finds what the update left gathered, and no other follows the last: those between are alike.
+/// The first micro-step finds units that the update left gathered, and no micro-step follows the last. All others are
+/// alike.
 constexpr std::int64_t first_and_last = 2;
 
 std::int64_t counted_in_a_step(Model const& model, Config const& config, int world) {
-  // What is sent depends neither on the machine nor on how long the math takes.
+  // The bytes sent depend neither on the machine nor on the duration of the math.
   std::vector<UnitWork> const no_work(model.description().units.size());
   return run(model, config, world, no_work, machine_of("8xH100")).bytes_sent;
 }
@@ -29,8 +30,8 @@ std::int64_t bytes_sent_per_step(Model const& model, Config const& config, int w
     return planned.servers.pushed_bytes;
   }
   auto const& batch = planned.settings.batch;
-  // A pipeline has filled, and does in turns what it does from then on, after as many as it has stages; with several
-  // chunks a stage it takes that many at a time.
+  // A pipeline is full after as many micro-steps as it has stages, and then repeats itself. With several chunks per
+  // stage it repeats itself every `stages` micro-steps.
   auto const& pipeline = planned.settings.pipeline;
   auto const turn = pipeline.schedule == PipelineSchedule::interleaved ? std::int64_t{pipeline.stages} : 1;
   auto const fewest = turn > 1 ? 3 * turn : first_and_last + std::ssize(planned.pipeline);

@@ -26,7 +26,7 @@ double transfer_us(double bytes, Topology const& topology, Protocol const& proto
   return 1e6 * bytes / (topology.bytes_per_s * protocol.bandwidth_fraction);
 }
 
-/// `rounds` times around the ring but one step; `bytes` pass every link.
+/// `rounds` rounds of the ring except one step; `bytes` pass every link.
 CollectiveCost ring(int rounds, double bytes, Topology const& topology, Protocol const& protocol) noexcept {
   int const network_steps = rounds * (topology.nodes - 1);
   int const steps = rounds * (topology.world - 1) - network_steps;
@@ -45,10 +45,10 @@ CollectiveCost faster(CollectiveCost const& one, CollectiveCost const& other) no
   return other.us() < one.us() ? other : one;
 }
 
-/// Takes as long as can be until one is faster.
+/// Slower than any real cost.
 constexpr CollectiveCost never{.latency_us = std::numeric_limits<double>::infinity()};
 
-/// Nothing moves where all is in place.
+/// Nothing moves if in place.
 CollectiveCost alone(comm::Collective const& collective, double bytes, Machine const& machine) noexcept {
   double const copied = collective.input == collective.output ? 0 : 2 * bytes;  // read and written
   return {std::max(machine.kernel_us, 1e6 * copied / machine.memory_bytes_per_s), 0, 0, false};

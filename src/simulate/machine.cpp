@@ -20,7 +20,7 @@ using config::Member;
 using config::Object;
 using config::Problems;
 
-/// Numbers outside are no machine's, and what is made of them is no time.
+/// Allowed values. Values outside are not those of any machine, and give useless times.
 struct Range {
   double least, most;
 };
@@ -33,7 +33,7 @@ constexpr int most_ranks_per_node = 1 << 20;
 /// Reads the members of one object into fields, each by its own rule.
 class FieldReader {
  public:
-  /// `thing` is what the object describes, `path` what its members' names begin with.
+  /// `thing` names what the object describes. `path` is the prefix of its members' names.
   FieldReader(Object const& object, char const* thing, std::string path, Problems& problems)
       : object_{object}, thing_{thing}, path_{std::move(path)}, problems_{problems} {}
 
@@ -101,7 +101,7 @@ class FieldReader {
       reader.refuse_unknown();
     }
   }
-  /// With `all_required` false, what is left out stays as it is in `rates`.
+  /// If `all_required` is false, missing members keep their values in `rates`.
   void rates(CodeRates& rates, bool all_required) {
     number("math_efficiency", rates.math_efficiency, fraction, all_required);
     number("attention_efficiency", rates.attention_efficiency, fraction, false);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Machines that are known by name: the files of configs/machines that the build puts into the library.
+/// Machines known by name: files of configs/machines that the build embeds in the library.
 #pragma once
 #include <span>
 #include <string_view>
@@ -8,7 +8,7 @@ namespace zeroth::simulate {
 
 struct MachinePreset {
   std::string_view name;  ///< The file's, without its suffix.
-  std::string_view text;  ///< What the file says.
+  std::string_view text;  ///< The file's content.
 };
 [[nodiscard]] std::span<MachinePreset const> preset_texts() noexcept;
 

@@ -17,8 +17,8 @@
 namespace zeroth::simulate {
 namespace {
 
-/// What ended the ranks. An engine that is unwound tells its peers before its own error gets here, so the first to
-/// come need not be the cause.
+/// The error that ended the ranks. An engine that is unwound aborts its peers before its own error arrives here, so the
+/// first error need not be the cause.
 class Cause {
  public:
   void add(std::exception_ptr error, bool of_peer) {
@@ -59,7 +59,7 @@ void run_rank_threads(std::size_t ranks, std::function<void(std::size_t rank)> c
         }
       });
     }
-  } catch (std::system_error const& error) {  // those that run would wait for the others
+  } catch (std::system_error const& error) {  // running ranks would wait for those that did not start
     SystemError const refused{fmt::format("cannot start a thread for simulated rank {} of {}: {}", threads.size(),
                                           ranks, error.code().message())};
     cause.add(std::make_exception_ptr(refused), false);

@@ -7,9 +7,9 @@
 
 namespace zeroth::simulate {
 
-/// Calls `run` of each rank on a thread of its own, and returns when all have ended. Whatever goes wrong first, a
-/// thread that cannot be had included, is told to `abort`, which must end ranks that wait for others; then it is thrown
-/// here, and not what ranks say that only learnt of it (PeerError).
+/// Calls `run` for each rank on its own thread, and returns when all have ended. Calls `abort` on every error, also if
+/// a thread cannot be started; it must end ranks that wait for others. Then throws the first error that is not a
+/// PeerError, which only reports another rank's error.
 void run_rank_threads(std::size_t ranks, std::function<void(std::size_t rank)> const& run,
                       std::function<void(std::string const& reason)> const& abort);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Where the ranks of a mesh are on the nodes.
+/// The location of a mesh's ranks on the nodes.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -8,14 +8,14 @@
 
 namespace zeroth::simulate {
 
-/// A seat is a place for a rank, counted through all nodes: a node has ranks_per_node of them, one after the other.
+/// A seat is a place for a rank. Seats are numbered through all nodes; each node has ranks_per_node consecutive ones.
 class Seats {
  public:
   Seats() = default;  ///< Each rank has the seat of its own number.
-  /// `sizes` are ranks along each axis, by MeshAxis. Along nearness[0] ranks have seats side by side. Throws
-  /// ContractError where `nearness` has an axis twice.
+  /// `sizes` are the numbers of ranks along each axis, by MeshAxis. Ranks along nearness[0] have neighbouring seats.
+  /// Throws ContractError if `nearness` has an axis twice.
   Seats(std::array<int, 3> const& sizes, Nearness const& nearness);
-  /// `rank` as Mesh counts it.
+  /// The seat of `rank`, as Mesh numbers ranks.
   [[nodiscard]] int of(int rank) const noexcept;
 
  private:

@@ -25,7 +25,7 @@
 namespace zeroth::simulate {
 namespace {
 
-/// `workers` are the ranks that have math.
+/// `workers` is the number of ranks that compute.
 void check(Model const& model, int world, int workers, std::span<UnitWork const> work, Options const& options) {
   auto const units = model.description().units.size();
   ZEROTH_EXPECTS(work.size() == units,
@@ -38,7 +38,7 @@ void check(Model const& model, int world, int workers, std::span<UnitWork const>
   }
 }
 
-/// Adds to `part` what of `all` is in `period`, with times from its begin.
+/// Adds the spans of `all` within `period` to `part`, with times relative to its begin.
 void copy_part(Timeline const& all, SimulatedRank::Period const& period, Timeline& part) {
   for (auto span : all.spans()) {
     bool const at_once = span.begin_us == span.end_us;
@@ -50,8 +50,8 @@ void copy_part(Timeline const& all, SimulatedRank::Period const& period, Timelin
   }
 }
 
-/// How many times as long the math of `rank` takes, which stands for `tensor` ranks from it on: they wait for the
-/// slowest of them wherever they add up.
+/// The factor by which the math of `rank` is slower. It stands for `tensor` ranks from it on, which wait for their
+/// slowest one whenever they add up.
 double slowdown_of(int rank, int tensor, std::map<int, double> const& slowdown) {
   double slowest = 0;
   for (int each = rank; each < rank + tensor; ++each) {
@@ -61,8 +61,8 @@ double slowdown_of(int rank, int tensor, std::map<int, double> const& slowdown) 
   return slowest;
 }
 
-/// What ranks will split of communicators that not all of their ranks are simulated of: that of the job as Mesh and its
-/// engine do, that of the ranks along data as the engine does.
+/// The splits of communicators if not all of their ranks are simulated: those of the job's communicator by Mesh and its
+/// engine, and those of the data ranks' communicator by the engine.
 ExpectedSplits expected_splits(Model const& model, Config const& config, int world) {
   auto const stages = config.pipeline().stages;
   auto const tensor = config.tensor_ranks();
@@ -101,7 +101,7 @@ ExpectedSplits expected_splits(Model const& model, Config const& config, int wor
   };
 }
 
-/// The same with parameter servers, of which only the first one exists. `workers` all exist.
+/// The same with parameter servers. Only the first server exists, and all `workers` workers.
 ExpectedSplits expected_splits_with_servers(Model const& model, Config const& config, int workers) {
   auto const& whole = model.description();
   auto const alone = engine::make_blueprint(whole, whole, config, workers, {});
@@ -130,7 +130,7 @@ std::vector<int> simulated_ranks(int world, int data, int tensor, bool all) {
   return ranks;
 }
 
-/// Means of times, and the most of bytes, over the stages of a pipeline: of each the first of `ranks`.
+/// Means of times and maxima of bytes over the stages of a pipeline, from the first of `ranks` of each stage.
 Simulation of_stages(std::vector<RankResult> const& ranks, std::size_t stages) {
   Simulation result;
   result.report = ranks.front().report;
@@ -189,7 +189,7 @@ Simulation run(Model const& model, Config const& config, int world, std::span<Un
   auto const traced = options.timelines ? workers : 0;
   std::vector<Timeline> timelines(traced);
   std::vector<RankResult> results(simulated);
-  std::deque<SimulatedRank> ranks;  // stay where they are: a rank is spoken of by its address
+  std::deque<SimulatedRank> ranks;  // a deque, since ranks are referred to by address
   double const nodes = std::ceil(static_cast<double>(world - servers) / machine.ranks_per_node);
   double const waits_for_slowest = 1 + machine.straggler_per_doubling * std::log2(nodes);
   std::vector<SimulatedPace> paces;

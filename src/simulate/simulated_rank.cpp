@@ -15,13 +15,13 @@
 namespace zeroth::simulate {
 namespace {
 
-/// Steps until one is as the other, and steps that are measured then.
+/// The number of steps until they are all alike, and of those that are measured afterwards.
 struct Steps {
   int settling, measured;
 };
 
-/// In the first step everything is new; from the second on one is as the other. Of workers that may be stale, each
-/// begins its steps when it can, until they have found a rhythm of several steps.
+/// The first step differs, and steps from the second on are alike. Workers that may be stale begin a step when they
+/// can, until they settle into a period of several steps.
 Steps steps_of(Config const& config) {
   constexpr int most = 16;
   auto const staleness = config.parameter_server().staleness;
@@ -87,7 +87,7 @@ void SimulatedRank::run(Timeline* timeline, RankResult& result) {
     }
   };
   for (int i = 0; i < settling; ++i) {
-    // Also of the step before: what it began may run on.
+    // Tracing begins with the step before, whose work may continue into the measured step.
     engine.trace(i + 1 == settling ? timeline : nullptr);
     step();
   }
@@ -122,7 +122,7 @@ void SimulatedRank::run(Timeline* timeline, RankResult& result) {
       .memory = engine.peak()};
 }
 
-/// Orders are few bytes of the workers, so that a server sends the same in every step.
+/// Orders are few bytes, and workers send them, so a server sends the same bytes in every step.
 void SimulatedRank::serve(AnyEngine& engine, RankResult& result) {
   auto const [settling, measured] = steps_of(task_.config);
   auto const sent = job_.bytes_sent(rank_);
@@ -149,7 +149,7 @@ std::optional<StepReport> SimulatedRank::train(AnyEngine& engine) {
     }
   }
   auto report = engine.step({});
-  // Here, where no guard is open: an engine does not end before its guards.
+  // Checked here, where no guard is open: an engine must outlive its guards.
   if (!(device_->compute().start() <= longest_us)) {
     throw ConfigError{
         fmt::format("machine \"{}\": steps of this model would take more than {:g} seconds, the longest that can be "

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// One rank that trains on a clock: the engine, and a program that only says what its math would take.
+/// A rank that trains in simulated time: the engine, and a program that only states how long its math would take.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -14,7 +14,7 @@
 
 namespace zeroth::simulate {
 
-/// What every rank simulates.
+/// The task that every rank simulates.
 struct Task {
   Model const& model;
   Config const& config;
@@ -22,37 +22,37 @@ struct Task {
   Machine const& machine;
 };
 
-/// How often a unit runs in a micro-step.
+/// The number of times that a unit runs in a micro-step.
 [[nodiscard]] int uses(Model const& model, std::size_t unit);
 
-/// What a rank has of its last step, or of the last ones.
+/// A rank's results of its last step, or of its last steps.
 struct RankResult {
   StepReport report;
   double step_ms = 0;      ///< The same as the report's, or the mean of several steps.
-  SimulatedStage figures;  ///< Of a parameter server only bytes.
+  SimulatedStage figures;  ///< Only bytes on a parameter server.
 };
 
-/// Operations of products, and those of them that are attention's.
+/// Operations of matrix products, and how many of them belong to attention.
 struct Products {
   double flops = 0, of_attention = 0;
 };
 
 class SimulatedRank {
  public:
-  /// Its math takes `slowdown` times as long. What it is made with outlives it.
+  /// Its math takes `slowdown` times as long. The arguments must outlive it.
   SimulatedRank(Task const& task, VirtualJob& job, int rank, double slowdown);
   SimulatedRank(SimulatedRank const&) = delete;  // devices know its address
   SimulatedRank& operator=(SimulatedRank const&) = delete;
   ~SimulatedRank() = default;
 
-  /// Trains until a step is as the one before it, and another one, or several if they differ; `timeline` gets the last
-  /// one, unless it is null. A parameter server serves meanwhile.
+  /// Trains until a step equals the previous one, and then one more step, or several if they differ. `timeline`, if not
+  /// null, gets the last step. A parameter server serves meanwhile.
   void run(Timeline* timeline, RankResult& result);
 
   struct Period {
     double begin_us = 0, end_us = 0;
   };
-  /// When the last step was.
+  /// The time of the last step.
   [[nodiscard]] Period const& step() const noexcept { return step_; }
   [[nodiscard]] int rank() const noexcept { return rank_; }  ///< In the job.
 
@@ -60,26 +60,27 @@ class SimulatedRank {
   /// Returns the report of the step before.
   std::optional<StepReport> train(AnyEngine& engine);
   void serve(AnyEngine& engine, RankResult& result);
-  /// An action of a stage of a pipeline.
+  /// Runs an action of a pipeline stage.
   void run(AnyWork& work);
 
   template <class Pass>
   void forward(Pass& pass, std::uint32_t index);
   template <class Pass>
   void backward(Pass& pass, std::uint32_t index);
-  /// What backward does up to the gradients of the unit's inputs; `rest` is made while tensor ranks add those up.
+  /// Backward up to the gradients of the unit's inputs. `rest` is computed while tensor ranks add those up.
   void input_gradients(std::uint32_t index, Products const& products, Products const& rest, int thirds);
-  /// Backward of a zero-bubble schedule. What is recomputed is so for the gradients by inputs, and kept for those of
-  /// weights.
+  /// Backward of a zero-bubble schedule. Recomputation happens for gradients by inputs, and its results are kept for
+  /// gradients of weights.
   void half_of_backward(AnyWork& pass, std::uint32_t index, bool weights);
   template <class Guard>
   void contribute(Guard const& guard, std::uint32_t index);
 
-  /// Products of a unit, and `thirds` of the passes over its activations and matrices: forward has one, backward two.
+  /// Computes products of a unit, and `thirds` thirds of the passes over its activations and matrices: forward has one
+  /// third, backward two.
   void compute(UnitWork const& work, Products const& products, int thirds);
-  /// Tensor ranks spread and add up, `times` what forward does in the unit.
+  /// Starts the communication of tensor ranks, `times` times that of forward in the unit.
   void start(std::uint32_t index, std::span<TensorVerb const> verbs, double times, char const* purpose);
-  /// The same, and compute waits for it.
+  /// Like start(), but compute waits for it.
   void communicate(std::uint32_t index, std::span<TensorVerb const> verbs, double times, char const* purpose);
 
   [[nodiscard]] UnitWork const& work_of(std::uint32_t index) const { return task_.work[index]; }
@@ -89,10 +90,10 @@ class SimulatedRank {
   VirtualJob& job_;
   int rank_;
   detail::JobState state_;
-  std::unique_ptr<VirtualDevice> device_;  // of all that its job makes
+  std::unique_ptr<VirtualDevice> device_;  // all devices of its job share its clocks
   bool in_pipeline_ = false;
-  std::int64_t samples_ = 0;    // of a micro-step
-  TensorSums* sums_ = nullptr;  // null: there is one tensor rank
+  std::int64_t samples_ = 0;    // per micro-step
+  TensorSums* sums_ = nullptr;  // null if there is one tensor rank
   Period step_;
 };
 

@@ -11,8 +11,8 @@
 
 namespace zeroth::simulate {
 
-/// The verbs of TensorParallel by their effect: rows are spread before the first layer of a pair and summed after the
-/// second; in backward the other way round.
+/// Operations of TensorParallel by their effect: rows are spread before the first layer of a pair and summed after the
+/// second. In backward it is the reverse.
 enum class TensorVerb : std::uint8_t {
   spread,  ///< An all-gather with sequence parallelism; without it nothing.
   add_up,  ///< A reduce-scatter with sequence parallelism, an all-reduce without.
@@ -23,9 +23,9 @@ class TensorSums {
  public:
   /// `device` outlives it. `tensor` has the ranks that divide layers.
   TensorSums(std::unique_ptr<comm::Communicator> tensor, VirtualDevice& device, bool sequence, Dtype dtype);
-  /// Starts `verbs` on `elements`, all rows of all tensor ranks, once compute has done what it was given before.
+  /// Starts `verbs` on `elements`, which are all rows of all tensor ranks, after all earlier work of compute.
   void start(std::span<TensorVerb const> verbs, double elements, comm::Label const& label);
-  /// Compute goes on once everything that was started is over.
+  /// Makes compute wait for everything that was started.
   void wait();
   /// Total time that compute has waited here.
   [[nodiscard]] double waited_us() const noexcept { return waited_us_; }

@@ -18,7 +18,7 @@ using comm::Operation;
 
 namespace {
 
-/// Whether a message carries what the engine reads of it: orders and notes, of which memory is real.
+/// Whether a message carries data that the engine reads: orders and notes, whose memory is real.
 bool has_bytes(Collective const& message) noexcept { return message.dtype == Dtype::byte; }
 
 }  // namespace
@@ -35,7 +35,7 @@ std::uint64_t VirtualBarrier::arrive(std::size_t rank, double number) {
 }
 
 std::vector<double> const& VirtualBarrier::await(std::uint64_t meeting, comm::AbortState const& abort) const {
-  constexpr std::chrono::milliseconds slice{50};  // how late an abort may be noticed
+  constexpr std::chrono::milliseconds slice{50};  // an abort is noticed within this time
   while (!meeting_.wait_until(meeting, Clock::now() + slice)) {
     if (abort.aborted()) {
       throw PeerError{abort.reason()};
@@ -176,7 +176,7 @@ void VirtualCommunicator::do_submit(device::Stream& stream, comm::Label const& /
       }
     }
     if (together.operation == Operation::receive) {
-      continue;  // of what another rank sends
+      continue;  // its sender counts it
     }
     auto const cost = cost_of(together, reach_, job_.machine_);
     all.latency_us += cost.latency_us;
@@ -187,7 +187,7 @@ void VirtualCommunicator::do_submit(device::Stream& stream, comm::Label const& /
   virtual_stream.communicate(begin, all);
 }
 
-/// Workers tell each other what they add up; parameter servers, which others mirror, have no numbers of passes.
+/// Workers contribute to sums. Parameter servers, which mirror each other, have no numbers of passes to contribute.
 int VirtualCommunicator::addends() const noexcept {
   auto const workers = std::ranges::count_if(
       group_.job_ranks, [this](int rank) { return !job_.mirrors_last_ || rank < job_.existing_.back(); });

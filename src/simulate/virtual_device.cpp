@@ -14,7 +14,7 @@
 namespace zeroth::simulate {
 namespace {
 
-// No processor maps addresses like these, so a touch of one ends the program instead of going unnoticed.
+// No processor maps such addresses, so an access ends the program instead of going unnoticed.
 constexpr std::uintptr_t first_virtual_address = std::uintptr_t{1} << 60U;
 constexpr std::int64_t page_bytes = 4096;
 
@@ -35,7 +35,7 @@ class VirtualMemory final : public device::Memory {
   device::Category category_;
 };
 
-/// Bytes beside the device's memory, and the links that they come and go by. Nobody follows `data`.
+/// Storage outside of the device's memory, and the links to and from it. `data` is never dereferenced.
 class VirtualStorage final : public device::Storage {
  public:
   VirtualStorage(double bytes_per_s, std::int64_t bytes, Links& reads, Links& writes, std::byte* data = nullptr)
@@ -139,7 +139,7 @@ bool VirtualStream::in_line() const noexcept {
 
 void VirtualStream::communicate(double begin_us, CollectiveCost const& cost) {
   double const reached = start();
-  // Whatever comes starts later than what the host does now.
+  // All later work starts after the host's current time.
   auto& links = cost.on_network ? device_.network_ : device_.links_;
   links.forget_before(device_.host_us_);
   device_.math_.forget_before(device_.host_us_);
@@ -155,11 +155,11 @@ void VirtualStream::communicate(double begin_us, CollectiveCost const& cost) {
 
 void VirtualStream::communicate_later(std::function<double()> begin_us, CollectiveCost const& cost) {
   message_ = std::make_shared<VirtualMessage>([this, begin_us = std::move(begin_us), cost] {
-    message_ = nullptr;  // this one: nothing is enqueued behind it before it is known
+    message_ = nullptr;  // this one: its end must be known before more is enqueued
     communicate(begin_us(), cost);
     return *clock_us_;
   });
-  if (in_line()) {  // the caller does nothing else meanwhile
+  if (in_line()) {  // the caller waits for it
     settle();
   }
 }
@@ -250,7 +250,7 @@ double VirtualDevice::end_of_compute(double begin_us, double us) const noexcept 
     if (speed > 0 && left <= speed * (until - at)) {
       return at + left / speed;
     }
-    left -= speed * (until - at);  // several at once may take more than there is: that is owed
+    left -= speed * (until - at);  // several collectives may take more than all of the speed: the rest is made up later
     at = until;
   }
   return at;

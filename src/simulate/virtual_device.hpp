@@ -21,11 +21,11 @@ namespace zeroth::simulate {
 
 class VirtualDevice;
 
-/// A message that has not met its other end: when it is over is known once somebody asks.
+/// A message that has not met its other end. Its end is computed on request.
 class VirtualMessage {
  public:
   explicit VirtualMessage(std::function<double()> end_us) : end_us_{std::move(end_us)} {}
-  /// Waits on the host until the other end is there.
+  /// Waits on the host until the other end has arrived.
   [[nodiscard]] double end_us() {
     if (!known_us_) {
       known_us_ = end_us_();
@@ -38,21 +38,22 @@ class VirtualMessage {
   std::optional<double> known_us_;
 };
 
-/// A point of time on a stream, known as soon as it is recorded, or once the message before it is over.
+/// A point of time on a stream. It is known when it is recorded, or once the end of the message before it is known.
 class VirtualEvent final : public device::Event {
  public:
   explicit VirtualEvent(VirtualDevice& device) noexcept : device_{device} {}
   [[nodiscard]] bool done() const override { return true; }
-  void synchronize() const override;  ///< The host is as late as the event.
+  void synchronize() const override;  ///< Advances the host's clock to the event.
   [[nodiscard]] double at_us() const { return message ? message->end_us() : at; }
   double at = 0;
-  std::shared_ptr<VirtualMessage> message;  ///< Null: it is known.
+  std::shared_ptr<VirtualMessage> message;  ///< Null if the time is known.
 
  private:
   VirtualDevice& device_;
 };
 
-/// Streams with one clock run one after another: those without overlap share the compute stream's.
+/// A stream with a clock. Streams that share a clock run one after another; those without overlap share that of
+/// compute.
 class VirtualStream final : public device::Stream {
  public:
   VirtualStream(std::string name, VirtualDevice& device, std::shared_ptr<double> clock_us);
@@ -66,21 +67,21 @@ class VirtualStream final : public device::Stream {
 
   /// The earliest time at which work that the host enqueues now can start.
   [[nodiscard]] double start();
-  /// Does it take turns with the caller's math?
+  /// Whether it takes turns with the caller's math.
   [[nodiscard]] bool in_line() const noexcept;
-  /// Enqueues math or a kernel, which collectives that run meanwhile slow down.
+  /// Enqueues math or a kernel. Concurrent collectives slow it down.
   void compute(double us);
-  /// Enqueues a collective that all ranks are ready for at `begin_us`, which is start() or later. It sends when what
-  /// this rank enqueued before it has been sent, and slows down the math that it meets.
+  /// Enqueues a collective for which all ranks are ready at `begin_us`, which is not before start(). It sends after
+  /// everything that this rank enqueued earlier, and slows down concurrent math.
   void communicate(double begin_us, CollectiveCost const& cost);
-  /// Enqueues a message, for which `begin_us` waits and says when both ends are ready. Until then the host goes on,
-  /// unless the stream takes turns with its math.
+  /// Enqueues a message. `begin_us` waits for its other end and returns when both ends are ready. The host continues
+  /// meanwhile, unless the stream takes turns with its math.
   void communicate_later(std::function<double()> begin_us, CollectiveCost const& cost);
-  /// What was enqueued last began so much later than it could have, for the sake of other stages of a pipeline.
+  /// Notes that the last work began `us` later, because it waited for other stages of a pipeline.
   void waited_for_stages(double us) noexcept;
-  /// Enqueues a transfer that has `links` for itself for `us`.
+  /// Enqueues a transfer that occupies `links` for `us`.
   void transfer(Links& links, double us);
-  /// Enqueues what a thread of the host does beside all else.
+  /// Enqueues work of a separate host thread.
   void work_on_host(double us);
 
  private:
@@ -88,10 +89,10 @@ class VirtualStream final : public device::Stream {
   VirtualDevice& device_;
   std::shared_ptr<double> clock_us_;
   std::shared_ptr<BusyTimes> collectives_ = std::make_shared<BusyTimes>();
-  /// The end of the message that was enqueued last is known from here on.
+  /// Waits until the end of the last message is known.
   void settle();
 
-  std::shared_ptr<VirtualMessage> message_;  // that was enqueued last, if nothing was since
+  std::shared_ptr<VirtualMessage> message_;  // the last message, if nothing was enqueued after it
   double waited_us_ = 0, in_line_us_ = 0;
   std::string_view what_, unit_;
   double span_begin_us_ = 0;
@@ -101,15 +102,15 @@ class VirtualDevice final : public device::Device {
  public:
   explicit VirtualDevice(Machine const& machine);
   [[nodiscard]] std::string name() const override { return "virtual"; }
-  /// Addresses that nobody can read or write; scratch, where a step's few numbers are, is real but takes no page that
-  /// is not touched.
+  /// Returns addresses that cannot be accessed. Only scratch is real, because it has a step's few numbers; its
+  /// untouched pages take no memory.
   [[nodiscard]] std::unique_ptr<device::Memory> allocate(device::Category category, std::int64_t bytes) override;
   [[nodiscard]] std::unique_ptr<device::Memory> allocate_host(std::int64_t bytes) override;  ///< Real.
   [[nodiscard]] static bool is_real(void const* address) noexcept;
   /// A stand-in address for data that a program outside the engine moves.
   [[nodiscard]] static void* unreal_address() noexcept;
   [[nodiscard]] bool has_host_memory() const noexcept override { return machine_.host_bytes_per_s == 0; }
-  /// Costs time at the rank's share of its node's disks, and stores nothing. Throws ConfigError if there are no disks.
+  /// Storage that only takes time, at the rank's share of its node's disks. Throws ConfigError if there are no disks.
   [[nodiscard]] std::unique_ptr<device::Storage> make_storage(device::StorageOptions const& options) override;
   /// The same at the rate of the rank's link to the host.
   [[nodiscard]] std::unique_ptr<device::Storage> make_host_storage(std::int64_t bytes, std::string_view purpose,
@@ -123,7 +124,7 @@ class VirtualDevice final : public device::Device {
   void set_timeline(Timeline* timeline) noexcept override { timeline_ = timeline; }
   [[nodiscard]] Clock::time_point now() const noexcept override;
   [[nodiscard]] bool holds_values() const noexcept override { return false; }
-  /// How long compute has waited for messages of other stages of a pipeline, and collectives for their ranks, in all.
+  /// Total time that compute has waited for messages of other pipeline stages, and collectives for their ranks.
   struct Bubble {
     double messages_us = 0, collectives_us = 0;
   };
@@ -133,9 +134,9 @@ class VirtualDevice final : public device::Device {
   friend class VirtualStream;
   friend class VirtualEvent;
 
-  /// The address of as many bytes that are never accessed.
+  /// The address of `bytes` bytes that are never accessed.
   [[nodiscard]] std::byte* next_address(std::int64_t bytes) noexcept;
-  /// The end of `us` of compute that begins at `begin_us`, at the speed that running collectives leave to it.
+  /// The end of `us` of compute that begins at `begin_us`, at the speed that running collectives leave.
   [[nodiscard]] double end_of_compute(double begin_us, double us) const noexcept;
 
   Machine const& machine_;
@@ -147,14 +148,14 @@ class VirtualDevice final : public device::Device {
   BusyTimes math_;
   std::vector<std::shared_ptr<BusyTimes>> collectives_;  ///< By stream.
   Bubble bubble_;
-  double owed_us_ = 0;  ///< What collectives took from math that had been enqueued before them.
+  double owed_us_ = 0;  ///< Time that collectives took from math enqueued before them.
   std::uintptr_t next_address_;
   std::shared_ptr<double> compute_clock_us_ = std::make_shared<double>(0);
   VirtualStream compute_{"compute", *this, compute_clock_us_};
   VirtualKernels kernels_;
 };
 
-/// What `device` is to those of its rank that bring a device of their own: streams with the same clocks.
+/// A device for code of the same rank that needs its own device: its streams use the same clocks.
 [[nodiscard]] std::unique_ptr<device::Device> shared_device(VirtualDevice& device);
 
 /// The virtual stream behind `stream`.

@@ -15,7 +15,7 @@
 namespace zeroth::simulate {
 namespace {
 
-/// By an update. Masters and states are read and written; LAMB only reads its states, and no gradient.
+/// Bytes that an update moves. Masters and states are read and written; LAMB only reads its states, and no gradient.
 std::int64_t bytes_moved(optim::UpdateArgs const& args) noexcept {
   auto const states = optim::state_count(args.update->rule) * bytes_of(args.states_dtype);
   auto const average = args.average == nullptr ? std::int64_t{0} : 2 * bytes_of(Dtype::fp32);
@@ -52,7 +52,7 @@ void VirtualKernels::reduce_epilogue(device::Stream& stream, device::ReduceEpilo
   bool const in_place = args.source == args.destination && args.source_dtype == args.destination_dtype;
   auto const copied = args.count * (bytes_of(args.source_dtype) + bytes_of(args.destination_dtype));
   auto const added = args.accumulate ? args.count * bytes_of(args.destination_dtype) : 0;
-  // In place nothing moves, but the squares are read.
+  // In place nothing moves, but elements are read for their squares.
   auto const squared = in_place && args.block_sums != nullptr ? args.sums_count * bytes_of(args.source_dtype) : 0;
   move(stream, (in_place ? 0 : copied) + added + squared);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What kernels take: the bytes that they read and write. Nothing is computed but the few numbers of a step.
+/// The cost of kernels: the bytes that they read and write. Only the few numbers of a step are computed.
 #pragma once
 #include "device/kernels.hpp"
 #include "zeroth/simulate/machine.hpp"
