@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The iteration of Newton and Schulz on the Gram matrix (Dao-AILab 2026, "Gram Newton-Schulz"): products of a long
-/// matrix only where it begins again and at the end.
+/// matrix only when it restarts and at the end.
 #pragma once
 #include <cstdint>
 
@@ -14,8 +14,8 @@ namespace zeroth::optim {
   return method == NewtonSchulzMethod::gram && rows != columns;
 }
 
-/// Whether the iteration multiplies x by what it has, and begins again with the Gram matrix of the result. Errors in
-/// fp16 grow from step to step. DeepSpeed, too, begins again before the third step.
+/// Whether the iteration applies its polynomial to x before `step`, and restarts with the Gram matrix of the result,
+/// because errors in fp16 grow from step to step. DeepSpeed also restarts before the third step.
 [[nodiscard]] constexpr bool begins_again(int step) noexcept { return step % 3 == 2; }
 
 /// Runs `steps` steps. With r = x x^T, a step is x <- (of_x + p) x with p = of_x3 r + of_x5 r r. The product of the

@@ -41,7 +41,7 @@ struct MuonFactors {
 
 // ---- the direction --------------------------------------------------------------------------------------------------
 
-/// What all elements of a direction share.
+/// Factors that all elements of a direction share.
 struct DirectionFactors {
   float momentum, rest;  ///< Decay rate of the mean of gradients, and 1 minus it.
   bool nesterov;

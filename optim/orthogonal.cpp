@@ -96,7 +96,7 @@ class Iteration {
   T *x_ = nullptr, *next_ = nullptr;            ///< [n, m]
   T *gram_ = nullptr, *factor_ = nullptr;       ///< [n, n]
   T *polynomial_ = nullptr, *spare_ = nullptr;  ///< [n, n]; only with the method `gram`
-  float* scratch_ = nullptr;                    ///< What multiply() needs.
+  float* scratch_ = nullptr;                    ///< Scratch of multiply().
 
   [[nodiscard]] bool is_by_gram() const noexcept { return by_gram(args_.rule->method, args_.rows, args_.columns); }
   [[nodiscard]] bool is_tall() const noexcept { return args_.rows > args_.columns; }

@@ -18,7 +18,7 @@ struct ScaledProduct {
   T* result;        ///< [rows, columns], apart from the operands
   std::int64_t rows, inner, columns;
   float product_factor, addend_factor;
-  bool symmetric;  ///< The result is known to be: only its lower half is computed.
+  bool symmetric;  ///< Whether the result is known to be symmetric: then only its lower half is computed.
 };
 
 /// The fp32 numbers that multiply() needs as scratch for a product of `rows` rows and `inner` terms: 32 for each term,
@@ -31,7 +31,7 @@ struct ScaledProduct {
 template <class T>
 void multiply(ScaledProduct<T> const& product, float* panels) noexcept;
 
-/// The same by a program's own function. `sums`: [rows, columns].
+/// The same product by a program's own function. `sums`: [rows, columns].
 void multiply(ScaledProduct<bf16> const& product, Multiply const& by, float* sums);
 
 }  // namespace zeroth::optim

@@ -69,7 +69,7 @@ std::vector<double> train(zeroth::Job& job, std::string const& units, Commits co
       d *= 2 * seed / static_cast<float>(d.size());
       {
         auto const p = micro.backward(last);
-        if (policy.recomputes(last)) {  // of it only the input is kept
+        if (policy.recomputes(last)) {  // only its input is kept
           normal = normalised(h);
         }
         as_eigen(p.grad(v)) += normal.transpose() * d;

@@ -24,7 +24,7 @@ struct LayerImpl : nn::Module {
 };
 ZEROTH_TORCH_UNIT(Layer);
 
-/// Layers of 64, and what follows from them without a nonlinearity.
+/// Layers of 64 channels, and a last layer without a nonlinearity.
 struct NetImpl : nn::Module {
   Layer first, second;
   nn::Linear head;
@@ -39,7 +39,7 @@ TORCH_MODULE(Net);
 constexpr std::int64_t latent = 4;
 constexpr int steps = 900;
 
-/// The same numbers for a sample on whichever rank it is.
+/// Random numbers that depend on the sample, not on its rank.
 torch::Tensor uniform(std::int64_t first, std::int64_t rows, std::int64_t columns) {
   auto const places = torch::arange(first * columns, (first + rows) * columns, torch::kDouble) * 12.9898 + columns;
   return (torch::sin(places) * 43758.5453).frac().abs().to(torch::kFloat).view({rows, columns});

@@ -13,8 +13,8 @@ class Attention {
  public:
   using Matrix = Activations<Device>;
 
-  /// `channels` are those of all heads or of this rank's heads, and so is `key_blocks`, which must outlive it. Null:
-  /// attention is dense.
+  /// `channels` and `key_blocks` are those of all heads or of this rank's heads. `key_blocks` must outlive it; null
+  /// means dense attention.
   Attention(Shape const& s, std::int64_t channels, KeyBlocks const* key_blocks)
       : heads_{.count = channels / (s.channels / s.heads),
                .width = s.channels / s.heads,

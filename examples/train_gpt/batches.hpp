@@ -30,7 +30,7 @@ class Batches {
   /// The map from samples to sequences.
   [[nodiscard]] zeroth::SampleOrder const& order() const noexcept { return order_; }
   /// Reads samples [first_sample, first_sample + rows). Allocates only if `batch` never held as many. Throws
-  /// SystemError if they are no longer there.
+  /// SystemError if they can no longer be read.
   void read(std::int64_t first_sample, std::int64_t rows, Batch& batch) const;
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// One transformer block: attention and an MLP, each behind a LayerNorm and added to what came in. Tensor ranks divide
-/// the heads of the one and the hidden channels of the other, and may divide the rows between them, too.
+/// A transformer block: attention and an MLP, each after a LayerNorm and added to its input. Tensor ranks divide the
+/// heads of attention and the hidden channels of the MLP. They may also divide the rows between them.
 #pragma once
 #include "attention.hpp"
 #include "dropout.hpp"
@@ -15,28 +15,29 @@ class Block {
  public:
   using Matrix = Activations<Device>;
 
-  /// What backward needs beside the block's input: 9 * channels and a little more per token; 13 where the device keeps
-  /// `hidden`, GELU of `fc`, as well. Tensor ranks divide all of it, but `middle` only where they divide rows.
+  /// The data that backward needs in addition to the block's input: 9 * channels and a little more per token, or 13 *
+  /// channels if the device also keeps `hidden`, GELU of `fc`. Tensor ranks divide all of it, but `middle` only if they
+  /// divide rows.
   struct Tape {
     LayerNormTape<Device> norm_1, norm_2;
     Matrix qkv, mixed, middle, fc, hidden;
     Sums<Device> log_sums;
   };
-  /// What gradients of parameters need that are made later than those by inputs: 11 * channels per token.
+  /// The data that gradients of parameters need if they are computed after those of inputs: 11 * channels per token.
   struct Slopes {
-    Matrix normal_1, normal_2;       // what c_attn and c_fc read
-    Matrix qkv, attention, fc, mlp;  // gradients of what the four products gave
+    Matrix normal_1, normal_2;       // inputs of c_attn and c_fc
+    Matrix qkv, attention, fc, mlp;  // gradients of the outputs of the four products
     Sums<Device> norm_1, norm_2;     // for the LayerNorms' parameters
   };
-  /// Nothing in it outlives a call of backward(), or of forward() and then output(); one serves all blocks.
+  /// Memory for one call of backward(), or of forward() and then output(). All blocks share one.
   struct Scratch {
     Matrix normal, hidden, dmixed, dqkv;
-    Matrix dbranch;    // where there is dropout
-    Matrix parts;      // of a sum over tensor ranks: all rows
-    Matrix own, dall;  // where they divide rows: those of this rank, and all of a gradient
+    Matrix dbranch;    // with dropout
+    Matrix parts;      // all rows of a sum over tensor ranks
+    Matrix own, dall;  // if they divide rows: this rank's rows, and all rows of a gradient
   };
 
-  /// `index` in the whole model.
+  /// `index` is the block's index in the whole model.
   Block(BlockParams const& p, Shape const& s, std::uint32_t index, float dropout, KeyBlocks const* key_blocks = nullptr)
       : unit_{p.unit},
         ln_1_{p.ln_1},
@@ -51,7 +52,7 @@ class Block {
 
   [[nodiscard]] zeroth::Unit unit() const { return unit_; }
 
-  /// All but the output: what backward needs.
+  /// Computes all except the output, which backward does not need.
   template <class Open>
   void forward(Open const& p, Matrix const& x, Tape& tape, Scratch& scratch) const {
     auto& hidden = hidden_of(tape, scratch);
@@ -93,7 +94,7 @@ class Block {
     ln_1_.again_to_all(p, x, tape.norm_1, scratch.own, scratch.normal);
     ln_1_.backward(p, x, tape.norm_1, backward_of_first(p, c_attn_, scratch.dqkv, scratch), d);
   }
-  /// What backward() does in two halves: `slopes` are what the first leaves for the second.
+  /// backward() in two halves: the first leaves `slopes` for the second.
   template <class Open>
   void backward_inputs(Open const& p, Matrix const& x, Tape& tape, Scratch& scratch, Slopes& slopes, Matrix& d) const {
     slopes.fc.resize(tape.fc.rows(), tape.fc.cols());
@@ -126,7 +127,7 @@ class Block {
   }
 
  private:
-  /// y = residual + what dropout leaves of x W + b, where `linear` is the second of a pair.
+  /// y = residual + dropout(x W + b), where `linear` is the second of a pair.
   template <class Open>
   static void add(Open const& p, Linear<Device> const& linear, Matrix const& x, Dropout<Device> const& dropout,
                   Matrix const& residual, Scratch& scratch, Matrix& y) {
@@ -151,8 +152,8 @@ class Block {
       linear.forward(p, x, residual, y);
     }
   }
-  /// The gradient of `scratch.normal`, which `linear`, the first of a pair, has read. Tensor ranks add it up while they
-  /// compute that of the matrix.
+  /// The gradient of `scratch.normal`, the input of `linear`, which is the first of a pair. Tensor ranks add it up
+  /// while they compute the gradient of the matrix.
   template <class Open>
   [[nodiscard]] static Matrix const& backward_of_first(Open const& p, Linear<Device> const& linear, Matrix const& dy,
                                                        Scratch& scratch) {
@@ -169,7 +170,7 @@ class Block {
     linear.backward(p, scratch.normal, dy, scratch.normal);
     return scratch.normal;
   }
-  /// That gradient alone.
+  /// Computes only the gradient of the input.
   template <class Open>
   [[nodiscard]] static Matrix const& backward_inputs_of_first(Open const& p, Linear<Device> const& linear,
                                                               Matrix const& dy, Scratch& scratch) {
@@ -182,7 +183,7 @@ class Block {
     }
     return own_rows(p, scratch.normal, scratch.own);
   }
-  /// The gradient of what the second of a pair has given, of all rows.
+  /// The gradient of the output of the second of a pair, for all rows.
   template <class Open>
   [[nodiscard]] static Matrix const& backward_to_all(Open const& p, Dropout<Device> const& dropout, Matrix const& d,
                                                      Scratch& scratch) {
@@ -193,7 +194,7 @@ class Block {
       return dbranch;
     }
   }
-  /// The same, in `to`.
+  /// Like backward_to_all(), into `to`.
   template <class Open>
   static void keep_backward_to_all(Open const& p, Dropout<Device> const& dropout, Matrix const& d, Scratch& scratch,
                                    Matrix& to) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Dropout (Srivastava et al. 2014): in training an element is left out with some probability, and what stays is
-/// scaled so that sums stay what they are on average.
+/// Dropout (Srivastava et al. 2014): in training each element is dropped with some probability, and the others are
+/// scaled so that sums are unchanged on average.
 #pragma once
 #include <cstdint>
 
@@ -10,31 +10,32 @@
 
 namespace gpt {
 
-/// No mask is kept: backward, and blocks that are computed again, draw the same one once more.
+/// Keeps no mask: backward and recomputed blocks draw the same one again.
 template <class Device>
 class Dropout {
  public:
   using Matrix = Activations<Device>;
 
-  /// `use` is another one at every place of the model.
+  /// `use` differs between places in the model.
   Dropout(float rate, std::uint32_t use, Shape const& s)
       : rate_{rate}, use_{use}, per_sequence_{s.context * s.channels} {}
 
   [[nodiscard]] bool on() const { return rate_ > 0; }
 
-  /// In place. Nothing if it is off.
+  /// Works in place. Does nothing if dropout is off.
   template <class Open>
   void forward(Open const& p, Matrix& x) const {
     if (on()) {
       p.device.drop_out(dropped(p, x), x, x);
     }
   }
-  /// y = residual + what stays of y. It is on.
+  /// y = residual + y after dropout. Only if dropout is on.
   template <class Open>
   void add(Open const& p, Matrix const& residual, Matrix& y) const {
     p.device.add_dropped_out(dropped(p, y), residual, y);
   }
-  /// The gradient of what went in: `dy` itself where it is off, otherwise in `dx`, which may be the same memory.
+  /// Returns the gradient of the input: `dy` itself if dropout is off; otherwise `dx`, which may share memory with
+  /// `dy`.
   template <class Open>
   [[nodiscard]] Matrix const& backward(Open const& p, Matrix const& dy, Matrix& dx) const {
     if (!on()) {
@@ -44,7 +45,7 @@ class Dropout {
     p.device.drop_out(dropped(p, dy), dy, dx);
     return dx;
   }
-  /// The same, in `dx` where it is off, too.
+  /// Like backward(), but always writes `dx`.
   template <class Open>
   void keep_backward(Open const& p, Matrix const& dy, Matrix& dx) const {
     if (!on()) {

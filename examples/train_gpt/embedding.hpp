@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Tokens to vectors, and at the other end vectors to a loss: the two uses of the token embedding.
+/// The two uses of the token embedding: tokens to vectors, and vectors to a loss.
 #pragma once
 #include <concepts>
 #include <cstdint>
@@ -23,7 +23,7 @@ class Embedding {
 
   [[nodiscard]] zeroth::Unit unit() const { return params_.unit; }
 
-  /// `all` is where rows are that tensor ranks divide.
+  /// `all` is memory for all rows, if tensor ranks divide rows.
   template <class Open>
   void forward(Open const& p, Batch const& batch, Matrix& x, Matrix& all) const {
     if constexpr (Device::divides_layers) {
@@ -38,7 +38,7 @@ class Embedding {
     p.device.embed(batch, tokens, p[params_.positions], x);
     dropout_.forward(p, x);
   }
-  /// Uses up `dx` and `all`.
+  /// Overwrites `dx` and `all`.
   template <class Open>
   void backward(Open const& p, Batch const& batch, Matrix& dx, Matrix& all) const {
     auto const& own = dropout_.backward(p, dx, dx);
@@ -52,7 +52,7 @@ class Embedding {
   }
 
  private:
-  /// A token's vector is one rank's, and 0 on the others: their sum is the vector, whatever the dtype.
+  /// One rank has a token's vector, and the others have 0, so the sum is exact in any dtype.
   template <class Open>
   void embed_together(Open const& p, Batch const& batch, Matrix& x, Matrix& all) const {
     auto const tokens = p[params_.tokens];
@@ -70,11 +70,11 @@ class Embedding {
   Dropout<Device> dropout_;
 };
 
-/// What the softmax over the vocabulary leaves for its gradient, per row.
+/// The data per row that the softmax over the vocabulary keeps for its gradient.
 template <class Device>
 struct SoftmaxTape {
   Sums<Device> largest, sums, losses;
-  zeroth::CrossEntropyTape of_part;  // in place of these on CPUs, where tensor ranks divide the vocabulary
+  zeroth::CrossEntropyTape of_part;  // used instead on CPUs if tensor ranks divide the vocabulary
 
   void resize(std::int64_t rows) {
     for (auto* const each : {&largest, &sums, &losses}) {
@@ -95,9 +95,9 @@ class Head {
     LayerNormTape<Device> norm;
     Sums<Device> logits;  // [tokens, vocabulary that this rank has], in aligned rows: vocabularies are odd
     SoftmaxTape<Device> softmax;
-    Matrix normal, dlogits;  // the last where it does not take the place of `logits`
-    Matrix parts;            // of the gradient's sum over tensor ranks: all rows
-    Matrix own;              // rows of this rank, where they divide them
+    Matrix normal, dlogits;  // dlogits only if they do not overwrite `logits`
+    Matrix parts;            // all rows of the gradient's sum over tensor ranks
+    Matrix own;              // this rank's rows, if they divide rows
   };
 
   /// See Block::Slopes.
@@ -110,7 +110,7 @@ class Head {
 
   [[nodiscard]] zeroth::Unit unit() const { return unit_; }
 
-  /// The mean loss; of a GPU when the stream has come so far.
+  /// The mean loss; on a GPU it is valid once the stream has reached it.
   template <class Open>
   [[nodiscard]] auto forward(Open const& p, Matrix const& x, Batch const& batch, Tape& tape) const {
     auto const tokens = p[tokens_];
@@ -125,7 +125,7 @@ class Head {
     tape.softmax.resize(tape.normal.rows());
     return p.device.cross_entropy(tape.logits, batch, tape.softmax);
   }
-  /// `seed` times the gradient of the mean loss. Uses up the tape.
+  /// Computes `seed` times the gradient of the mean loss. Overwrites the tape.
   template <class Open>
   void backward(Open const& p, Matrix const& x, Batch const& batch, Tape& tape, Seed seed, Matrix& dx) const {
     auto const& dlogits = dlogits_of(p, batch, tape, seed);
@@ -134,7 +134,7 @@ class Head {
     p.device.clear(dx);
     ln_f_.backward(p, x, tape.norm, dnormal, dx);
   }
-  /// The same in two halves. The second uses up the tape.
+  /// The same in two halves. The second overwrites the tape.
   template <class Open>
   void backward_inputs(Open const& p, Matrix const& x, Batch const& batch, Tape& tape, Seed seed, Slopes& slopes,
                        Matrix& dx) const {
@@ -180,8 +180,8 @@ class Head {
     p.device.cross_entropy_backward(tape.logits, batch, tape.softmax, seed, dlogits);
     return dlogits;
   }
-  /// Gives the gradient of what the matrix was multiplied with, of this rank's rows. Tensor ranks add it up while they
-  /// compute that of the matrix.
+  /// Returns the gradient of the product's input, for this rank's rows. Tensor ranks add it up while they compute the
+  /// gradient of the matrix.
   template <class Open, class Rows>
   [[nodiscard]] Matrix const& backward_of_words(Open const& p, Rows const& dlogits, Tape& tape) const {
     if constexpr (Device::divides_layers) {

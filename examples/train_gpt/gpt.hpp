@@ -29,18 +29,16 @@ class Gpt {
 
   /// One micro-batch's activations. The next micro-batch reuses the memory.
   struct Workspace {
-    std::vector<Matrix> x;                     // inputs of the blocks but for stored ones, and the output of the
-                                               // last
-    std::array<Matrix, 2> passing;             // inputs of blocks that are stored, in turn
-    zeroth::ActivationStore* store = nullptr;  // those inputs; null while nothing is computed
+    std::vector<Matrix> x;                     // inputs of blocks, without stored ones, and the last output
+    std::array<Matrix, 2> passing;             // inputs of blocks that are stored, alternately
+    zeroth::ActivationStore* store = nullptr;  // stores those inputs; null in a rehearsal
     std::vector<zeroth::ActivationStore::Kept> stored;
     std::vector<typename Block::Tape> blocks;  // without memory for blocks that are recomputed
-    typename Block::Tape recomputed;           // of those, one after the other
+    typename Block::Tape recomputed;           // shared by recomputed blocks, one after the other
     typename Head::Tape head;
     typename Block::Scratch scratch;
     Matrix d;
-    Matrix all;                                  // the rows of all tensor ranks, if they divide rows after the
-                                                 // embedding
+    Matrix all;                                  // rows of all tensor ranks, if they divide rows after the embedding
     std::vector<typename Block::Slopes> slopes;  // of each block, if backward has two halves
     typename Head::Slopes head_slopes;
   };
@@ -57,7 +55,7 @@ class Gpt {
       blocks_.emplace_back(block, params.shape, index++, dropout, key_blocks_.get());
     }
   }
-  /// All blocks alike.
+  /// All blocks are treated alike.
   Gpt(GptParams const& params, Recompute recompute, float dropout = 0)
       : Gpt{params, KeptBlocks(params.blocks.size(), KeptBlock{recompute}), dropout} {}
   Gpt(zeroth::Model& model, Shape const& shape, Recompute recompute, float dropout = 0)
@@ -128,7 +126,7 @@ class Gpt {
   /// w.x[0]; unspecified if the part has the embedding.
   template <class Pass>
   void backward(Pass& pass, Part const& part, Batch const& batch, Workspace& w, typename Device::Seed seed) const {
-    auto next = part.blocks;  // before which inputs were not fetched
+    auto next = part.blocks;  // inputs of blocks before this one were not fetched
     for (int slot = 0; w.store != nullptr && slot < w.store->slots(); ++slot) {
       next = fetch_before(next, part, w);
     }

@@ -19,7 +19,7 @@ KeptBlocks kept_blocks_of(zeroth::Config const& config, zeroth::ActivationPolicy
                       config.source(), name, params.shape.layers - 1)};
     }
   }
-  // Elsewhere than in the device's own memory: on CPUs "cpu" is that.
+  // Only outside of the device's own memory, which is "cpu" on CPUs.
   bool const has_store = policy.offload() == (device == zeroth::DeviceKind::cpu ? zeroth::ActivationOffload::nvme
                                                                                 : zeroth::ActivationOffload::cpu);
   KeptBlocks kept;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What forward keeps of each block for backward.
+/// The activations of each block that forward keeps for backward.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -23,7 +23,7 @@ struct KeptBlock {
 };
 using KeptBlocks = std::vector<KeptBlock>;
 
-/// The size of a store for the inputs of a micro-batch; each has `rows` tokens. Nothing: none is stored.
+/// The size of a store for the inputs of a micro-batch, each of which has `rows` tokens; nullopt if none is stored.
 [[nodiscard]] inline std::optional<zeroth::ActivationStoreOptions> store_of(KeptBlocks const& kept, Shape const& shape,
                                                                             std::int64_t rows,
                                                                             std::int64_t element_bytes) {
@@ -33,7 +33,8 @@ using KeptBlocks = std::vector<KeptBlock>;
                     : std::optional{zeroth::ActivationStoreOptions{.bytes = count * bytes, .input_bytes = bytes}};
 }
 
-/// As the stage file asks. Throws ConfigError if it lists a unit that is no block: nothing else is recomputed.
+/// The choice of the stage file. Throws ConfigError if it lists a unit that is not a block, since only blocks are
+/// recomputed.
 [[nodiscard]] KeptBlocks kept_blocks_of(zeroth::Config const& config, zeroth::ActivationPolicy const& policy,
                                         GptParams const& params, zeroth::DeviceKind device);
 

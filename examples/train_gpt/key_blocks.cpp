@@ -9,7 +9,7 @@
 namespace gpt {
 namespace {
 
-/// For each key before `end`, whether a block of rows reads it, as ranges of keys.
+/// Ranges of the keys before `end` that a block of rows reads.
 struct Range {
   std::int64_t first, end;
 };
@@ -31,7 +31,7 @@ std::vector<Range> ranges_of(std::vector<std::int64_t> const& columns, std::int6
   return ranges;
 }
 
-/// What of the packed keys of `runs` lies outside of `seen`.
+/// The packed keys of `runs` that are not in `seen`.
 std::vector<KeyBlocks::Hole> holes_in(std::vector<KeyBlocks::Run> const& runs, std::vector<Range> const& seen) {
   std::vector<KeyBlocks::Hole> holes;
   auto next = seen.begin();
@@ -74,7 +74,7 @@ KeyBlocks::Group group_of(zeroth::BlockLayout const& layout, std::int64_t head, 
     group.keys += range.end - range.first;
   }
   for (auto row = group.first_block; row <= last_block; ++row) {
-    // Keys behind a row's own do not count, so the holes end with the row's block.
+    // Keys after a row's own do not count, so the holes end with the row's block.
     auto holes = holes_in(group.runs, ranges_of(layout.columns(head, row), block, end));
     auto const own = group.past(std::min((row + 1) * block, end) - 1 - query);
     std::erase_if(holes, [&](KeyBlocks::Hole const& hole) { return hole.first >= own; });

@@ -29,7 +29,7 @@ class KeyBlocks {
     std::int64_t query, rows, keys;
     std::vector<Run> runs;                 // in the order of keys
     std::int64_t block, first_block;       // rows per block, and the block of the first row
-    std::vector<std::vector<Hole>> holes;  // of each block of rows
+    std::vector<std::vector<Hole>> holes;  // by block of rows
     /// Number of packed keys up to row i's own.
     [[nodiscard]] std::int64_t past(std::int64_t i) const { return keys - rows + i + 1; }
     [[nodiscard]] std::span<Hole const> holes_of(std::int64_t i) const {
@@ -46,9 +46,9 @@ class KeyBlocks {
   /// The last group of rows comes first.
   [[nodiscard]] std::span<Group const> groups(std::int64_t head) const { return lists_[list_of(head)]; }
   [[nodiscard]] std::int64_t context() const { return context_; }
-  /// Heads of which each has lists of its own; the others have those of one of them.
+  /// Heads with distinct lists. Every other head has the same lists as one of them.
   [[nodiscard]] std::vector<std::int64_t> distinct_heads() const;
-  /// Which of the distinct heads has the lists of `head`.
+  /// The index of the distinct head with the lists of `head`.
   [[nodiscard]] std::size_t list_of(std::int64_t head) const {
     return which_.size() == 1 ? which_.front() : which_[static_cast<std::size_t>(head)];
   }
@@ -58,7 +58,7 @@ class KeyBlocks {
 
   std::int64_t context_;
   std::vector<std::vector<Group>> lists_;
-  std::vector<std::size_t> which_;  // of each head, or one for all
+  std::vector<std::size_t> which_;  // by head, or one for all heads
 };
 
 }  // namespace gpt

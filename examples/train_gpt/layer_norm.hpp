@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Rows to mean 0 and variance 1, then scaled and shifted.
+/// LayerNorm: normalises rows to mean 0 and variance 1, then scales and shifts them.
 #pragma once
 #include "math.hpp"
 
 namespace gpt {
 
-/// What backward needs beside the input itself, per row.
+/// The data per row that backward needs in addition to the input.
 template <class Device>
 struct LayerNormTape {
   Sums<Device> mean, rstd;
 };
 
-/// Those rows of `all` that this rank has between layers: `all` itself where tensor ranks do not divide them, otherwise
-/// a copy in `own`.
+/// The rows of `all` that this rank has between layers: `all` itself, or a copy in `own` if tensor ranks divide rows.
 template <class Open, class Matrix>
 [[nodiscard]] Matrix const& own_rows(Open const& p, Matrix const& all, Matrix& own) {
   if constexpr (requires { p.device.divides_rows(); }) {
@@ -24,7 +23,7 @@ template <class Open, class Matrix>
   return all;
 }
 
-/// All rows of `own`: itself where tensor ranks do not divide rows, otherwise what they bring together in `all`.
+/// All rows of `own`: `own` itself, or the rows of all tensor ranks, gathered in `all`, if they divide rows.
 template <class Open, class Matrix>
 [[nodiscard]] Matrix const& all_rows(Open const& p, Matrix const& own, Matrix& all) {
   if (!p.device.divides_rows()) {
@@ -48,7 +47,7 @@ class LayerNorm {
     tape.rstd.resize(1, x.rows());
     p.device.layer_norm(x, p[params_.weight], p[params_.bias], tape, y);
   }
-  /// `y` of all rows, which tensor ranks tell each other where they divide them; then `own` is what this rank computes.
+  /// Computes all rows of `y`. If tensor ranks divide rows, this rank computes `own`, and they gather `y`.
   template <class Open>
   void forward_to_all(Open const& p, Matrix const& x, Tape& tape, Matrix& own, Matrix& y) const {
     to_all(p, x, own, y, [&](Matrix& rows) { forward(p, x, tape, rows); });
@@ -57,7 +56,7 @@ class LayerNorm {
   void again_to_all(Open const& p, Matrix const& x, Tape const& tape, Matrix& own, Matrix& y) const {
     to_all(p, x, own, y, [&](Matrix& rows) { again(p, x, tape, rows); });
   }
-  /// The output once more. Cheaper to compute twice than to keep.
+  /// Recomputes the output, which is cheaper than keeping it.
   template <class Open>
   void again(Open const& p, Matrix const& x, Tape const& tape, Matrix& y) const {
     p.device.layer_norm_again(x, p[params_.weight], p[params_.bias], tape, y);
@@ -67,7 +66,7 @@ class LayerNorm {
   void backward(Open const& p, Matrix const& x, Tape const& tape, Matrix const& dy, Matrix& dx) const {
     p.device.layer_norm_backward(x, p[params_.weight], tape, dy, dx, p.grad(params_.weight), p.grad(params_.bias));
   }
-  /// The same, but what goes to the gradients of parameters is left in `sums`.
+  /// The same, but leaves the gradients of parameters in `sums`.
   template <class Open>
   void backward_inputs(Open const& p, Matrix const& x, Tape const& tape, Matrix const& dy, Matrix& dx,
                        Sums<Device>& sums) const {

@@ -33,7 +33,7 @@ class Linear {
     p.device.multiply(sum);
   }
 
-  /// y = x W, a part of a sum over tensor ranks, to which the bias is added later.
+  /// y = x W, an addend of a sum over tensor ranks. The bias is added to the sum later.
   template <class Open>
   void forward_part(Open const& p, Matrix const& x, Matrix& y) const {
     p.device.multiply({.a = operand(x), .b = operand(p[params_.weight]), .out = result(y)});

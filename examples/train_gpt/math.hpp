@@ -5,7 +5,7 @@
 ///   expect_heads(shape)    throws ConfigError for heads that it does not support
 ///   keeps_hidden           whether GELU's output is kept for backward, or recomputed
 ///   divides_layers         whether tensor ranks can divide a layer's work: then it is a TensorRanks
-///   overwrites_logits      whether the gradient of logits takes their place even if it is of another type
+///   overwrites_logits      whether the gradient of logits overwrites them even if it has another type
 /// and one function for each numeric operation of a layer, multiply(Product) first of all.
 #pragma once
 #include <cstddef>
@@ -26,7 +26,7 @@ template <class Device, class Guard>
 struct OpenUnit {
   Device& device;
   Guard guard;
-  zeroth::Random random{};  ///< For the micro-batch's first sequence and use 0.
+  zeroth::Random random{};  ///< Random numbers of the micro-batch's first sequence and use 0.
 
   template <std::size_t D>
   [[nodiscard]] auto operator[](Param<D> const& param) const {
@@ -50,7 +50,7 @@ class PassOn {
   [[nodiscard]] auto backward(zeroth::Unit unit) {
     return OpenUnit<Device, decltype(micro_.backward(unit))>{device_, micro_.backward(unit), random()};
   }
-  /// For pipelines with a schedule that divides backward.
+  /// For pipelines whose schedule divides backward.
   [[nodiscard]] auto inputs(zeroth::Unit unit) {
     return OpenUnit<Device, decltype(micro_.inputs(unit))>{device_, micro_.inputs(unit), random()};
   }

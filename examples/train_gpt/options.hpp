@@ -40,7 +40,7 @@ struct Options {
   zeroth::DeviceKind device = zeroth::DeviceKind::cpu;
   bool plan = false, recompute = false, share_devices = false, tf32 = false, show_products = false, step_graph = false;
   MathLibrary math = MathLibrary::automatic;
-  std::filesystem::path algorithms;  ///< Of cuBLASLt; empty: cuBLASLt chooses.
+  std::filesystem::path algorithms;  ///< File of cuBLASLt's algorithms; empty: cuBLASLt chooses.
 };
 
 struct CommandLine {

@@ -18,7 +18,7 @@ struct Operand {
   bool transposed = false;
 };
 
-/// A matrix to write. Its shape is the product's.
+/// A matrix to write, with the product's shape.
 struct Result {
   void* data;
   zeroth::Dtype dtype;

@@ -13,13 +13,13 @@ namespace gpt {
 template <class Device, class T, class Matrix>
 class TensorRanks {
  public:
-  /// `tensor` outlives it. Null: no layer is divided.
+  /// `tensor` must outlive it; if it is null, no layer is divided.
   explicit TensorRanks(zeroth::TensorParallel* tensor) : tensor_{tensor} {}
 
   [[nodiscard]] int tensor_ranks() const { return tensor_ != nullptr ? tensor_->ranks() : 1; }
-  /// Whether tensor ranks have some of the rows each, between layers.
+  /// Whether tensor ranks divide the rows between layers.
   [[nodiscard]] bool divides_rows() const { return tensor_ != nullptr && tensor_->sequence(); }
-  /// The place of `own`'s first row among all rows of the micro-batch.
+  /// The index of `own`'s first row among all rows of the micro-batch.
   [[nodiscard]] std::int64_t first_own_row(Matrix const& own) const {
     return divides_rows() ? tensor_->index() * own.rows() : 0;
   }
@@ -33,11 +33,10 @@ class TensorRanks {
     return tensor_ != nullptr ? tensor_->rows(words) : zeroth::VocabularyPart{0, all, all, all};
   }
 
-  /// Where layers are divided: starts to add up over tensor ranks, in place. After wait(), this rank's rows hold the
-  /// sum.
+  /// If layers are divided, starts a sum over tensor ranks in place. After wait(), this rank's rows hold the sum.
   [[nodiscard]] auto leave(Matrix& y) const { return tensor_->leave(whole(y)); }
   [[nodiscard]] auto enter_backward(Matrix& dy) const { return tensor_->enter_backward(whole(dy)); }
-  /// Where rows are divided: starts to bring all of them to all ranks.
+  /// If rows are divided, starts an all-gather of them.
   [[nodiscard]] auto enter(Matrix const& own, Matrix& all) const { return tensor_->enter(spread(own, all)); }
   [[nodiscard]] auto leave_backward(Matrix const& own, Matrix& all) const {
     return tensor_->leave_backward(spread(own, all));

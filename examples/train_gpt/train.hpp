@@ -136,8 +136,8 @@ struct Ended {
   RankMemory memory;
 };
 
-/// Trains until the last step, or until all ranks have agreed to stop. A parameter server returns when workers have
-/// ended, without `end` and `step`. `Where::MicroSteps<T, G>` computes the passes.
+/// Trains until the last step, or until all ranks have agreed to stop. On a parameter server it returns when workers
+/// have ended, without `end` and `step`. `Where::MicroSteps<T, G>` computes the passes.
 template <class Where, zeroth::Element T, zeroth::GradientOf<T> G>
 Ended train_steps(zeroth::Mesh& mesh, Task const& task, zeroth::Settings const& settings, Output& output,
                   Trace& trace) {
@@ -191,7 +191,7 @@ Ended train_steps(zeroth::Mesh& mesh, Task const& task, zeroth::Settings const& 
   return {end, step, {engine.planned(), engine.peak()}};
 }
 
-/// One rank's training, and what all ranks report of it.
+/// One rank's training, with its output.
 template <class Where, zeroth::Element T, zeroth::GradientOf<T> G>
 RunEnd train(zeroth::Job& job, Task const& task, zeroth::Precision<T, G>) {
   auto const& [options, config, shape, batches] = task;
@@ -202,7 +202,7 @@ RunEnd train(zeroth::Job& job, Task const& task, zeroth::Precision<T, G>) {
   Output output{job, options, shape, settings.batch.train * shape.context};
   Trace trace{job, options};
   auto ended = train_steps<Where, T, G>(mesh, task, settings, output, trace);
-  if (servers > 0) {  // which do not know how training ended
+  if (servers > 0) {  // servers do not know how training ended
     std::string_view const stopped = "stopped";
     auto const is_stopped = job.broadcast(ended.end == RunEnd::stopped ? stopped : "done") == stopped;
     ended.end = is_stopped ? RunEnd::stopped : RunEnd::done;

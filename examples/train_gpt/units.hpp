@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The model as units and parameters, named and shaped as Hugging Face's GPT2LMHeadModel has them: what the math of
-/// every device reads.
+/// The model as units and parameters, with the names and shapes of Hugging Face's GPT2LMHeadModel. The math of every
+/// device reads them.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -20,22 +20,22 @@ using zeroth::Param;
 inline constexpr zeroth::ParamOptions no_decay{.weight_decay_factor = 0};  ///< For parameters with one dimension.
 
 /// How tensor ranks divide a matrix (Megatron-LM, Shoeybi et al. 2019): the first of a pair by columns, each part with
-/// its biases; the second by rows, and then what each gives is a part of a sum, to which the bias is added once.
+/// its biases; the second by rows. The results of the second are addends of a sum, to which the bias is added once.
 enum class Divided : std::uint8_t { columns, rows };
 
 /// Whether tensor ranks divide the rows between layers: sequence parallelism (Korthikanti et al. 2022).
 enum class Rows : bool { whole, divided };
 
-/// Elements of a sample that go from block to block, on one rank.
+/// Elements of a sample's activations between blocks, on one rank.
 [[nodiscard]] inline std::int64_t activations_of(zeroth::Model const& model, Shape const& s, Rows rows) {
   return s.context * s.channels / (rows == Rows::divided ? model.tensor_part().of : 1);
 }
 
 struct LinearParams {
-  Param<2> weight;  // [in, out], or what this rank has of it
+  Param<2> weight;  // [in, out], or this rank's part of it
   Param<1> bias;
 
-  /// Columns are divided in each of `sections`, which lie one behind the other.
+  /// Columns are divided within each of `sections`, which are consecutive.
   LinearParams(zeroth::Model& model, zeroth::Unit unit, std::string const& name, std::int64_t in, std::int64_t out,
                float stddev, Divided divided = Divided::columns, std::vector<std::int64_t> const& sections = {})
       : weight{model.param(
@@ -56,7 +56,7 @@ struct LinearParams {
 struct LayerNormParams {
   Param<1> weight, bias;
 
-  /// Where tensor ranks divide rows, each sees some of them.
+  /// If tensor ranks divide rows, each sees some of them.
   LayerNormParams(zeroth::Model& model, zeroth::Unit unit, std::string const& name, std::int64_t channels,
                   Rows rows = Rows::whole)
       : weight{model.param(unit, name + ".weight", {channels}, zeroth::Constant{1}, options(rows))},
@@ -109,7 +109,7 @@ struct BlockParams {
   static float residual_stddev(Shape const& s) { return stddev / std::sqrt(2 * static_cast<float>(s.layers)); }
 };
 
-/// Reads the token embedding as well, or a matrix of its own.
+/// Reads the token embedding, or a separate matrix.
 struct HeadParams {
   zeroth::Unit unit;
   LayerNormParams ln_f;

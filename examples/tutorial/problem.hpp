@@ -21,7 +21,7 @@ inline Matrix samples(std::int64_t first, std::int64_t count) {
   return rows;
 }
 
-/// How element `index` of a weight starts.
+/// The initial value of element `index` of a weight.
 inline float start(std::int64_t index) {
   std::mt19937 random(static_cast<unsigned>(index) + 1'000'000'000U);
   return std::uniform_real_distribution<float>{-0.25F, 0.25F}(random);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a mode sets in the bits of one head.
+/// The bits that a mode sets in the layout of one head.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -23,7 +23,7 @@ class HeadBits {
   void set(std::int64_t row, std::int64_t column) noexcept {
     word(row, column) |= std::uint64_t{1} << static_cast<unsigned>(column % word_bits);
   }
-  /// Columns [first, end) of a row; what is outside the head is left out.
+  /// Sets columns [first, end) of a row, without those outside of the head.
   void set(std::int64_t row, std::int64_t first, std::int64_t end) noexcept {
     each_word(first, end, [&](std::int64_t column, std::uint64_t mask) { word(row, column) |= mask; });
   }

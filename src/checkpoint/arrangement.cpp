@@ -88,7 +88,7 @@ void add_errors(Arrangement& arrangement, int first_place, shard::Memory const& 
       {reinterpret_cast<std::byte const*>(errors), slice_count * bytes_of(Dtype::fp32), memory.flat(flat).name});
 }
 
-/// What encoding has lost on this rank.
+/// Adds the errors of encoding on this rank.
 void add_errors(Arrangement& arrangement, int first_place, shard::Memory const& memory) {
   for (auto const flat : memory.layout().flats().ids()) {
     auto const at = memory.addresses(flat);

@@ -290,7 +290,7 @@ std::vector<std::int64_t> rank_states_in(fs::path const& partial, Contents const
       if (header_bytes > static_cast<std::uint64_t>(largest_text)) {
         throw Unreadable{"its header is damaged"};
       }
-      // What follows the header is data, and a hash for each begun MiB of it.
+      // The header is followed by data, and by a hash for each begun MiB of it.
       constexpr auto hash_bytes = static_cast<std::int64_t>(sizeof(std::uint64_t));
       auto const rest = file.bytes() - hash_bytes - static_cast<std::int64_t>(header_bytes);
       auto const hashes = (rest + hashed_bytes + hash_bytes - 1) / (hashed_bytes + hash_bytes);

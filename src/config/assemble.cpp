@@ -115,7 +115,7 @@ optim::NewtonSchulzMethod method_named(std::string_view name) {
   return name == "gram" ? optim::NewtonSchulzMethod::gram : optim::NewtonSchulzMethod::standard;
 }
 
-/// Muon is the optimizer of matrices alone, beside AdamW. A schedule sets the rate of `lr`.
+/// Muon updates only matrices, and AdamW all other parameters. A schedule sets the rate of `lr`.
 void add_matrix_update(Values const& values, Settings& settings) {
   auto const lr = values.get<"optimizer.params.lr">();
   auto const ratio = [lr](double rate) { return static_cast<float>(rate == lr ? 1 : rate / lr); };

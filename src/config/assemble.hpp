@@ -19,7 +19,7 @@ namespace zeroth::config {
 [[nodiscard]] ParameterServerSettings parameter_server(Values const& values);
 [[nodiscard]] int tensor_ranks(Values const& values);  ///< The size of zeroth.mesh.tensor. All values must be known.
 
-/// What the file asks for about activations. All values must be known.
+/// The file's settings for activations. All values must be known.
 [[nodiscard]] ActivationSettings activations(Values const& values);
 
 /// The layout of attention; empty if the file asks for none. Throws Unknown while a value is unknown.

@@ -60,7 +60,7 @@ void bring(optim::CustomRule const& rule, config::Values& values, config::Proble
   }
 }
 
-/// The values of a text given beside the file. Its notes are dropped.
+/// The values of a text that is given with the file. Its notes are dropped.
 config::Values values_beside(std::string const& name, std::string_view text, config::Object& document) {
   config::Problems problems;
   config::Notes notes;

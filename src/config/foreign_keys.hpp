@@ -10,7 +10,7 @@
 
 namespace zeroth::config {
 
-/// What happens to a value that asks for something else than `ForeignKey::nothing`.
+/// The consequence of a value other than those of `ForeignKey::nothing`.
 enum class Verdict : std::uint8_t {
   no_effect,  ///< Accepted, and noted: it changes how DeepSpeed or the program computes, not the result.
   moot,       ///< Accepted: it refines another key of its section, which decides whether it matters.
@@ -18,7 +18,7 @@ enum class Verdict : std::uint8_t {
   removed,  ///< Refused; DeepSpeed refuses the key itself.
 };
 
-/// The kinds of value that a key takes, beside null and "auto".
+/// The kinds of value that a key takes, in addition to null and "auto".
 enum class Form : std::uint8_t { boolean, integer, number, text, list, object, any };
 
 struct ForeignKey {
@@ -26,8 +26,8 @@ struct ForeignKey {
                           ///< columns share a row: "section.name other third".
   Form form = Form::any;
   Verdict verdict = Verdict::refused;
-  std::string_view nothing;  ///< Values, as JSON, that ask for what Zeroth does anyway; several joined by " or ". An
-                             ///< object stands for all that have its members. null, "auto" and {} are accepted too.
+  std::string_view nothing;  ///< Values, as JSON, that request what Zeroth does in any case; several joined by " or ".
+                             ///< An object stands for all that have its members. null, "auto" and {} are accepted too.
   std::string_view why;  ///< No effect: the reason. Refused: what to do instead. Removed: when, and the replacement.
 };
 

@@ -66,7 +66,7 @@ struct Key {
   bool removed = false;                      ///< DeepSpeed accepted the key until 0.19, and rejects a file that has it.
   Value value = {};                          ///< The default; null if there is none.
   Value (*derive)(Values const&) = nullptr;  ///< Computes the default from other values, instead of `value`.
-  std::string_view why = {};                 ///< What `derive` does, as printed text.
+  std::string_view why = {};                 ///< The printed reason for a derived value.
   /// The meaning of "auto". Throws Unknown if the program decides: the value is then open.
   Value (*when_auto)(Values const&) = nullptr;
   bool automatic = false;       ///< "auto" stands for the elements of the model's largest unit.

@@ -30,7 +30,7 @@ std::string groups_divide_the_world(std::int64_t size, Values const& values) {
   return fmt::format("{} does not divide {} ranks into groups; nearest: {}", size, world, nearest);
 }
 
-/// `said` is the value of DeepSpeed's key; values up to `nothing` mean that it says nothing.
+/// `said` is the value of DeepSpeed's key; values up to `nothing` mean that it requests nothing.
 std::string tensor_ranks_are_said_alike(Values const& values, std::int64_t said, std::int64_t nothing) {
   auto const ranks = values.get<"zeroth.mesh.tensor">();
   return said <= nothing || said == ranks

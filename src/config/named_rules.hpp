@@ -23,7 +23,7 @@ namespace zeroth::config {
 [[nodiscard]] std::string averages_are_of_wide_masters(Values const& values);
 [[nodiscard]] std::string same_bits_are_kept(Values const& values);
 
-// delayed_update.cpp: updates beside the next step's passes.
+// delayed_update.cpp: updates during the next step's passes.
 [[nodiscard]] std::string delayed_updates_are_possible(Values const& values);
 /// A note.
 [[nodiscard]] std::string delayed_updates_overlap(Values const& values);

@@ -11,7 +11,7 @@
 namespace zeroth::config {
 namespace {
 
-/// DeepSpeed's older boolean for the device of `section` must not stand beside that section.
+/// DeepSpeed's older boolean for the device of `section` must not be given together with that section.
 template <Path older>
 std::string older_word_is_alone(Values const& values, std::string_view section) {
   return values.says<older>() && values.file_has(fmt::format("{}.", section))

@@ -15,7 +15,7 @@
 namespace zeroth::config {
 namespace {
 
-// A rule returns what is wrong with the key beside it in the table below, and the remedy; empty if nothing is wrong.
+// A rule returns the problem of its key in the table below, and the remedy; empty if there is no problem.
 
 class Product {
  public:
@@ -369,7 +369,7 @@ std::vector<std::string_view> types_with(Key const& key) {
   return result;
 }
 
-/// Reports parameters of one optimizer or scheduler beside another; those of the same types in one message.
+/// Reports parameters of other optimizers or schedulers than the file's type; those of the same types in one message.
 void check_parameters_of_types(Values const& values, Problems& problems) {
   struct Misfits {
     std::size_t first;

@@ -10,7 +10,8 @@
 namespace zeroth::config {
 namespace {
 
-/// The mistake in gradients of `dtype` beside bf16 masters: here only fp32, since other rules reject the other dtypes.
+/// The problem of gradients of `dtype` with bf16 masters. Only fp32 is rejected here; other rules reject the other
+/// dtypes.
 std::string too_wide_for_bf16_masters(Values const& values, std::string_view dtype) {
   bool const contradicts = dtype == "fp32" && values.get<"bf16.bf16_master_weights_and_grads">();
   return contradicts ? R"("fp32", but bf16.bf16_master_weights_and_grads is true; allowed: "bf16")" : "";

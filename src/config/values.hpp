@@ -17,7 +17,7 @@ enum class Source : std::uint8_t {
   value,
   automatic,  ///< "auto".
   program,    ///< Absent, and the program gives a value.
-  given,      ///< Absent or "auto", and a value is given beside the file.
+  given,      ///< Absent or "auto" in the file, with a value given by the program.
   mistake,    ///< A value that is not allowed; already reported.
 };
 
@@ -60,7 +60,7 @@ class Values {
     }
     return std::get<Type>(*entry.value);
   }
-  /// Whether the file, or a value given beside it, has something here, right or wrong. "auto" and null do not count.
+  /// Whether the file, or a value given with it, sets this key, even to an invalid value. "auto" and null do not count.
   template <Path P>
   [[nodiscard]] bool says() const {
     return says(index_of<P>);

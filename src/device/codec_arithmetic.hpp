@@ -150,7 +150,7 @@ inline constexpr std::uint32_t nonfinite_code = 0x1ff, largest_code_of_signs = 0
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(magnitude) | bit << 31U);
 }
 
-/// How a gradient becomes what is encoded with its errors: see Encode::momentum.
+/// Factors that turn a gradient into the value to encode: see Encode::momentum.
 struct MomentFactors {
   float momentum, gradient, scale;
   bool keeps_errors;

@@ -8,8 +8,9 @@
 
 namespace zeroth::device {
 
-/// Enqueues optim::orthogonalise(), with cuBLASLt's products. `args.workspace` is as gpu_matrix_workspace() says. If
-/// `skip` is set, the matrix becomes 0. The result is an error of the kernels' launches; throws as CudaProducts does.
+/// Enqueues optim::orthogonalise(), with cuBLASLt's products. `args.workspace` has the pieces of
+/// gpu_matrix_workspace(). If `skip` is set, the matrix becomes 0. Returns the error of the kernels' launches; throws
+/// as CudaProducts does.
 [[nodiscard]] cudaError_t orthogonalise(cudaStream_t stream, optim::OrthogonalArgs const& args, CudaProducts& products);
 
 }  // namespace zeroth::device

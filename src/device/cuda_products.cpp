@@ -47,7 +47,7 @@ using Description = Owned<cublasLtMatmulDesc_t, &CublasLt::destroy_description>;
 using Layout = Owned<cublasLtMatrixLayout_t, &CublasLt::destroy_layout>;
 using Preference = Owned<cublasLtMatmulPreference_t, &CublasLt::destroy_preference>;
 
-/// What an algorithm is chosen for.
+/// The key by which algorithms are chosen.
 using Shape = std::tuple<Dtype, bool, bool, std::int64_t, std::int64_t, std::int64_t>;
 Shape shape_of(CudaProduct const& p) {
   return {p.dtype, p.transposes_left, p.transposes_right, p.rows, p.inner, p.columns};

@@ -23,7 +23,7 @@
 namespace zeroth::device {
 namespace {
 
-/// What the file is, for messages.
+/// Describes the file, for messages.
 std::string what_is(StorageOptions const& options) {
   return fmt::format("the {} that are offloaded to a file", options.contents);
 }

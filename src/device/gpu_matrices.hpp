@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What Kernels::orthogonalise() needs on a GPU. Pure arithmetic: a machine without one plans with it.
+/// The workspace of Kernels::orthogonalise() on a GPU. Pure arithmetic, so that plans need no GPU.
 #pragma once
 #include <cstdint>
 
@@ -10,7 +10,7 @@ namespace zeroth::device {
 /// The workspace of cuBLASLt, of the size that NVIDIA recommends for Hopper and Blackwell.
 inline constexpr std::int64_t cublas_lt_bytes = std::int64_t{32} << 20;
 
-/// Where the pieces of a workspace begin, in bytes. All are multiples of 256.
+/// Offsets of the pieces of a workspace in bytes, multiples of 256.
 struct GpuMatrixWorkspace {
   std::int64_t next = 0;        ///< 16 bits, as large as the matrix
   std::int64_t gram = 0;        ///< 16 bits, the square of the smaller extent

@@ -47,10 +47,10 @@ struct Encode {
   std::int64_t count = 0;            ///< A multiple of codec_block_count.
   std::byte* destination = nullptr;  ///< [encoded_bytes()]
   BlockScales scales = BlockScales::tight;
-  /// [count], of `sign`: what earlier calls have lost. It is added to the source, and becomes what this call loses. In
-  /// blocks that are not finite it stays. Null for other codecs.
+  /// [count] errors of `sign`: the losses of earlier calls, which are added to the source and replaced by those of this
+  /// call. Unchanged in blocks that are not finite. Null for other codecs.
   float* errors = nullptr;
-  /// With `sign`, if not null: what is encoded is not the source, but the first moment that it leads to,
+  /// With `sign`, if not null: encodes the first moment that follows from the source instead of the source,
   /// `momentum_factor * momentum[i] + gradient_factor * (scalars->gradient_scale * source[i])`.
   float const* momentum = nullptr;  ///< [count]
   float momentum_factor = 0, gradient_factor = 0;
@@ -139,8 +139,8 @@ class Kernels {
   virtual void trust_ratios(Stream& stream, TrustRatios const& args) = 0;
   /// optim::direction on the device.
   virtual void direction(Stream& stream, optim::DirectionArgs const& args) = 0;
-  /// optim::orthogonalise on the device. On a GPU the products are cuBLASLt's, `args.workspace` is as
-  /// gpu_matrix_workspace() says, and a step that is skipped leaves zeros.
+  /// optim::orthogonalise on the device. On a GPU the products are cuBLASLt's, `args.workspace` has the pieces of
+  /// gpu_matrix_workspace(), and a skipped step leaves zeros.
   virtual void orthogonalise(Stream& stream, optim::OrthogonalArgs const& args) = 0;
   /// Does what only the first orthogonalise() of a matrix of this shape takes long for: on a GPU it loads cuBLASLt and
   /// its kernels, and throws SystemError if that fails. Changes the matrix and the workspace.

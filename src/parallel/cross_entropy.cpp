@@ -20,7 +20,7 @@ T const* row_of(View<T const, 2> const& logits, std::int64_t row) noexcept {
   return logits.data() + row * logits.extent(1);
 }
 
-/// In place, over tensor ranks.
+/// An all-reduce in place over tensor ranks.
 comm::Collective over_ranks(std::vector<float>& values, Reduce reduce) noexcept {
   return {.operation = comm::Operation::all_reduce,
           .input = values.data(),

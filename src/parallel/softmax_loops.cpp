@@ -17,7 +17,7 @@ constexpr std::int64_t at_once = 256;
 static_assert(at_once % lanes == 0);
 
 /// e^x of an x that is not positive; 0 below the least normal number, NaN of NaN. 2^n e^r, where x = n log 2 + r and
-/// |r| <= log(2) / 2, whose series is cut behind r^7: what is left out is less than a tenth of the last place.
+/// |r| <= log(2) / 2, and the series is truncated after r^7: the error is less than a tenth of the last place.
 ZEROTH_INLINE float exponential(float x) noexcept {
   constexpr float smallest = -87.0F;
   constexpr float to_integer = 0x1.8p23F;                                  // sums with it have no bits behind the point

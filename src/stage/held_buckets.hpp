@@ -10,11 +10,11 @@
 
 namespace zeroth::stage {
 
-/// With delayed updates, reductions of a step go on during the next step's passes, until backward needs the memory of
-/// their gradients. The gradient of a tied parameter, such as an embedding that is the head as well, is complete last
-/// and needed first: behind all others its reduction would have no more than a forward pass to begin and end. So the
-/// buckets between the first half of all gradients and that one let it pass. They would hardly have begun by then:
-/// where reductions take as long as passes, two thirds are reduced in backward.
+/// With delayed updates, reductions of a step continue during the next step's passes, until backward needs the memory
+/// of their gradients. The gradient of a tied parameter, such as an embedding that is also the head, is complete last
+/// and needed first: after all other reductions, its own would have only a forward pass to begin and end. So the
+/// buckets between the first half of all gradients and that one let it go first. They would hardly have begun by then:
+/// if reductions take as long as passes, two thirds are reduced in backward.
 class HeldBuckets {
  public:
   /// Holds nothing unless `enabled`, or if no parameter is tied.
@@ -22,7 +22,7 @@ class HeldBuckets {
 
   /// Whether `bucket` has to wait. Keeps it if so.
   [[nodiscard]] bool holds(Buckets::Bucket bucket);
-  /// Whether those that wait may go on after `bucket`.
+  /// Whether waiting buckets may continue after `bucket`.
   [[nodiscard]] bool releases(Buckets::Bucket bucket) const noexcept;
   [[nodiscard]] std::span<Buckets::Bucket const> all() const noexcept { return held_; }  ///< In order.
   void clear() noexcept { held_.clear(); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The Device that is a core of the CPU: what the layers do with numbers, done when a call returns.
+/// The Device for a core of the CPU: runs the layers' math. Results are ready when a call returns.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -22,7 +22,7 @@
 
 namespace gpt::cpu {
 
-/// T is float, bf16 or fp16; double in tests. Belongs to the thread that made it.
+/// T is float, bf16 or fp16; double in tests. Use it on the thread that made it.
 template <class T>
 class Cpu : public TensorRanks<Cpu<T>, T, cpu::Matrix<T>> {
  public:
@@ -32,11 +32,11 @@ class Cpu : public TensorRanks<Cpu<T>, T, cpu::Matrix<T>> {
   template <class V>
   using Matrix = cpu::Matrix<V>;
   using Batch = gpt::Batch;
-  static constexpr bool keeps_hidden = false;  ///< Memory is what the library is about.
+  static constexpr bool keeps_hidden = false;  ///< Recomputed, because the library aims at little memory.
   static constexpr bool divides_layers = zeroth::Element<T>;
   static constexpr bool overwrites_logits = false;  ///< TensorParallel takes matrices without gaps.
 
-  /// `matmul` and `tensor` outlive it. Null: no layer is divided.
+  /// `matmul` and `tensor` must outlive it. If `tensor` is null, no layer is divided.
   explicit Cpu(Matmul& matmul, zeroth::TensorParallel* tensor = nullptr)
       : TensorRanks<Cpu, T, cpu::Matrix<T>>{tensor}, matmul_{matmul} {}
 
@@ -51,17 +51,17 @@ class Cpu : public TensorRanks<Cpu<T>, T, cpu::Matrix<T>> {
       times_gelu_slope(static_cast<T const*>(product.inner), count_of(product), static_cast<T*>(product.out.data));
     }
   }
-  /// So that multiply() takes no memory for such a product.
+  /// Prepares such a product, so that multiply() does not allocate.
   void prepare(Product const& product) { matmul_.prepare(kind_of(without_gelu(product))); }
-  /// So that the loss takes none.
+  /// Prepares the loss, so that it does not allocate.
   void prepare(Batch const& batch) { targets_.reserve(batch.targets.size()); }
-  /// So that attention takes none.
+  /// Prepares attention, so that it does not allocate.
   void prepare(AttentionHeads const& heads) { attention_.prepare(matmul_, heads); }
   void clear(Matrix<T>& matrix) const {
     std::memset(static_cast<void*>(matrix.data()), 0, static_cast<std::size_t>(matrix.count()) * sizeof(T));
   }
   void gelu(Matrix<T> const& inner, Matrix<T>& out) const { cpu::gelu(inner.data(), inner.count(), out.data()); }
-  /// Adds `row` to each of y's.
+  /// Adds `row` to each row of y.
   template <class View>
   void add_to_rows(View const& row, Matrix<T>& y) const {
     RowArray<Wide> wide(y.cols()), buffer(y.cols());
@@ -81,7 +81,7 @@ class Cpu : public TensorRanks<Cpu<T>, T, cpu::Matrix<T>> {
     }
   }
 
-  /// To a gradient.
+  /// Adds to a gradient.
   template <class Gradient>
   void add_column_sums(Matrix<T> const& values, Gradient const& gradient) const {
     RowArray<Wide> sum(values.cols()), buffer(values.cols());
@@ -149,12 +149,12 @@ class Cpu : public TensorRanks<Cpu<T>, T, cpu::Matrix<T>> {
   void embed(Batch const& batch, View const& tokens, View const& positions, Matrix<T>& x) const {
     cpu::embed(batch, tokens.data(), positions.data(), positions.extent(0), x);
   }
-  /// Zeros where another rank has the token.
+  /// Writes zeros for tokens of other ranks.
   template <class View>
   void embed_part(Batch const& batch, View const& tokens, zeroth::VocabularyPart const& words, Matrix<T>& x) const {
     cpu::embed_part(batch, tokens.data(), words, x);
   }
-  /// To this rank's rows.
+  /// Adds to this rank's rows.
   template <class View>
   void add_positions(View const& positions, Matrix<T>& x) const {
     cpu::add_positions(positions.data(), positions.extent(0), this->first_own_row(x), x);
@@ -164,7 +164,7 @@ class Cpu : public TensorRanks<Cpu<T>, T, cpu::Matrix<T>> {
     auto const all = tokens.shape()[0];
     embed_backward(batch, dx, {0, all, all, all}, tokens, positions);
   }
-  /// `tokens` is of this rank's `words`, and `dx` of all rows.
+  /// `tokens` has this rank's `words`, and `dx` all rows.
   template <class Gradient>
   void embed_backward(Batch const& batch, Matrix<T> const& dx, zeroth::VocabularyPart const& words,
                       Gradient const& tokens, Gradient const& positions) {
@@ -172,7 +172,7 @@ class Cpu : public TensorRanks<Cpu<T>, T, cpu::Matrix<T>> {
     embed_positions_backward(dx, positions);
   }
 
-  /// `to` may be the memory of `from`.
+  /// `to` may share the memory of `from`.
   void drop_out(Dropped const& dropped, Matrix<T> const& from, Matrix<T>& to) const {
     cpu::drop_out(dropped, from.count(), from.data(), to.data());
   }
@@ -184,13 +184,13 @@ class Cpu : public TensorRanks<Cpu<T>, T, cpu::Matrix<T>> {
   [[nodiscard]] Wide cross_entropy(Matrix<Wide> const& logits, Batch const& batch, SoftmaxTape<Cpu>& tape) const {
     return cpu::cross_entropy(logits, batch.targets, tape.largest.data(), tape.sums.data(), tape.losses.data());
   }
-  /// `dlogits` may be the memory of `logits`.
+  /// `dlogits` may share the memory of `logits`.
   void cross_entropy_backward(Matrix<Wide> const& logits, Batch const& batch, SoftmaxTape<Cpu> const& tape, Wide seed,
                               Matrix<T>& dlogits) const {
     cpu::cross_entropy_backward(logits, batch.targets, tape.largest.data(), tape.sums.data(),
                                 seed / static_cast<Wide>(logits.rows()), dlogits);
   }
-  /// The same where tensor ranks divide the vocabulary.
+  /// The same if tensor ranks divide the vocabulary.
   [[nodiscard]] float cross_entropy_of_part(Matrix<float>& logits, Batch const& batch,
                                             zeroth::VocabularyPart const& words, SoftmaxTape<Cpu>& tape) {
     targets_.assign(batch.targets.begin(), batch.targets.end());
@@ -204,7 +204,7 @@ class Cpu : public TensorRanks<Cpu<T>, T, cpu::Matrix<T>> {
   void copy_elements(T const* from, std::int64_t count, T* to) const { std::copy_n(from, count, to); }
 
  private:
-  /// GELU follows as a pass of its own.
+  /// GELU is a separate pass after the product.
   [[nodiscard]] static Product without_gelu(Product product) {
     if (product.epilogue == Epilogue::bias_gelu) {
       product.out.data = product.inner;

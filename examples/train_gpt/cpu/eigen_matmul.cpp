@@ -119,7 +119,7 @@ class Products {
     begin(p, 0, out);
     for (std::int64_t first = 0; first < kind.k; first += panel) {
       auto const count = std::min(panel, kind.k - first);
-      if (kind.b_transposed) {  // no layer asks for it
+      if (kind.b_transposed) {  // no layer uses it
         auto const a = factor(p.a, first, count, a_);
         auto columns = p.b;
         columns.data = static_cast<T const*>(p.b.data) + first;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Memory of the host, for activations.
+/// Host memory for activations.
 #pragma once
 #include <cstdint>
 #include <cstdlib>

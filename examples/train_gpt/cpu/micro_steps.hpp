@@ -19,7 +19,7 @@ namespace gpt::cpu {
 template <zeroth::Element T, zeroth::GradientOf<T> G>
 class MicroSteps {
  public:
-  /// `tensor` must outlive it. Null: no layer is divided. Without `kept` no block is recomputed.
+  /// `tensor` must outlive it; if it is null, no layer is divided. Without `kept` no block is recomputed.
   MicroSteps(zeroth::Engine<T, G>& engine, GptParams const& params, Options const& options, MathChoice const& choice,
              zeroth::Settings const& /*settings*/, zeroth::TensorParallel* tensor = nullptr,
              KeptBlocks const& kept = {})

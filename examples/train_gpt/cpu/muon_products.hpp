@@ -10,7 +10,7 @@
 
 namespace gpt::cpu {
 
-/// Products by `matmul`, on the thread that made it.
+/// A product function that uses `matmul`, on the thread that made it.
 [[nodiscard]] inline zeroth::optim::Multiply muon_products(std::shared_ptr<Matmul> matmul) {
   return [matmul = std::move(matmul)](zeroth::optim::MatrixProduct const& p) {
     auto const of = [](zeroth::bf16 const* data, std::int64_t rows, std::int64_t columns, bool transposed) {
@@ -22,7 +22,7 @@ namespace gpt::cpu {
   };
 }
 
-/// A config whose Muon multiplies by `choice`, if that multiplies bf16 fast: the library's own products are faster than
+/// A config whose Muon multiplies with `choice`, if that is fast for bf16: the library's own products are faster than
 /// Eigen's. The method `gram` multiplies fp16, which only the library does.
 [[nodiscard]] inline zeroth::Config with_muon_products(zeroth::Config const& config, MathChoice const& choice,
                                                        zeroth::Dtype compute) {

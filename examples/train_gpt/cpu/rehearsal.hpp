@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A micro-step in which nothing is computed: layers walk through it and leave all memory taken and all products
-/// prepared, so that the first step is like the others.
+/// A micro-step without computation: layers allocate all memory and prepare all products, so that the first step is
+/// like the others.
 #pragma once
 #include <cstddef>
 #include <utility>
@@ -67,7 +67,7 @@ class Rehearsal {
   Cpu<T>& cpu_;
 };
 
-/// Units whose parameters and gradients are nowhere.
+/// Units whose parameters and gradients have no memory.
 template <zeroth::Element T, zeroth::GradientOf<T> G>
 struct UnitsOfNothing {
   float beta;
@@ -88,7 +88,7 @@ struct UnitsOfNothing {
   [[nodiscard]] Guard backward(zeroth::Unit) const { return {beta}; }
 };
 
-/// For micro-batches of `tokens`, whose gradients are of type G, through `part` of the units.
+/// Rehearses micro-batches of `tokens` tokens with gradients of type G, through `part` of the units.
 template <zeroth::Element G, zeroth::Element T>
 void rehearse(Gpt<Cpu<T>> const& gpt, Cpu<T>& cpu, typename Gpt<Cpu<T>>::Workspace& workspace, std::int64_t tokens,
               typename Gpt<Cpu<T>>::Part const& part) {
@@ -96,7 +96,7 @@ void rehearse(Gpt<Cpu<T>> const& gpt, Cpu<T>& cpu, typename Gpt<Cpu<T>>::Workspa
   batch.inputs.resize(static_cast<std::size_t>(tokens));
   batch.targets.resize(batch.inputs.size());
   Rehearsal<T> rehearsal{cpu};
-  for (float const beta : {0.0F, 1.0F}) {  // gradients that are written, and that are added to
+  for (float const beta : {0.0F, 1.0F}) {  // gradients that are overwritten, and gradients that are added to
     UnitsOfNothing<T, G> units{beta};
     PassOn pass{rehearsal, units};
     gpt.forward_body(pass, part, batch, workspace);
@@ -107,7 +107,7 @@ void rehearse(Gpt<Cpu<T>> const& gpt, Cpu<T>& cpu, typename Gpt<Cpu<T>>::Workspa
   }
 }
 
-/// Through all of them.
+/// Rehearses all units.
 template <zeroth::Element G, zeroth::Element T>
 void rehearse(Gpt<Cpu<T>> const& gpt, Cpu<T>& cpu, typename Gpt<Cpu<T>>::Workspace& workspace, std::int64_t tokens) {
   rehearse<G>(gpt, cpu, workspace, tokens, gpt.all());

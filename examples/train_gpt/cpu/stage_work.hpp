@@ -27,7 +27,7 @@ namespace gpt::cpu {
 template <zeroth::Element T, zeroth::GradientOf<T> G>
 class StageWork {
  public:
-  /// `tensor` must outlive it. Null: no layer is divided.
+  /// `tensor` must outlive it; if it is null, no layer is divided.
   StageWork(zeroth::Engine<T, G>& engine, GptParams const& params, Options const& options, MathChoice const& choice,
             zeroth::TensorParallel* tensor, KeptBlocks const& kept)
       : gpt_{params, kept, options.dropout},
@@ -122,7 +122,7 @@ class StageWork {
   Gpt<Cpu<T>> gpt_;
   std::unique_ptr<Matmul> matmul_;
   Cpu<T> cpu_;
-  std::int64_t tokens_;           // of a micro-batch
+  std::int64_t tokens_;           // per micro-batch
   std::int64_t rows_, channels_;  // size of the activations between units
   std::vector<Tape> tapes_;
   bool recomputes_;

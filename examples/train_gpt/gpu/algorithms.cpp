@@ -25,7 +25,7 @@ constexpr std::array<Dtype, 3> dtypes{Dtype::fp32, Dtype::bf16, Dtype::fp16};
 constexpr std::int64_t longest = std::numeric_limits<std::int32_t>::max();  // extent
 constexpr std::size_t digits_of_word = 16;                                  // hexadecimal
 
-/// The product, without what plays no part in the choice.
+/// The product without members that do not affect the choice.
 ProductKind without_addend(ProductKind kind) {
   kind.adds = kind.adds_other = false;
   return kind;

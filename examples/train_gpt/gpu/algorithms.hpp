@@ -23,7 +23,7 @@ inline constexpr int results_compared = 8;
 /// document the accuracy of its GELU, which suffices for results rounded to 16 bits.
 [[nodiscard]] bool may_fuse_gelu(ProductKind const& kind);
 
-/// What a choice depends on beside the product.
+/// The properties, besides the product, on which a choice depends.
 struct Origin {
   std::string gpu;            ///< The GPU's name.
   std::int64_t cublaslt = 0;  ///< cublasLtGetVersion()
@@ -38,7 +38,8 @@ struct Algorithm {
   std::vector<double> us = {};  ///< Time of each result, in microseconds.
 };
 
-/// A choice for each product. Whether a product adds to a matrix plays no part: cuBLASLt chooses without knowing it.
+/// A choice for each product. A choice does not depend on whether a product adds to a matrix: cuBLASLt chooses without
+/// knowing it.
 class Algorithms {
  public:
   /// `source` names the file in messages.

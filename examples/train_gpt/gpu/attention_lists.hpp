@@ -14,13 +14,13 @@
 
 namespace gpt::gpu {
 
-/// What each of the kernels of attention reads.
+/// The lists that each kernel of attention reads.
 template <class Reads>
 struct AttentionReads {
   Reads forward{}, backward_queries{}, backward_keys{};
 };
 
-/// What kernels read if a copy of the words is at `memory`.
+/// The lists for kernels, if a copy of the words is at `memory`.
 [[nodiscard]] inline ReadsListed reads_of(PackedLists const& packed, std::int32_t const* memory) {
   return {memory, memory + packed.begins_at, reinterpret_cast<TileVisit const*>(memory + packed.entries_at)};
 }
@@ -40,7 +40,7 @@ class DeviceLists {
   [[nodiscard]] ReadsListed const& reads() const { return reads_; }
 
  private:
-  Pinned<std::int32_t> host_;  // the copy may be under way
+  Pinned<std::int32_t> host_;  // the copy may still be running
   Matrix<std::int32_t> device_;
   ReadsListed reads_{};
 };

@@ -51,7 +51,7 @@ class Gpu : public TensorRanks<Gpu<T>, T, gpu::Matrix<T>> {
   static constexpr bool divides_layers = true;
   static constexpr bool overwrites_logits = true;
 
-  /// `tensor` computes on the same stream, and outlives it. Null: no layer is divided.
+  /// `tensor` computes on the same stream, and must outlive it. If it is null, no layer is divided.
   Gpu(cudaStream_t stream, MatmulOptions const& options, zeroth::TensorParallel* tensor = nullptr)
       : TensorRanks<Gpu, T, gpu::Matrix<T>>{tensor}, stream_{stream}, matmul_{stream, options} {}
 
@@ -75,7 +75,7 @@ class Gpu : public TensorRanks<Gpu<T>, T, gpu::Matrix<T>> {
     expect(cudaMemcpyAsync(to, from, static_cast<std::size_t>(count) * sizeof(T), cudaMemcpyDefault, stream_),
            "cudaMemcpyAsync of activations");
   }
-  /// Adds `row` to each of y's.
+  /// Adds `row` to each row of y.
   template <class View>
   void add_to_rows(View const& row, Matrix<T>& y) const {
     run(AddRows<T>{{y.rows(), y.cols()}, row.data(), 1, 0, y.data()});
@@ -140,17 +140,17 @@ class Gpu : public TensorRanks<Gpu<T>, T, gpu::Matrix<T>> {
   void embed(Batch const& batch, View const& tokens, View const& positions, Matrix<T>& x) const {
     run(Embed<T>{{x.rows(), x.cols()}, batch.inputs, tokens.data(), positions.data(), positions.extent(0), x.data()});
   }
-  /// Zeros where another rank has the token.
+  /// Writes zeros for tokens of other ranks.
   template <class View>
   void embed_part(Batch const& batch, View const& tokens, zeroth::VocabularyPart const& words, Matrix<T>& x) const {
     run(EmbedPart<T>{{x.rows(), x.cols()}, batch.inputs, tokens.data(), words.first, words.count, x.data()});
   }
-  /// To this rank's rows.
+  /// Adds to this rank's rows.
   template <class View>
   void add_positions(View const& positions, Matrix<T>& x) const {
     run(AddRows<T>{{x.rows(), x.cols()}, positions.data(), positions.extent(0), this->first_own_row(x), x.data()});
   }
-  /// `tokens` is of this rank's `words`, and `dx` of all rows.
+  /// `tokens` has this rank's `words`, and `dx` all rows.
   template <class Gradient>
   void embed_backward(Batch const& batch, Matrix<T> const& dx, zeroth::VocabularyPart const& words,
                       Gradient const& tokens, Gradient const& positions) const {
@@ -182,7 +182,7 @@ class Gpu : public TensorRanks<Gpu<T>, T, gpu::Matrix<T>> {
     run(CrossEntropyBackward<T>{rows_of(logits), batch.targets, 0, tape.largest.data(), tape.sums.data(), seed,
                                 rows_of(dlogits)});
   }
-  /// The same where tensor ranks divide the vocabulary: they find the largest logits, then add up the rest.
+  /// The same if tensor ranks divide the vocabulary: they reduce the largest logits first, and then the sums.
   [[nodiscard]] zeroth::DeviceLoss cross_entropy_of_part(Matrix<float> const& logits, Batch const& batch,
                                                          zeroth::VocabularyPart const& words,
                                                          SoftmaxTape<Gpu>& tape) const {
@@ -206,7 +206,7 @@ class Gpu : public TensorRanks<Gpu<T>, T, gpu::Matrix<T>> {
   }
 
  private:
-  /// Calls `f(kernels, reads)` with the kernels for these heads, and what they read.
+  /// Calls `f(kernels, reads)` with the kernels for these heads and their lists.
   template <class F>
   void with_attention(AttentionHeads const& heads, F const& f) {
     if (heads.key_blocks == nullptr) {
@@ -242,12 +242,12 @@ class Gpu : public TensorRanks<Gpu<T>, T, gpu::Matrix<T>> {
                                                   Matrix<T>& y) {
     return {x.data(), weight.data(), bias.data(), x.rows(), x.cols(), y.data()};
   }
-  /// The logits without those of padding.
+  /// The logits without padding columns.
   [[nodiscard]] static StridedRows<float const> columns_of(Matrix<float> const& logits,
                                                            zeroth::VocabularyPart const& words) {
     return {logits.data(), logits.rows(), words.count, logits.stride()};
   }
-  /// In place, over tensor ranks.
+  /// An all-reduce in place over tensor ranks.
   [[nodiscard]] static zeroth::comm::Collective over_ranks(Matrix<float>& values, zeroth::Reduce reduce) {
     return {.operation = zeroth::comm::Operation::all_reduce,
             .input = values.data(),
@@ -264,7 +264,7 @@ class Gpu : public TensorRanks<Gpu<T>, T, gpu::Matrix<T>> {
   cudaStream_t stream_;
   Matmul matmul_;
   Matrix<float> partial_sums_, along_;
-  std::optional<AttentionLists> lists_;  // since the first use of a layout
+  std::optional<AttentionLists> lists_;  // made at the first use of a layout
 };
 
 }  // namespace gpt::gpu

@@ -15,11 +15,11 @@ struct MatmulOptions {
   /// The algorithm of each product; null: the first result of cuBLASLt's heuristics.
   std::shared_ptr<Algorithms const> algorithms = nullptr;
   /// Measures each kind of product at its first use, and adds the fastest algorithm. The product is computed several
-  /// times, so that what it adds to is wrong afterwards. Outlives the Matmul. Null: measures nothing.
+  /// times, so that what it adds to is wrong afterwards. Must outlive the Matmul. Null: measures nothing.
   Algorithms* measured = nullptr;
 };
 
-/// What algorithms on the current GPU depend on. Throws SystemError if CUDA fails.
+/// The properties of this machine on which algorithms depend. Throws SystemError if CUDA fails.
 [[nodiscard]] Origin origin_here(bool tf32);
 
 /// Uses one algorithm per kind of product, chosen at its first use and kept from then on, so that every step gives the

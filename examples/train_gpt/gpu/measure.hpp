@@ -12,8 +12,8 @@
 
 namespace gpt::gpu {
 
-/// A pass without an engine: all parameters share the same memory, which `values` has for the largest one, and so do
-/// all gradients.
+/// A pass without an engine. All parameters share the memory `values`, which has room for the largest one; all
+/// gradients share memory likewise.
 template <zeroth::Element T, zeroth::GradientOf<T> G>
 class SharedMemoryPass {
  public:

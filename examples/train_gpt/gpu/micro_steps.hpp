@@ -17,8 +17,8 @@ namespace gpt::gpu {
 template <zeroth::Element T, zeroth::GradientOf<T> G>
 class MicroSteps {
  public:
-  /// Runs on the engine's compute stream. `tensor` must outlive it. Null: no layer is divided. Without `kept` no block
-  /// is recomputed.
+  /// Runs on the engine's compute stream. `tensor` must outlive it; if it is null, no layer is divided. Without `kept`
+  /// no block is recomputed.
   MicroSteps(zeroth::Engine<T, G>& engine, GptParams const& params, Options const& options, MathChoice const& choice,
              zeroth::Settings const& settings, zeroth::TensorParallel* tensor = nullptr, KeptBlocks const& kept = {})
       : gpt_{params, kept, options.dropout},

@@ -22,8 +22,8 @@ class Stopwatch {
     }
   }
 
-  /// The GPU's time for what `work` enqueues on the stream, in microseconds. Waits for it. Throws SystemError if CUDA
-  /// fails.
+  /// The GPU's time, in microseconds, for the work that `work` enqueues on the stream. Waits for it. Throws SystemError
+  /// if CUDA fails.
   template <class Work>
   [[nodiscard]] double us(cudaStream_t stream, Work const& work) {
     for (auto* const event : {&begin_, &end_}) {

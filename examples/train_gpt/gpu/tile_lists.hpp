@@ -9,7 +9,7 @@
 
 namespace gpt::gpu {
 
-/// For one kernel.
+/// The lists of one kernel.
 struct TileLists {
   std::vector<std::int32_t> begins;  ///< [lists, tiles + 1], into `entries`.
   std::vector<TileVisit> entries;    ///< By list and tile, in the order of rows.

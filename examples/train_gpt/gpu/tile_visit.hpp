@@ -8,7 +8,7 @@ namespace gpt::gpu {
 inline constexpr int cell_side = 16;  ///< Rows and columns of a cell, which is read as a whole or not at all.
 
 struct alignas(8) TileVisit {
-  std::int32_t row;  ///< The first one of the visited tile.
+  std::int32_t row;  ///< The first row of the visited tile.
   /// Bit i * n + j: whether cell i of the list's own tile meets cell j of the n of the visited one.
   std::uint32_t cells;
   friend bool operator==(TileVisit const&, TileVisit const&) = default;

@@ -54,7 +54,8 @@ struct SavedState {
 struct Space {
   std::string unit;                ///< Informative only.
   bool trainable = true;           ///< If false, its only state is "frozen".
-  bool of_each_rank = false;       ///< Each slice is a whole of its own, and `at` counts from its start.
+  bool of_each_rank = false;       ///< Whether each slice is independent of the others; `at` then counts from its
+                                   ///< start.
   int first_place = 0;             ///< The first file that has a slice.
   int places = 1;                  ///< Number of consecutive files that have a slice.
   std::int64_t slice_count = 0;    ///< Elements per slice.
@@ -84,7 +85,7 @@ struct Extent {
   TensorPart part{};       ///< One part of 1 means the whole parameter.
 };
 
-/// What a range of bytes contains.
+/// The content of a range of bytes.
 struct Extents {
   std::vector<Extent> listed;  ///< In file order. Only the first ones, if there are many.
   std::int64_t count = 0;      ///< The number of all extents; 0 if the bytes are padding.
@@ -147,8 +148,8 @@ struct ZEROTH_EXPORT Contents {
   int places = 1;             ///< Number of files, one for each rank that wrote it.
   int tensor_ranks = 1;       ///< Number of tensor-parallel ranks that divided parameters; 1 if none did.
   std::vector<Space> spaces;  ///< In the order of their files.
-  /// What encoding has lost: of each rank's gradients or first moments, and with 1-bit Adam of slices of their sums.
-  /// Empty unless signs travel. Their only state is "error". In a file they come before the states of `spaces`.
+  /// Errors of encoding: of each rank's gradients or first moments, and with 1-bit Adam of slices of their sums. Empty
+  /// unless signs are sent. Their only state is "error". In a file they come before the states of `spaces`.
   std::vector<Space> errors;
   std::vector<FileGroup> groups;  ///< Ascending and disjoint. Files in no group have no states.
   /// Bytes of SaveOptions::rank_state in each file, behind the states; empty if the save had none.
@@ -173,7 +174,7 @@ ZEROTH_EXPORT void place_states(Contents& contents);
 [[nodiscard]] ZEROTH_EXPORT std::vector<Piece> pieces_of(Space const& space, SavedState const& state,
                                                          std::int64_t first, std::int64_t count);
 
-/// What bytes [begin, end) of the data of file `place` contain. Lists at most `most` extents.
+/// The content of bytes [begin, end) of the data of file `place`. Lists at most `most` extents.
 [[nodiscard]] ZEROTH_EXPORT Extents extents_at(Contents const& contents, int place, std::int64_t begin,
                                                std::int64_t end, std::size_t most);
 

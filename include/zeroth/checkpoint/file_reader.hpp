@@ -28,7 +28,7 @@ struct Damage {
   std::string why;  ///< "is damaged: its hash is another one", "cannot be opened: No such file or directory", ...
   std::int64_t begin = 0;  ///< First affected byte of the file.
   std::int64_t end = 0;    ///< One past the last affected byte; 0 if the whole file is affected.
-  Extents extents;         ///< What these bytes contain.
+  Extents extents;         ///< The content of these bytes.
 };
 
 class SavedHashes;
@@ -68,7 +68,7 @@ class ZEROTH_EXPORT Reader {
   static constexpr std::size_t most_extents = 1000;  ///< Limit on the extents listed in a Damage.
 
  private:
-  /// What checking a file found.
+  /// The result of checking a file.
   struct Checked {
     std::int64_t data_begin = 0;
     std::string wrong;  // with its header

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What each rank of a program has saved of its own.
+/// The program state that each rank has saved.
 #pragma once
 #include <cstddef>
 #include <filesystem>

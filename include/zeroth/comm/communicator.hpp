@@ -99,7 +99,8 @@ struct Collective {
   double factor = 1;
 };
 
-/// What a transaction is for, in messages. The same on all ranks. The views must outlive the transaction's execution.
+/// The purpose of a transaction, for messages. The same on all ranks. The views must outlive the transaction's
+/// execution.
 struct Label {
   std::string_view purpose;  ///< "forward", "backward", "publish", "step". Messages show at most 23 characters.
   std::string_view unit;     ///< Messages show at most 47 characters.
@@ -228,11 +229,11 @@ class ZEROTH_EXPORT Communicator {
   [[nodiscard]] virtual std::optional<std::string> failure() const = 0;
 
  protected:
-  /// What ranks need to meet without a collective.
+  /// The data with which ranks meet without a collective.
   struct Meetings {
     KeyValues* values = nullptr;           ///< The job's; null if it has none.
     std::uint64_t group = 0;               ///< The same on all ranks of this communicator, and unique to it.
-    std::chrono::milliseconds timeout{0};  ///< That of CommOptions.
+    std::chrono::milliseconds timeout{0};  ///< The timeout of CommOptions.
   };
 
  private:

@@ -17,7 +17,7 @@ namespace zeroth::comm {
 /// How bytes move: between threads of one process, by MPI, by NCCL, or by sockets and shared memory.
 enum class Transport : std::uint8_t { local, mpi, nccl, tcp };
 
-/// What the ranks of a transport are, and who starts them: threads of one process, processes of mpirun, or processes of
+/// The kind of a transport's ranks, and their launcher: threads of one process, processes of mpirun, or processes of
 /// any launcher.
 enum class RankKind : std::uint8_t { threads, processes_of_mpi, processes };
 

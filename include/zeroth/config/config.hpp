@@ -21,7 +21,7 @@ namespace detail {
 struct ConfigState;
 }
 
-/// What a program adds to a stage file: JSON objects with the file's keys, as text, or empty.
+/// Values that a program adds to a stage file: JSON objects with the file's keys, as text, or empty.
 struct ConfigInputs {
   /// Values for what the file leaves open: "auto", missing batch sizes, or a missing optimizer or scheduler. Ignored
   /// where the file has a value.

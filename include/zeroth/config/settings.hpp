@@ -31,7 +31,7 @@ struct BatchSettings {
 /// The dtype of each kind of data. Master and optimizer states are fp32, or bf16 with stochastic rounding.
 struct PrecisionSettings {
   Dtype compute = Dtype::fp32;     ///< Parameters as the math reads them.
-  Dtype gradient = Dtype::fp32;    ///< What backward writes: compute, or fp32.
+  Dtype gradient = Dtype::fp32;    ///< The dtype that backward writes: compute, or fp32.
   Dtype reduce = Dtype::fp32;      ///< Messages between ranks.
   Dtype accumulate = Dtype::fp32;  ///< Gradients accumulated over micro-steps.
   Dtype master = Dtype::fp32;      ///< Masters; bf16 only if compute is.
@@ -87,7 +87,7 @@ struct FlopsProfilerSettings {
   std::string output_file;          ///< The file to write to; empty: the log.
 };
 
-/// What an engine logs and writes about its steps, on rank 0.
+/// The logs and monitors of an engine's steps, on rank 0.
 struct ReportSettings {
   std::int64_t steps_per_print = 0;   ///< Print a line every this many steps; 0: none.
   bool wall_clock_breakdown = false;  ///< Break down the time, with that line or every ten steps.
@@ -137,7 +137,7 @@ struct PersistenceSettings {
 
 /// Where states are kept while they are not in use.
 enum class OffloadDevice : std::uint8_t { none, cpu, nvme };
-/// What updates states that a GPU offloads to host memory.
+/// The processor that updates states which a GPU offloads to host memory.
 enum class OffloadUpdate : bool { device, host };
 
 /// Offloading of optimizer states and parameters: offload_optimizer, offload_param, sub_group_size and aio. `cpu` has
@@ -228,13 +228,13 @@ struct Settings {
   int tensor_ranks = 1;                            ///< Ranks that divide parameters among themselves.
   GroupSettings groups;                            ///< Groups of ranks.
   OffloadSettings offload;                         ///< Offloading.
-  ActivationSettings activations;                  ///< What the file asks of the program. Engines ignore it.
+  ActivationSettings activations;                  ///< Requests to the program. Engines ignore them.
   PersistenceSettings persistence;                 ///< Small parameters that stay unsharded.
   std::int64_t reduce_bucket_count = 500'000'000;  ///< Elements per reduction bucket.
   std::int64_t prefetch_count = 50'000'000;        ///< Elements to prefetch beyond the unit in use; 0: no prefetch.
   std::int64_t max_live_count = 1'000'000'000;     ///< Max elements gathered at once; the unit in use always fits.
   int gradient_slots = 2;                          ///< Units whose full gradients are held at once, at stages 2 and 3.
-  bool overlap_comm = false;                       ///< Overlap communication with compute, on streams of its own.
+  bool overlap_comm = false;                       ///< Overlap communication with compute, on separate streams.
 
   optim::Update update;  ///< The optimizer.
   /// If set: the optimizer of parameters with ParamOptions::matrix, and `update` is that of the others.

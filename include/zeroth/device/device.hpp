@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the runtime needs of a device: memory, streams, events. Kernels are in device/kernels.hpp.
+/// A device as the runtime uses it: memory, streams, events. Kernels are in device/kernels.hpp.
 ///
 /// Events work as in CUDA on every device: record() marks a point of a stream, and a wait that is enqueued later waits
 /// for the point recorded last before it. An event that was never recorded counts as done.

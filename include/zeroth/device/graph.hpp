@@ -13,7 +13,7 @@ class ZEROTH_EXPORT Graph {
   Graph(Graph const&) = delete;
   Graph& operator=(Graph const&) = delete;
   virtual ~Graph() = default;
-  /// Enqueues the work behind what was enqueued on compute and on all streams that were captured; later work of these
+  /// Enqueues the captured work after all earlier work of compute and of the captured streams; later work of these
   /// streams follows it.
   virtual void launch() = 0;
 };

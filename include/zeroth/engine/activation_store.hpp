@@ -25,7 +25,7 @@ struct ActivationStoreOptions {
 /// Keeps inputs of units from forward to backward outside of the device's memory, for a program that recomputes those
 /// units (see ActivationPolicy::offloads()). On CPUs it is a file without a name in
 /// zeroth.activation_checkpointing.nvme_path, which is accessed as the stage file's `aio` section says; on GPUs it is
-/// pinned host memory. Writes and reads run on streams of their own beside the math.
+/// pinned host memory. Writes and reads run on separate streams, concurrently with the math.
 ///
 /// Memory: `slots` buffers of `input_bytes`, rounded up to 4096, in the device's memory, besides what the engine has
 /// planned; no call allocates. Threads: it counts as a part of the engine, so one thread at a time calls either. Not

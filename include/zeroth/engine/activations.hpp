@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Which activations a program keeps for backward.
+/// The choice of activations that a program keeps for backward.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -11,9 +11,9 @@
 
 namespace zeroth {
 
-/// What zeroth.activation_checkpointing says about each unit of a model. The program follows it, as train_gpt does:
-/// engines neither hold nor recompute activations. Pure: a function of file and model, the same on all ranks. Constant,
-/// so any threads may share it.
+/// The decisions of zeroth.activation_checkpointing for each unit of a model. The program carries them out, as
+/// train_gpt does: engines neither hold nor recompute activations. Pure: a function of file and model, the same on all
+/// ranks. Constant, so any threads may share it.
 class ZEROTH_EXPORT ActivationPolicy {
  public:
   /// Every unit is kept.

@@ -64,7 +64,7 @@ class ZEROTH_EXPORT AnyEngine {
   /// A step's micro-steps: gradient_accumulation_steps of the file. A step that zeroth.replay_every selects has one
   /// more: its first two have the same samples, and the results of the first are only compared. Call step() afterwards.
   Passes<AnyMicroStep> micro_steps() { return passes<AnyMicroStep>(); }
-  /// What this rank does in a step, in order; it replaces micro_steps() if a pipeline has several stages. Call step()
+  /// This rank's actions in a step, in order. Replaces micro_steps() if a pipeline has several stages. Call step()
   /// afterwards.
   Passes<AnyWork> schedule() { return actions<AnyWork>(); }
   /// Max micro-steps between forward and backward at the same time: the number of tapes that a program of schedule()

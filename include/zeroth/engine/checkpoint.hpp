@@ -65,9 +65,9 @@ class ZEROTH_EXPORT Saving {
   std::filesystem::path path_;
 };
 
-/// What a restore takes from a checkpoint.
+/// The parts of a checkpoint that are restored.
 enum class RestoreOf : std::uint8_t {
-  everything,  ///< Parameters, optimizer states and progress: training goes on where it was saved.
+  everything,  ///< Parameters, optimizer states and progress: training resumes where it was saved.
   weights      ///< Parameters alone, and averages (zeroth.ema.decay) become them. Optimizer states and progress stay.
 };
 

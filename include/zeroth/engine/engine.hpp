@@ -23,8 +23,8 @@ class Engine final : public AnyEngine {
   /// Like AnyEngine's constructor on a mesh, for a program compiled for these types. Waits.
   Engine(Mesh& mesh, Model const& model, Config const& config)
       : AnyEngine{mesh, model, config, dtype_of<T>, dtype_of<G>} {}
-  /// What this rank does in a step, in order, instead of micro_steps(): forward and backward of every micro-step
-  /// through the units of its stage, as zeroth.pipeline.schedule says. An action waits for what it reads. Call step()
+  /// This rank's actions in a step, in order, instead of micro_steps(): forward and backward of every micro-step
+  /// through the units of its stage, by zeroth.pipeline.schedule. An action waits for its inputs. Call step()
   /// afterwards.
   Passes<Work<T, G>> schedule() { return this->template actions<Work<T, G>>(); }
   /// Like AnyEngine::micro_steps(), with types.

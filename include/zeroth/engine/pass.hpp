@@ -19,9 +19,9 @@ namespace zeroth {
 
 /// How a reported loss is weighted.
 struct LossOptions {
-  /// How much this mean counts beside those of other ranks and micro-steps: the tokens that it is a mean of, divided
-  /// by those of a full micro-batch. The step's loss and gradients are then those of the mean over all tokens of the
-  /// global batch, wherever they are. 0.5 if half of the targets are padding; 1 for batches without padding.
+  /// The weight of this mean among those of other ranks and micro-steps: the number of tokens in it, divided by that of
+  /// a full micro-batch. The step's loss and gradients are then those of the mean over all tokens of the global batch,
+  /// wherever they are. 0.5 if half of the targets are padding; 1 for batches without padding.
   float weight = 1;
 };
 
@@ -191,11 +191,11 @@ class StagePass : public Pass<T> {
   [[nodiscard]] bool last() const noexcept { return this->is_last_chunk(); }  ///< Whether this chunk computes the loss.
   /// The units of this chunk, in forward order. They are valid as long as the engine exists.
   [[nodiscard]] std::span<Unit const> units() const noexcept { return this->action_units(); }
-  /// What the previous chunk sent, [samples, UnitOptions::input_per_sample]. In training it is valid until the last
-  /// action of this micro-step in this chunk ends. In an evaluation it is valid until the pass ends, and this call
+  /// The message of the previous chunk, [samples, UnitOptions::input_per_sample]. In training it is valid until the
+  /// last action of this micro-step in this chunk ends. In an evaluation it is valid until the pass ends, and this call
   /// waits for it. Throws ContractError in the first chunk.
   [[nodiscard]] View<T const, 2> input() const { return view<T const>(detail::Message::input); }
-  /// The memory for what is sent to the next chunk, in a forward action or pass. A program that requests it must write
+  /// The memory for the message to the next chunk, in a forward action or pass. A program that requests it must write
   /// all of it. Throws ContractError in the last chunk, and in other phases.
   [[nodiscard]] View<T, 2> output() const { return view<T>(detail::Message::output); }
 
@@ -331,7 +331,7 @@ struct [[nodiscard]] Passes {
   /// A single-pass iterator. A pass begins when the iterator is dereferenced, and must end before the iterator is
   /// incremented.
   struct Iterator {
-    typename P::Source* source;                               ///< What runs the passes: an engine or an evaluation.
+    typename P::Source* source;                               ///< The engine or evaluation that runs the passes.
     int left;                                                 ///< Passes left, including this one.
     [[nodiscard]] P operator*() const { return P{*source}; }  ///< Begins the pass. Throws ContractError out of turn.
     /// Counts only; does not affect the engine.
@@ -343,7 +343,7 @@ struct [[nodiscard]] Passes {
   };
   [[nodiscard]] Iterator begin() const noexcept { return {source, count}; }  ///< Starts no pass yet.
   [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }  ///< After the last pass.
-  typename P::Source* source;  ///< What runs the passes; must outlive the range.
+  typename P::Source* source;  ///< The engine or evaluation that runs the passes. Must outlive the range.
   int count;                   ///< Number of passes.
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What an engine will allocate, and how it will work: known without a job.
+/// The allocations and settings of an engine, computed without a job.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace zeroth {
 
-/// What a plan needs to know besides model and file.
+/// Inputs of a plan besides model and file.
 struct PlanOptions {
   comm::Transport transport = comm::Transport::local;  ///< mpi and tcp reduce in scratch memory of their own.
   DeviceKind device = DeviceKind::cpu;                 ///< Host memory is a tier besides a GPU's own memory.
@@ -60,11 +60,11 @@ struct PlannedParametersDisk {
   std::int64_t memory_bytes = 0;   ///< The part of `slots` that they use.
 };
 
-/// What the stage file asks of the program's activations (zeroth.activation_checkpointing), over all units of the
-/// model. The engine allocates none of it. Bytes are 0 if an offloaded unit has no UnitOptions::input_per_sample.
+/// The program's activations under zeroth.activation_checkpointing, over all units of the model. The engine allocates
+/// none of it. Bytes are 0 if an offloaded unit has no UnitOptions::input_per_sample.
 struct PlannedActivations {
-  std::int64_t recomputed = 0;   ///< Units whose forward backward runs again.
-  std::int64_t offloaded = 0;    ///< Those of them whose inputs wait for backward in a store.
+  std::int64_t recomputed = 0;   ///< Units whose forward is run again in backward.
+  std::int64_t offloaded = 0;    ///< Recomputed units whose inputs wait for backward in a store.
   std::int64_t input_bytes = 0;  ///< The largest of these inputs, for a micro-batch.
   /// Size of an ActivationStore for these inputs: a file, or with a GPU pinned host memory. Per rank; see
   /// ActivationStore::stored_bytes().
@@ -94,7 +94,7 @@ struct PlannedStage {
   MemoryBytes padding;               ///< The part of `bytes` that is padding: see Plan::padding.
 };
 
-/// What parameter servers hold.
+/// The memory of parameter servers.
 struct PlannedServers {
   int count = 0;        ///< Servers; 0: none.
   MemoryBytes bytes;    ///< What each of them allocates; its ledger shows the same.

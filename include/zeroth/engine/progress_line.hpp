@@ -10,7 +10,7 @@
 
 namespace zeroth {
 
-/// What a report does not contain. A value of 0 is left out of the line.
+/// Values that a report does not contain. A value of 0 is left out of the line.
 struct ProgressOptions {
   std::int64_t steps = 0;            ///< Steps of the whole run, for the time left.
   std::int64_t tokens_per_step = 0;  ///< Over all ranks.

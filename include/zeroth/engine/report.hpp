@@ -76,8 +76,8 @@ struct StepReport {
   /// group holds.
   std::int64_t gathered_bytes = 0;
   std::int64_t gathered_across_groups_bytes = 0;  ///< The part of those between ranks of different groups.
-  /// Bytes that this rank's reductions summed: full units, or with groups what the sums within a group left; plus what
-  /// was gathered of sums.
+  /// Bytes that this rank's reductions summed: full units, or with groups the results of sums within a group. Includes
+  /// gathered sums.
   std::int64_t reduced_bytes = 0;
   std::int64_t reduced_across_groups_bytes = 0;  ///< The part of those between ranks of different groups.
   std::int64_t disk_read_bytes = 0;              ///< Offloaded bytes read by updates and gathers.

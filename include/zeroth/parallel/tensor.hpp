@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What tensor ranks tell each other between layers that they divide: Megatron-LM's f and g, as four verbs.
+/// Collectives of tensor ranks between layers that they divide: Megatron-LM's f and g, as four functions.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -46,7 +46,7 @@ struct TensorParallelOptions {
 ///
 /// Every rank calls the same functions in the same order, on the thread that made it. Work is concurrent with compute
 /// until wait(). On GPUs compute is the stream of the mesh's engines, matrices are in device memory, and nothing blocks
-/// the host. With one rank nothing is sent. Needs no memory but that of Collectives. Must end before its mesh.
+/// the host. With one rank nothing is sent. Needs no memory but that of Collectives. Destroy it before its mesh.
 // clang-format on
 class ZEROTH_EXPORT TensorParallel {
  public:
@@ -112,9 +112,9 @@ class ZEROTH_EXPORT TensorParallel {
   template <Element T>
   [[nodiscard]] float cross_entropy(View<T const, 2> const& logits, std::span<std::int64_t const> targets,
                                     VocabularyPart const& vocabulary, CrossEntropyTape& tape);
-  /// slopes = seed * the gradient of that mean by this rank's logits, which must be unchanged; 0 in padding columns.
-  /// `slopes` may share the memory of `logits` if both have one type. Does not wait. Throws ContractError if shapes are
-  /// not those of `tape`.
+  /// Computes slopes = seed * the gradient of that mean by this rank's logits, which must be unchanged; 0 in padding
+  /// columns. `slopes` may share the memory of `logits` if both have one type. Does not wait. Throws ContractError if
+  /// shapes are not those of `tape`.
   template <Element T, Element S>
   void cross_entropy_backward(View<T const, 2> const& logits, CrossEntropyTape const& tape, float seed,
                               View<S, 2> const& slopes) const;
@@ -165,15 +165,15 @@ class [[nodiscard]] TensorParallel::Started {
       : owner_{std::exchange(other.owner_, nullptr)},
         verb_{other.verb_},
         result_{other.result_},
-        work_{std::move(other.work_)} {}  ///< What was moved from is as if waited for.
+        work_{std::move(other.work_)} {}  ///< A moved-from object counts as waited for.
   Started& operator=(Started&&) = delete;
   ~Started() {
     if (owner_ != nullptr) {
       owner_->forgotten_ = verb_;
     }
   }
-  /// What compute does from here on comes after it: see Collectives::Work::wait(). Gives the rows, in the memory of
-  /// the matrix that the verb was given. Again: the same.
+  /// Orders later work of compute after it: see Collectives::Work::wait(). Returns the rows, in the memory of the
+  /// function's argument. A second call returns the same.
   View<T, 2> wait() {
     if (owner_ != nullptr) {
       owner_ = nullptr;

@@ -29,8 +29,8 @@ struct UnitWork {
   double attention_flops = 0;
   double activation_elements = 0;  ///< Elements of one activation pass: see CodeRates::activation_passes.
   double matrix_elements = 0;      ///< Elements of one pass over matrices: see CodeRates::parameter_passes.
-  /// The part of backward_flops that runs beside sums over tensor ranks with CodeRates::tensor_overlap: gradients of
-  /// the matrices that begin a pair. It contains none of attention's operations.
+  /// The part of backward_flops that overlaps sums over tensor ranks with CodeRates::tensor_overlap: gradients of the
+  /// matrices that begin a pair. It contains none of attention's operations.
   double overlapped_flops = 0;
   double recompute_sums = 0;  ///< Fraction of forward's sums over tensor ranks that recomputation repeats, 0 to 1.
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Causal attention, one head at a time. Works on groups of query rows and only on the keys that a row of the group
-/// reads: without a layout of blocks those up to its last row, so that little more than the lower triangle of the
-/// scores is computed.
+/// Causal attention, one head at a time. Works on groups of query rows, and only on keys that a row of the group reads.
+/// Without a layout of blocks these are the keys up to its last row, so it computes little more than the lower triangle
+/// of the scores.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -25,7 +25,7 @@ class HeadAttention {
 
   /// Allocates the memory for one head; later calls allocate no more.
   void prepare(Matmul& multiply, AttentionHeads heads) {
-    if (heads.key_blocks != nullptr) {  // products have the shapes of all lists
+    if (heads.key_blocks != nullptr) {  // prepares products of the shapes in all lists
       heads.count = heads.key_blocks->distinct_heads().back() + 1;
     } else {
       heads.count = 1;
@@ -193,7 +193,7 @@ class HeadAttention {
       fill_holes(g, i, scores_, -std::numeric_limits<S>::infinity());
     }
   }
-  /// Sets what row i does not read.
+  /// Sets the values of keys that row i does not read.
   template <class V>
   static void fill_holes(Group const& g, std::int64_t i, Matrix<V>& matrix, V value) {
     for (auto const& hole : g.holes_of(i)) {

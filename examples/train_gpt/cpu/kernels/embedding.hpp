@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Tokens to vectors, and the gradients of those, each summed in fp32 and rounded once.
+/// Maps tokens to vectors, and computes the vectors' gradients, each summed in fp32 and rounded once.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -26,7 +26,7 @@ void embed(Batch const& batch, T const* tokens, T const* positions, std::int64_t
   }
 }
 
-/// Rows of tokens whose vectors this rank has, and zeros.
+/// Rows of the tokens whose vectors this rank has; zeros for others.
 template <class T>
 void embed_part(Batch const& batch, T const* tokens, zeroth::VocabularyPart const& words, Matrix<T>& x) {
   auto const cols = x.cols();
@@ -41,7 +41,7 @@ void embed_part(Batch const& batch, T const* tokens, zeroth::VocabularyPart cons
   }
 }
 
-/// x += what is at each row's position, where `x` begins with row `first` of the micro-batch.
+/// Adds each row's position vector to x, which begins with row `first` of the micro-batch.
 template <class T>
 void add_positions(T const* positions, std::int64_t context, std::int64_t first, Matrix<T>& x) {
   auto const cols = x.cols();
@@ -52,7 +52,7 @@ void add_positions(T const* positions, std::int64_t context, std::int64_t first,
   }
 }
 
-/// Where each token is, in memory that is used again.
+/// The positions of each token, in reused memory.
 struct TokenOrder {
   std::vector<std::int32_t> order, first;
 };

@@ -121,8 +121,8 @@ struct FoldChunks {
   using Shared = ColumnSums<pack, 8>;
   static constexpr int threads = Shared::threads;
 
-  float const* sums;    // of the first chunk
-  std::int64_t stride;  // between the sums of successive chunks
+  float const* sums;    // sums of the first chunk
+  std::int64_t stride;  // distance between the sums of successive chunks
   std::int64_t chunks, columns;
   G* gradient;
   float beta;

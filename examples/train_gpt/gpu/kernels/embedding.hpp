@@ -140,7 +140,7 @@ struct EmbedTokensBackward {
       for (std::int64_t i = block.index(); i < work(); i += block.count()) {
         std::int64_t const token = i / tiles;
         if (first[token] == first[token + 1] && beta != 0) {
-          continue;  // most tokens do not occur and add nothing
+          continue;  // most tokens do not occur, so they add nothing
         }
         sum_rows(
             block, shared, access, first[token], first[token + 1], i % tiles,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Which tiles of keys a tile of queries reads, and which tiles of queries read a tile of keys: all up to the diagonal,
-/// or those of a list. A kernel has one of both as its `Reads`.
+/// The tiles of keys that a tile of queries reads, and the tiles of queries that read a tile of keys: all up to the
+/// diagonal, or those of a list. A kernel has one of the two as its `Reads`.
 #pragma once
 #include <cmath>
 
@@ -17,7 +17,7 @@ struct EveryCell {
   [[nodiscard]] ZEROTH_DEVICE static constexpr bool has(int /*cell*/) { return true; }
   [[nodiscard]] ZEROTH_DEVICE int apart() const { return distance; }
 };
-/// Both in one number, because kernels need registers for other things.
+/// Both are in one number, because kernels need registers for other things.
 template <int count>
 class SomeCells {
  public:
@@ -48,7 +48,7 @@ struct ReadsAll {
     static constexpr int step = rows;
     Index begin, end;
     [[nodiscard]] ZEROTH_DEVICE static Visit<Index> at(Index i) { return {i}; }
-    /// 0 and 1 in turns.
+    /// Alternates between 0 and 1.
     [[nodiscard]] ZEROTH_DEVICE int side(Index i) const { return static_cast<int>((i - begin) / rows % 2); }
   };
   /// The visits of a tile with `own` rows to tiles with `rows` rows.
@@ -74,7 +74,7 @@ struct ReadsListed {
     [[nodiscard]] ZEROTH_DEVICE auto cells_of(int own_cell, int distance = 0) const {
       constexpr int count = rows / cell_side;
       if constexpr (own == cell_side && count == 1) {
-        return EveryCell{distance};  // otherwise there were no visit
+        return EveryCell{distance};  // otherwise there would be no visit
       } else {
         return SomeCells<count>{bits >> (own_cell * count) & ((1U << count) - 1), distance};
       }

@@ -147,7 +147,7 @@ inline void mark_matrices(std::vector<Parameter>& parameters, ::torch::nn::Modul
   for (auto const& unit : chosen) {
     described.units.push_back({unit.name, unit.module.get()});
   }
-  auto const home_of = [&](std::string const& name) {  // the innermost unit around what has this name
+  auto const home_of = [&](std::string const& name) {  // the innermost unit that contains this name
     std::size_t home = 0;
     for (std::size_t u = 1; u < described.units.size(); ++u) {
       auto const& unit = described.units[u].name;
@@ -240,7 +240,7 @@ inline void arrange(Described& described) {
   }};
 }
 
-/// What the engine is told about a parameter.
+/// The engine's options for a parameter.
 [[nodiscard]] inline ParamOptions options_of(Parameter const& parameter, Wishes const& wishes) {
   auto options = wishes.parameter ? wishes.parameter(parameter.name) : ParamOptions{};
   options.trainable = options.trainable && parameter.tensor.requires_grad();

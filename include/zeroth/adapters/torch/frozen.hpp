@@ -18,7 +18,7 @@ class FrozenUse {
   FrozenUse(Runtime& user, Runtime& used, AnyEngine& engine)
       : used_{&used}, evaluation_{(used.check_frozen_use(user), engine.evaluation(1))} {
     pass_.emplace(*evaluation_.begin().source);
-    pass_->report_loss(0, {.weight = 0});  // every evaluation has one; nobody asks for it
+    pass_->report_loss(0, {.weight = 0});  // every evaluation needs a loss; this one is not used
     used.begin_frozen(*pass_, user);
   }
   FrozenUse(FrozenUse const&) = delete;

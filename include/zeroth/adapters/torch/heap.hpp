@@ -4,7 +4,7 @@
 #include <atomic>
 #include <cstdlib>
 
-#ifdef __GLIBC__  // which the headers before say
+#ifdef __GLIBC__  // defined by the headers above
 #include <malloc.h>
 #endif
 

@@ -47,7 +47,7 @@ class [[nodiscard]] MicroStep {
   MicroStep& operator=(MicroStep const&) = delete;
   ~MicroStep() {
     runtime_->end();
-    step_.reset();  // what failed is still open: the engine sees that, and sends nothing of it
+    step_.reset();  // guards of the failed pass are still open: the engine detects that, and sends nothing of them
     runtime_->drop();
     frozen_.clear();
   }

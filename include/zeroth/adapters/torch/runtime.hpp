@@ -517,8 +517,8 @@ class Runtime {
   AnyPass* pass_ = nullptr;
   AnyMicroStep* micro_ = nullptr;
   std::uint64_t passes_ = 0;    // so far
-  std::vector<Runtime*> uses_;  // what the pass under way reads besides its own
-  Runtime* used_by_ = nullptr;  // whose pass reads this
+  std::vector<Runtime*> uses_;  // other runtimes that the current pass reads
+  Runtime* used_by_ = nullptr;  // the runtime whose pass reads this one
   at::CallbackHandle callback_{};
   Phase phase_ = Phase::after;
   bool failed_ = false;

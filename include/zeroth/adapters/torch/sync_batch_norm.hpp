@@ -53,8 +53,8 @@ struct SyncNormalise : ::torch::autograd::Function<SyncNormalise> {
     auto const x = input.to(at::kFloat);
     auto const channels = x.size(1);
     auto const count = channels == 0 ? 0 : x.numel() / channels;
-    // Each rank's {elements, their sum, the sum of their squares}: what is added up does not know how they are dealt
-    // out.
+    // Each rank's {elements, their sum, the sum of their squares}: these sums do not depend on how samples are divided
+    // among ranks.
     auto sums = at::zeros({3, channels}, at::kDouble);
     if (count > 0) {
       auto const [variance, mean] = at::var_mean(x, all_but_channels(x), /*unbiased=*/false);

@@ -11,8 +11,8 @@
 
 namespace zeroth {
 
-/// What a published file survives: the exit of this process, or also a crash of the machine, which takes as long as its
-/// disk needs.
+/// The events that a published file survives: the exit of this process, or also a crash of the machine, for which
+/// publishing waits for the disk.
 enum class Outlives : bool { process, machine };
 
 /// Writes a file under a unique temporary name next to its path, and renames it. Readers never see a partial file, a
@@ -43,7 +43,7 @@ class ZEROTH_EXPORT WholeFile {
 
   std::string what_;
   std::filesystem::path path_, target_;
-  std::filesystem::path partial_;  // empty: what is written needs no other name
+  std::filesystem::path partial_;  // empty if no other name is needed
   int descriptor_ = -1;
 };
 
@@ -51,7 +51,7 @@ class ZEROTH_EXPORT WholeFile {
 ZEROTH_EXPORT void write_whole_file(std::string_view what, std::filesystem::path const& path, std::string_view text,
                                     Outlives outlives = Outlives::machine);
 
-/// What `path` resolves to: itself, or the end of a chain of symbolic links, whether or not it exists.
+/// Resolves `path`: returns it, or the end of a chain of symbolic links, whether or not that exists.
 [[nodiscard]] ZEROTH_EXPORT std::filesystem::path followed(std::filesystem::path path);
 /// A unique, unpredictable name next to `path`: "model.<16 digits>.partial".
 [[nodiscard]] ZEROTH_EXPORT std::filesystem::path partial_beside(std::filesystem::path const& path);
