@@ -99,7 +99,7 @@ nlohmann::json measure(bench::AdamwVariant const& variant, optim::UpdateArgs con
           {"ratio_quartiles", {paired.ratio_low, paired.ratio_high}}};
 }
 
-/// LAMB's two passes over AdamW's one, without the sums over ranks.
+/// Compares LAMB's two passes with AdamW's one, without the sums over ranks.
 nlohmann::json measure_lamb(optim::UpdateArgs const& adamw, int rounds) {
   optim::Update const lamb{optim::Lamb{.weight_decay = 0.01F}};
   auto args = adamw;

@@ -82,7 +82,7 @@ void measure(std::int64_t context, int rounds, std::string const& precision) {
   std::cout << line.dump() << std::endl;
 }
 
-/// The peak of what the block-sparse attention takes, with its inputs and results.
+/// The peak memory of block-sparse attention, with its inputs and results.
 template <class T>
 void measure_memory(std::int64_t context, std::string const& precision) {
   zeroth::bench::Growth const growth;

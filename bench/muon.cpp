@@ -41,7 +41,7 @@ float number(std::int64_t index) {
   return static_cast<float>((mixed ^ (mixed >> 29U)) * 0xbf58476d1ce4e5b9ULL >> 40U) * 0x1p-24F - 0.5F;
 }
 
-/// Empty where layers are not computed by oneDNN in bf16.
+/// Empty unless oneDNN computes layers in bf16.
 optim::Multiply fast_products() {
   auto const choice = bench::math_for(Dtype::bf16);
   return choice.library == gpt::MathLibrary::onednn ? gpt::cpu::muon_products(gpt::cpu::make_matmul(choice))
@@ -67,7 +67,7 @@ class Memory {
   std::vector<std::unique_ptr<device::Memory>> blocks_;
 };
 
-/// A product of bf16 matrices by the library, over the same by oneDNN.
+/// Compares a product of bf16 matrices by the library with the same product by oneDNN.
 void product(std::int64_t rows, std::int64_t inner, std::int64_t columns, int rounds) {
   auto const fast = fast_products();
   if (!fast) {
@@ -114,7 +114,7 @@ void product(std::int64_t rows, std::int64_t inner, std::int64_t columns, int ro
   }
 }
 
-/// One matrix of a step by Gram matrices, over the same by the standard products, both by the library.
+/// Compares one matrix of a step by Gram matrices with the standard products, both by the library.
 void gram(std::int64_t rows, std::int64_t columns, int rounds) {
   optim::Muon const standard, by_gram{.method = optim::NewtonSchulzMethod::gram};
   optim::StepScalars const scalars{};
@@ -138,7 +138,7 @@ void gram(std::int64_t rows, std::int64_t columns, int rounds) {
             << std::endl;
 }
 
-/// One matrix of a step by the library's products, over the same by oneDNN's.
+/// Compares one matrix of a step by the library's products with oneDNN's.
 void orthogonal(std::int64_t rows, std::int64_t columns, int rounds) {
   optim::Muon const rule{};
   optim::Muon fast{};
@@ -229,11 +229,12 @@ void fill_gradients(Engine<float>& engine, Matrices const& matrices) {
 
 struct Update {
   double seconds = 0;
-  double processor_seconds = 0;  ///< Of all threads, over the number of ranks: without what other programs take.
+  double processor_seconds = 0;  ///< Processor time of all threads, divided by the number of ranks. Excludes other
+                                 ///< programs.
   MemoryBytes planned;
 };
 
-/// An update after its gradients have been reduced: rank 0's median of three.
+/// Times an update after its gradients have been reduced: rank 0's median of three.
 Update update_of(Variant const& variant) {
   Update result;
   int const status = launch({.thread_ranks = variant.ranks}, [&](Job& job) {
@@ -242,7 +243,7 @@ Update update_of(Variant const& variant) {
     std::vector<double> spent, processor;
     for (int step = 0; step < 4; ++step) {  // the first one warms pages and caches
       fill_gradients(engine, matrices);
-      static_cast<void>(engine.gradient_norm());  // all ranks are there
+      static_cast<void>(engine.gradient_norm());  // all ranks have arrived
       auto const before = std::clock();
       spent.push_back(bench::seconds([&] {
         static_cast<void>(engine.step());

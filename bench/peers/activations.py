@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Steps of train_gpt that keep activations, recompute all blocks, and keep the blocks' inputs on a disk; and of PyTorch without
-and with torch.utils.checkpoint around each block. One rank, in turns, on one thread each.
+"""Times steps of train_gpt that keep activations, recompute all blocks, or keep the blocks' inputs on a disk; and steps
+of PyTorch without and with torch.utils.checkpoint around each block. One rank, in turns, on one thread each.
 
     .venv/bin/python bench/peers/activations.py --nvme /nvme
 
@@ -45,7 +45,7 @@ class Zeroth:
         self.options, self.load, self.folder = options, load, folder
         self.program = launch.Zeroth(options.train_gpt.resolve(), folder / "data.txt", folder, options.limit)
         self.program.save_initial(load, folder / "initial")
-        self.peak_bytes = {}  # of the process, by what the file asks for
+        self.peak_bytes = {}  # peak memory of the process, by the file's setting
 
     def file(self, kept):
         file = json.loads(stage_file(0, self.load, self.options.precision))
@@ -53,7 +53,7 @@ class Zeroth:
         return json.dumps(file)
 
     def run(self, kept, more=()):
-        """Records of the report."""
+        """Runs train_gpt; returns the records of its report."""
         records, peaks = self.program._run(self.file(kept), self.load, 1, "threads", self.load.warmup + self.load.steps,
                                            ["--init", self.folder / "initial", *more])
         self.peak_bytes[json.dumps(kept)] = sum(peaks)
@@ -63,7 +63,8 @@ class Zeroth:
         return [record for record in self.run(kept) if record["record"] == "step"]
 
     def transfers_ms(self, kept):
-        """What writes and reads of a traced step take, on streams that run beside the math, and the waits of that step."""
+        """The time of writes and reads in a traced step, on streams concurrent with math, and the waits of that
+        step."""
         trace = self.folder / "trace.json"
         steps = [record for record in self.run(kept, ["--trace", trace]) if record["record"] == "step"]
         events = json.loads(trace.read_text(encoding="utf-8"))["traceEvents"]
@@ -109,7 +110,7 @@ def torch_steps(options, load, folder, checkpoints):
 
 
 def main():
-    os.environ["OMP_NUM_THREADS"] = "1"  # read when torch is imported
+    os.environ["OMP_NUM_THREADS"] = "1"  # torch reads it at import
     options = arguments()
     load = dataclasses.replace(LOADS[options.load], steps=options.steps)
     on_disk = RECOMPUTED | {"offload": "nvme", "nvme_path": str(options.nvme.resolve())}

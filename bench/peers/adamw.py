@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""One AdamW update of Zeroth, DeepSpeed's CPUAdam and PyTorch's fused AdamW on as many fp32 elements, in turns, on one thread.
+"""Times an AdamW update of Zeroth, DeepSpeed's CPUAdam and PyTorch's fused AdamW on the same number of fp32 elements,
+in turns, on one thread.
 
     .venv/bin/python bench/peers/adamw.py --out adamw.json
 
-Each round takes the median of a few updates of each. A ratio is the time of a peer over that of Zeroth in the same round;
-above 1, Zeroth is faster. Prints and writes the medians.
+Each round takes the median of a few updates of each. A ratio is a peer's time over Zeroth's in the same round: above 1
+Zeroth is faster. Prints and writes the medians.
 """
 
 import argparse
@@ -36,7 +37,7 @@ def arguments():
 
 
 def zeroth(options):
-    """Seconds of one update, by the program that measures it against memory."""
+    """Seconds of one update, from the program that compares it with memory."""
     done = subprocess.run([options.bench_adamw, str(options.millions), str(UPDATES_PER_ROUND), "fp32"],
                           capture_output=True, text=True, check=False)
     if done.returncode:
@@ -46,12 +47,12 @@ def zeroth(options):
 
 
 def peer(make, millions):
-    """Returns seconds() of one update of `make`'s optimizer."""
+    """Returns a function that times one update of `make`'s optimizer."""
     import torch
     parameter = torch.full((millions << 20,), 0.01, requires_grad=True)
     parameter.grad = torch.full_like(parameter, 0.01)
     optimizer = make([parameter])
-    optimizer.step()  # makes m and v
+    optimizer.step()  # creates m and v
 
     def update():
         began = time.perf_counter()
@@ -73,7 +74,7 @@ def peers(millions):
 
 
 def main():
-    os.environ |= {"OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu"}  # read when the peers are imported
+    os.environ |= {"OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu"}  # the peers read it at import
     options = arguments()
     versions, others = peers(options.millions)
     contenders = {"Zeroth": lambda: zeroth(options), **others}

@@ -4,9 +4,10 @@
 
     .venv/bin/python bench/peers/checkpoint.py --folder FOLDER --out checkpoints.json
 
-85 million parameters in fp32 with AdamW, stage 3 or its like, four ranks, and two that load what four have saved. Every figure
-is over what the same processes took to write, read or copy as many bytes past the system's cache, in the same turn. FOLDER is
-on the disk that is meant; what is written there is removed. What cannot run is recorded with its error.
+85 million parameters in fp32 with AdamW, stage 3 or its equivalent, four ranks, and two ranks that load what four have
+saved. Every figure is relative to the time in which the same processes write, read or copy the same number of bytes
+without the system's cache, in the same turn. FOLDER selects the disk; files written there are removed. Failures are
+recorded with their errors.
 """
 
 import argparse
@@ -25,7 +26,7 @@ from run import REPOSITORY, commit, machine, positive, words_of
 
 PEERS = ("dcp", "deepspeed")
 SYSTEMS = tuple(NAMES)
-# bench_checkpoint's lines: the figure, and the yardstick beside it.
+# {bench_checkpoint's figure: (its name here, its yardstick)}
 ZEROTH = {"save": ("save", "raw_write"), "save() itself": ("async_save_blocks", "raw_write"), "restore": ("load", "raw_read"),
           "restore at another number of ranks": ("load_other", "raw_read_other"),
           "steps, lost to a save": ("steps_lost", "memcpy")}

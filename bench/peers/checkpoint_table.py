@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns of checkpoint.py to medians, and those to the cells of a table. Needs no PyTorch."""
+"""Computes medians of checkpoint.py's turns, and the cells of a table. Needs no PyTorch."""
 
 import statistics
 
 NAMES = {"zeroth": "Zeroth 3", "dcp": "PyTorch DCP, FSDP2", "deepspeed": "DeepSpeed 3"}
-# What was measured, over which yardstick of the same turn, and what that is called.
+# {figure: its yardstick in the same turn}, and the headers of the ratios.
 RATIOS = {"save": "raw_write", "async_save_blocks": "memcpy", "convert": "raw_write", "load": "raw_read",
           "load_other": "raw_read_other"}
 HEADS = {"save": "save over raw writes", "async_save_blocks": "call of a save beside training, over a memcpy",

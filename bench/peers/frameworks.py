@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The peers. Each function makes the model, wraps it, gives it `weights`, and returns step(inputs, targets) -> loss. In bf16
-each has fp32 master weights that start from `weights` as they are, and does else what its documentation says."""
+"""The peers. Each function makes the model, wraps it, sets its `weights`, and returns step(inputs, targets) -> loss. In
+bf16 each has fp32 master weights that start exactly from `weights`, and otherwise follows its documentation."""
 
 import contextlib
 
@@ -73,12 +73,12 @@ def ddp(load, weights, tuned, precision, make_optimizer=None):
 
 
 def is_hidden_matrix(name, parameter):
-    """What Muon updates: the four matrices of a block, as train_gpt marks them."""
+    """Whether Muon updates a parameter: the four matrices of a block, as train_gpt marks them."""
     return name.startswith("h.") and parameter.dim() == 2
 
 
 class MuonAndAdamW:
-    """torch.optim.Muon of the matrices of blocks, and AdamW of all else."""
+    """torch.optim.Muon for the matrices of blocks, and AdamW for all other parameters."""
 
     def __init__(self, model, fused):
         named = list(model.named_parameters())
@@ -130,7 +130,7 @@ def deepspeed_config(load, stage, tuned, precision, nvme=None):
 
 
 def load_partitioned(model, weights):
-    """ZeRO-3's parameters one at a time: whole on rank 0, which sends each rank its part."""
+    """Loads ZeRO-3's parameters one at a time: rank 0 has the whole parameter and sends each rank its part."""
     import deepspeed
     for name, parameter in model.named_parameters():
         with deepspeed.zero.GatheredParameters([parameter], modifier_rank=0), torch.no_grad():
@@ -140,15 +140,15 @@ def load_partitioned(model, weights):
 
 @torch.no_grad()
 def set_masters(model, weights):
-    """DeepSpeed makes its masters of parameters that it has rounded to bf16 before."""
+    """Sets masters exactly: DeepSpeed makes them from parameters that it has rounded to bf16."""
     from deepspeed.utils import safe_set_full_fp32_param
     for name, parameter in model.named_parameters():
-        shape = getattr(parameter, "ds_shape", parameter.shape)  # ZeRO-3 has taken the parameter itself apart
+        shape = getattr(parameter, "ds_shape", parameter.shape)  # under ZeRO-3 the parameter itself is partitioned
         safe_set_full_fp32_param(parameter, weights[name].expand(shape))
 
 
 def deepspeed_engine(load, weights, stage, tuned, precision, more=None, nvme=None):
-    """`more`: sections of its file beside those that all turns have. `nvme`: a folder for the optimizer's states."""
+    """`more`: sections of its file in addition to the common ones. `nvme`: a folder for the optimizer's states."""
     import deepspeed
     from deepspeed.ops.adam import DeepSpeedCPUAdam
 
@@ -183,8 +183,8 @@ def deepspeed(stage, nvme=None):
 
 
 def deepspeed_muon(load, weights, tuned, precision):
-    """Stage 1, with the iterations that torch.optim.Muon and Zeroth have. Its factor of the rate is that of adjust_lr_fn
-    `original`, so that losses are other ones."""
+    """Stage 1, with the iterations that torch.optim.Muon and Zeroth have. Its learning-rate factor is that of
+    adjust_lr_fn `original`, so its losses differ."""
     import deepspeed
 
     model = empty_model(load)
@@ -193,7 +193,7 @@ def deepspeed_muon(load, weights, tuned, precision):
         parameter.use_muon = is_hidden_matrix(name, parameter)
     params = {"lr": MUON["lr"], "weight_decay": MUON["weight_decay"], "momentum": MUON["momentum"], "ns_method": "standard"}
     config = deepspeed_config(load, 1, tuned, precision) | {"optimizer": {"type": "Muon", "params": params}}
-    config["zero_optimization"]["reduce_scatter"] = False  # which its Muon asks for
+    config["zero_optimization"]["reduce_scatter"] = False  # its Muon requires that
     engine, *_ = deepspeed.initialize(model=model, model_parameters=list(model.parameters()), config=config)
     if precision == "bf16":
         set_masters(engine.module, weights)

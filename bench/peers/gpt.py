@@ -13,7 +13,7 @@ from loads import VOCABULARY
 
 
 class Attention(nn.Module):
-    """Of as many heads as c_attn makes: all, or where tensor ranks divide it, this rank's."""
+    """Attention over the heads that c_attn computes: all, or this rank's if tensor ranks divide it."""
 
     def __init__(self, load):
         super().__init__()
@@ -63,18 +63,19 @@ class Gpt(nn.Module):
 
     def forward(self, inputs, targets):
         x = self.layers(functional.embedding(inputs, self.wte) + self.wpe)
-        logits = functional.linear(x, self.wte).float()  # a loss in bf16 would have three digits
+        logits = functional.linear(x, self.wte).float()  # a loss in bf16 has only three digits
         return functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
     def layers(self, x):
-        """What lies between the embeddings and the head."""
+        """Runs the layers between the embeddings and the head."""
         for block in self.h:
             x = block(x)
         return self.ln_f(x)
 
 
 class SavedWeights:
-    """The weights in a folder that train_gpt saved, by the names of Gpt's parameters; a mapped file, read as asked."""
+    """The weights in a folder that train_gpt saved, by the names of Gpt's parameters. The file is mapped, and read on
+    request."""
 
     def __init__(self, folder):
         self.file = safe_open(pathlib.Path(folder) / "model.safetensors", framework="pt")
@@ -83,19 +84,20 @@ class SavedWeights:
         saved = f"transformer.{name}" + (".weight" if name in ("wte", "wpe") else "")
         saved = name if name == "lm_head.weight" else saved
         tensor = self.file.get_tensor(saved)
-        is_matrix_of_linear = tensor.dim() == 2 and name.startswith("h.")  # GPT-2 has them as [in, out]
+        is_matrix_of_linear = tensor.dim() == 2 and name.startswith("h.")  # GPT-2 stores them as [in, out]
         return tensor.t() if is_matrix_of_linear else tensor
 
 
 class ConstantWeights:
-    """For a model that is not to learn anything."""
+    """Constant weights, for a model that need not learn."""
 
     def __getitem__(self, name):
         return torch.tensor(0.01)
 
 
 class Batches:
-    """Sequential order: sequence i is bytes [i*context, i*context + context], the last of them only a target."""
+    """Sequences in sequential order: sequence i is bytes [i*context, i*context + context]; its last byte is only a
+    target."""
 
     def __init__(self, path, load):
         self.load = load

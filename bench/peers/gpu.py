@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch on one GPU, beside what scripts/gpu_check.sh trains there: GPT-2 in bf16 with fp32 masters, clipping and fused AdamW.
+"""Trains the models of scripts/gpu_check.sh with PyTorch on one GPU: GPT-2 in bf16 with fp32 masters, clipping and
+fused AdamW.
 
     torchrun --nproc-per-node 1 bench/peers/gpu.py [--model 124M|1.5B] [--peer autocast|fsdp2] [--compile] [--out FILE]
 
-Appends a JSON line to FILE: tokens per second (median of the steps after three), milliseconds of each step, peak memory of PyTorch's
-allocator, the micro-batch and versions. The micro-batch is 16, or what fits of 8 and 4.
+Appends a JSON line to FILE: tokens per second (median of the steps after three), milliseconds of each step, peak memory
+of PyTorch's allocator, the micro-batch and versions. The micro-batch is the largest of 16, 8 and 4 that fits.
 """
 
 import argparse
@@ -104,7 +105,7 @@ def main():
         except torch.cuda.OutOfMemoryError:
             if load.micro_batch == 4:
                 raise
-        if record is None:  # what the exception held is free now
+        if record is None:  # memory that the exception held is free now
             torch.cuda.empty_cache()
             load = dataclasses.replace(load, micro_batch=load.micro_batch // 2)
     with open(options.out, "a", encoding="utf-8") as out:

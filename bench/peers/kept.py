@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a measurement is kept: JSON with a line for each key, and one for each entry of a list of records."""
+"""The format of kept measurements: JSON with a line for each key, and one for each entry of a list of records."""
 
 import json
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts the ranks of one turn and brings back what they measured: {"step_ms", "losses", "peak_bytes", ...}."""
+"""Starts the ranks of one turn and returns their measurements: {"step_ms", "losses", "peak_bytes", ...}."""
 
 import importlib
 import json
@@ -21,7 +21,7 @@ PEER_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "DS_ACCELERA
 
 
 class Failure(Exception):
-    """A turn that did not end well, with the end of what it printed."""
+    """A turn failed. The message is the end of its output."""
 
 
 def last_lines(log, count=12):
@@ -30,7 +30,7 @@ def last_lines(log, count=12):
 
 
 def run_program(command, log, limit_s, environment=None):
-    """Runs a program in a session of its own, so that its children end with it."""
+    """Runs a program in its own session, so that its children end with it."""
     with log.open("wb") as out:
         process = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=out,
                                    stderr=subprocess.STDOUT, env=environment, start_new_session=True)
@@ -47,7 +47,7 @@ def run_program(command, log, limit_s, environment=None):
 
 
 def mpirun():
-    """How to start a program under MPI, without the number of ranks; empty if there is no mpirun."""
+    """The command that starts a program under MPI, without the number of ranks; empty if there is no mpirun."""
     program = shutil.which("mpirun")
     if program is None:
         return []
@@ -57,7 +57,8 @@ def mpirun():
 
 
 class Zeroth:
-    """train_gpt, its ranks as threads or under mpirun. Memory above idle: idle is what it needs for a tiny model."""
+    """train_gpt, with ranks as threads or under mpirun. Memory is counted above idle, which is its memory with a tiny
+    model."""
 
     def __init__(self, program, data, folder, limit_s):
         self.program, self.data, self.folder, self.limit_s = program, data, folder, limit_s
@@ -77,7 +78,7 @@ class Zeroth:
         records, peaks = self._run(config_text, load, world, launcher, steps=load.warmup + load.steps,
                                    more=["--init", self.folder / "initial"])
         steps = [record for record in records if record["record"] == "step"]
-        if launcher != "mpi":  # one process: its growth is shared out
+        if launcher != "mpi":  # one process: its growth is divided among ranks
             growth_per_rank = [(sum(peaks) - sum(idle)) / world] * world
         else:
             growth_per_rank = [peak - idle for peak, idle in zip(peaks, idle)]
@@ -85,7 +86,7 @@ class Zeroth:
                 "peak_bytes": growth_per_rank, "idle_bytes": idle, "math": records[0]["math"]}
 
     def _run(self, config_text, load, world, launcher, steps, more=()):
-        """Records of the report, and each process's peak."""
+        """The records of the report, and each process's peak memory."""
         config, report, peak = (self.folder / name for name in ("stage.json", "report.jsonl", "peak"))
         config.write_text(config_text, encoding="utf-8")
         for old in self.folder.glob("peak.*"):
@@ -104,8 +105,8 @@ class Zeroth:
 
 
 class Peers:
-    """train.py, its ranks started by torchrun, or forked from one process that has imported PyTorch and DeepSpeed, which
-    takes a fraction of the time."""
+    """train.py. Its ranks are started by torchrun, or forked from one process that has imported PyTorch and DeepSpeed,
+    which is much faster."""
 
     def __init__(self, launcher, data, folder, limit_s):
         self.launcher, self.data, self.folder, self.limit_s = launcher, data, folder, limit_s
@@ -125,7 +126,7 @@ class Peers:
                 "versions": ranks[0]["versions"]}
 
     def records(self, module, words, load_name, load, world, precision):
-        """What each rank writes of a turn of `module`, whose own words come first."""
+        """Runs a turn of `module`, and returns the record of each rank. `module`'s own arguments come first."""
         out, log = self.folder / "rank", self.folder / "log"
         for old in self.folder.glob("rank.*"):
             old.unlink()
@@ -160,7 +161,7 @@ class Peers:
 
 
 def wait_for(processes, limit_s):
-    """What went wrong, or nothing. The first rank that fails ends the wait: the others would wait for it."""
+    """The error, or nothing. Stops waiting at the first rank that fails, since others would wait for it."""
     deadline = time.monotonic() + limit_s
     left = {process.sentinel: process for process in processes}
     while left:

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Trains the same GPT on two ranks by Muon: by Zeroth at stage 1, by torch.optim.Muon under DDP, and by DeepSpeed at stage 1, in
-turns. Then updates of its matrices: bench_muon's, and those of owners.py, a Muon with owners and all-to-alls in PyTorch.
+"""Trains the same GPT on two ranks by Muon: by Zeroth at stage 1, by torch.optim.Muon under DDP, and by DeepSpeed at
+stage 1, in turns. Then times updates of its matrices: bench_muon's, and those of owners.py, a Muon with owners and
+all-to-alls in PyTorch.
 
     .venv/bin/python bench/peers/muon.py --out muon.json
 
-What the ratios mean, and which of them are aimed at, bench/README.md says. Ends with 1 if a loss of DDP is not Zeroth's. What
-cannot run is recorded with its error.
+bench/README.md explains the ratios and their aims. Exit status: 1 if a loss of DDP is not Zeroth's. Failures are
+recorded with their errors.
 """
 
 import argparse
@@ -28,7 +29,7 @@ from run import DEFAULT_TEXT, REPOSITORY, commit, concatenate, machine, positive
 
 RANKS = 2
 PEERS = (muon_table.DDP, muon_table.DEEPSPEED)
-UPDATES = 4  # of a turn; the first one warms pages and caches
+UPDATES = 4  # updates of a turn; the first one warms pages and caches
 
 
 def arguments(words=None):
@@ -121,7 +122,7 @@ def main():
         if not program.is_file():
             sys.exit(f"muon.py: {option} {program}: no such program; cmake --preset release && "
                      "cmake --build --preset release --target train_gpt bench_muon")
-    os.environ["TORCHDYNAMO_DISABLE"] = "1"  # DeepSpeed's Muon would be compiled for minutes
+    os.environ["TORCHDYNAMO_DISABLE"] = "1"  # compiling DeepSpeed's Muon would take minutes
     with tempfile.TemporaryDirectory() as name:
         benchmark = Benchmark(options, pathlib.Path(name))
         benchmark.run()

@@ -16,7 +16,7 @@ from loads import LOADS, MUON
 
 
 def shapes(load):
-    """Of Linear's weights: [out, in]."""
+    """Shapes of Linear's weights: [out, in]."""
     n = load.channels
     return [(3 * n, n), (n, n), (4 * n, n), (n, 4 * n)] * load.layers
 

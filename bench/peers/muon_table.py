@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns of muon.py to figures and verdicts. Needs no PyTorch and no other module."""
+"""Computes figures and verdicts from turns of muon.py. Needs no PyTorch and no other module."""
 
 import statistics
 
 BASE, DDP, DEEPSPEED = "zeroth", "ddp_muon", "deepspeed_muon"
 UPDATE, OWNERS = "zeroth update", "owners update"
-# Over these: tokens/s, or the peer's milliseconds over Zeroth's.
+# (peer, ratio, aim). Ratios are of tokens/s, or of the peer's milliseconds to Zeroth's.
 AIMS = ((DDP, "tokens/s over torch.optim.Muon under DDP", 1.3), (DEEPSPEED, "tokens/s over DeepSpeed's Muon at stage 1", 1.5))
 UPDATE_AIM = (OWNERS, "an update with owners and all-to-alls in PyTorch over one of Zeroth", 1.2)
-# Directions are rounded to bf16 at other places. DeepSpeed has another factor of the rate, and is not compared.
+# Directions are rounded to bf16 at different points. DeepSpeed has another learning-rate factor, so its losses are not
+# compared.
 LOSS_BOUND = 0.01
 
 
@@ -27,7 +28,7 @@ def fastest(of, peer):
 
 
 def ratio(over, under):
-    """The median of the ratios of rounds in which both ran, their least, and their greatest."""
+    """The median, minimum and maximum of the ratios in rounds in which both ran."""
     ratios = [over[number] / under[number] for number in over.keys() & under.keys()]
     return {"value": statistics.median(ratios), "range": [min(ratios), max(ratios)]} if ratios else {}
 
@@ -56,7 +57,7 @@ def verdict(line):
 
 
 def wrong_losses(runs):
-    """Sentences on runs of DDP whose losses are not Zeroth's."""
+    """Sentences about runs of DDP whose losses are not Zeroth's."""
     right = {(run["load"], run["precision"], run["round"]): run["losses"] for run in runs if run["contender"] == BASE}
     found = []
     for run in runs:

@@ -9,7 +9,7 @@ COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 
 
 def orthogonal(x, steps):
-    """Newton's and Schulz's iterations of a bf16 matrix, as torch.optim.Muon has them."""
+    """The Newton-Schulz iterations of a bf16 matrix, as in torch.optim.Muon."""
     a, b, c = COEFFICIENTS
     tall = x.size(0) > x.size(1)
     x = x.T if tall else x
@@ -26,7 +26,7 @@ def cost(shape):
 
 
 def owners_of(shapes, world):
-    """The most costly matrix first, to the rank that has least."""
+    """The owner of each matrix: the most costly matrix first, each to the rank with the least load."""
     load, owners = [0] * world, [0] * len(shapes)
     for place in sorted(range(len(shapes)), key=lambda i: -cost(shapes[i])):
         owners[place] = min(range(world), key=load.__getitem__)
@@ -35,7 +35,8 @@ def owners_of(shapes, world):
 
 
 class OwnersMuon:
-    """`parameters`: whole matrices. `gradients`: this rank's slices of theirs, rows [rank/world, (rank + 1)/world)."""
+    """`parameters`: whole matrices. `gradients`: this rank's slices of their gradients, rows [rank/world, (rank +
+    1)/world)."""
 
     def __init__(self, parameters, lr, momentum, weight_decay, nesterov, ns_steps, adjust_lr_fn):
         self.lr, self.mix, self.decay, self.nesterov, self.steps = lr, 1 - momentum, weight_decay, nesterov, ns_steps
@@ -68,7 +69,7 @@ class OwnersMuon:
 
 
 def exchanged(sent, counts):
-    """One all-to-all of bf16 numbers; gloo takes them as bytes."""
+    """One all-to-all of bf16 numbers, as bytes for gloo."""
     received = torch.empty(sum(counts), dtype=torch.bfloat16)
     dist.all_to_all_single(received.view(torch.uint8), torch.cat(sent).view(torch.uint8), [2 * count for count in counts],
                            [2 * piece.numel() for piece in sent])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options of a peer's rank, and a timed run of it. Writes what train.py writes."""
+"""The options of a peer's rank, and a timed run of it. Writes the same files as train.py."""
 
 import argparse
 import dataclasses
@@ -36,8 +36,8 @@ def world_size():
 
 
 def run(options, make_step, idle, idle_micro_steps, packages=("torch",)):
-    """Times the steps that `make_step(load, weights, options, micro_steps)` returns. A step of the small load `idle` comes first,
-    and memory is counted from there. The record has the versions of `packages`."""
+    """Times the steps of the function that `make_step(load, weights, options, micro_steps)` returns. Runs a step of the
+    small load `idle` first, and counts memory from there. The record has the versions of `packages`."""
     load = LOADS[options.load]
     load = dataclasses.replace(load, steps=options.steps or load.steps, micro_batch=load.micro_batch * options.micro_steps)
     rank, world = int(os.environ["RANK"]), world_size()

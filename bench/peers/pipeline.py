@@ -4,10 +4,10 @@
 
     .venv/bin/python bench/peers/pipeline.py --out pipeline.json
 
-Two stages, one rank in each, micro-batches of the loads one behind the other; the head has a matrix of its own. Beside them
-Zeroth without a pipeline on the same ranks and on one of them, and stages 1 and 3 among two ranks of each stage. What the ratios
-mean, and which of them are aimed at, bench/README.md says. Ends with 1 if a loss is not that of Zeroth's 1F1B. What cannot run is
-recorded with its error.
+Two stages of one rank each, with consecutive micro-batches of the loads and an untied head. Also runs Zeroth without a
+pipeline on the same ranks and on one of them, and stages 1 and 3 among two ranks of each stage. bench/README.md
+explains the ratios and their aims. Exit status: 1 if a loss is not that of Zeroth's 1F1B. Failures are recorded with
+their errors.
 """
 
 import argparse
@@ -33,7 +33,8 @@ ALONE = "zeroth on one rank"
 
 @dataclasses.dataclass(frozen=True)
 class Zeroth:
-    """A stage file's part: `stages` of the pipeline among `ranks`, of which those of a stage shard by `zero`."""
+    """Settings of a stage file: `stages` pipeline stages among `ranks` ranks. The ranks of a stage shard at stage
+    `zero`."""
     schedule: str
     stages: int = 2
     ranks: int = 2
@@ -53,7 +54,7 @@ ZEROTH = {"zeroth gpipe": Zeroth("gpipe"), BASE: Zeroth("1f1b"),
           "zeroth interleaved_1f1b": Zeroth("interleaved_1f1b", chunks=2), "zeroth zb_h1": Zeroth("zb_h1"),
           "zeroth without": Zeroth("", stages=1), ALONE: Zeroth("", stages=1, ranks=1), "zeroth 1f1b, ZeRO 1": Zeroth("1f1b", ranks=4, zero=1),
           "zeroth 1f1b, ZeRO 3": Zeroth("1f1b", ranks=4, zero=3)}
-# Name, over, under; "torch" is the fastest or the leanest of them.
+# (ratio, numerator, denominator); "torch" is torch's fastest or leanest contender.
 RATIOS = (("tokens/s over torch's fastest", BASE, "torch"), ("tokens/s over no pipeline", BASE, "zeroth without"),
           ("ZeRO 3 over ZeRO 1 in 1F1B", "zeroth 1f1b, ZeRO 3", "zeroth 1f1b, ZeRO 1"))
 
@@ -117,7 +118,7 @@ class Benchmark:
                 self.options.out.write_text(text_of(self.record), encoding="utf-8")
 
     def simulated(self, load_name, precision):
-        """The measured step of 1F1B over the simulated one, on a machine as fast as one rank was alone."""
+        """The measured step of 1F1B over the simulated one, on a machine with the speed of one rank alone."""
         load, micro_steps = LOADS[load_name], self.options.micro_steps
         measured = {name: step_ms_of(self.record["runs"], name, load_name, precision) for name in (ALONE, BASE)}
         if None in measured.values():
@@ -131,7 +132,7 @@ class Benchmark:
 
 
 def step_ms_of(runs, name, load_name, precision):
-    """The median over rounds; None if it never ran."""
+    """The contender's median step time over rounds; None if it never ran."""
     key = name, load_name, precision
     of = [statistics.median(run["step_ms"][LOADS[load_name].warmup:]) for run in runs
           if (run["contender"], run["load"], run["precision"]) == key]
@@ -139,7 +140,7 @@ def step_ms_of(runs, name, load_name, precision):
 
 
 def summarise(runs, load_name, precision):
-    """Of one load in one precision: a record for each contender, and one for each ratio."""
+    """Records for one load in one precision: one for each contender, and one for each ratio."""
     setting = {"load": load_name, "precision": precision}
     by_name = {}
     for run in runs:

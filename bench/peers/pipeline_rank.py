@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One rank of torch.distributed.pipelining over gloo, started by pipeline.py. Writes what train.py writes.
+"""One rank of torch.distributed.pipelining over gloo, started by pipeline.py. Writes the same files as train.py.
 
-Each rank has one chunk of the model, or two where the schedule wants them. In bf16 the math is by autocast and messages are
+Each rank has one chunk of the model, or two if the schedule needs them. In bf16 the math uses autocast and messages are
 bf16; masters are fp32.
 """
 
@@ -18,7 +18,7 @@ import gpt
 import peer_rank
 from loads import CLIPPING, IDLE, VOCABULARY
 
-# Chunks of each rank, by rank and in order of forward.
+# The chunks of a rank, in order of forward.
 PLACES = {"loop": lambda rank, world: (rank, rank + world), "v": lambda rank, world: (rank, 2 * world - 1 - rank),
           "one": lambda rank, world: (rank,)}
 SCHEDULES = {"gpipe": ("one", pipelining.ScheduleGPipe), "1f1b": ("one", pipelining.Schedule1F1B),
@@ -27,7 +27,7 @@ SCHEDULES = {"gpipe": ("one", pipelining.ScheduleGPipe), "1f1b": ("one", pipelin
 
 
 class Chunk(nn.Module):
-    """Consecutive blocks of gpt.Gpt, with the embeddings in front or the head, which has a matrix of its own, behind."""
+    """Consecutive blocks of gpt.Gpt, with the embeddings before them or the untied head after them."""
 
     def __init__(self, load, number, chunks, precision):
         super().__init__()
@@ -57,7 +57,7 @@ def loss_of(logits, targets):
 
 
 def clip(parameters):
-    """By the norm over all ranks."""
+    """Clips gradients by the norm over all ranks."""
     squares = sum(p.grad.square().sum() for p in parameters if p.grad is not None)
     dist.all_reduce(squares)
     factor = (CLIPPING / (squares.sqrt() + 1e-6)).clamp(max=1.0)
@@ -89,7 +89,7 @@ def pipeline_step(load, weights, options, micro_steps):
         optimizer.step()
         optimizer.zero_grad()
         loss = torch.stack(losses).mean() if has_last else torch.zeros(())
-        dist.all_reduce(loss)  # as Zeroth's report has it on all ranks
+        dist.all_reduce(loss)  # on all ranks, as in Zeroth's report
         return loss.item()
 
     return step
@@ -98,6 +98,6 @@ def pipeline_step(load, weights, options, micro_steps):
 def main(words=None):
     options = peer_rank.arguments(__doc__, "schedule", SCHEDULES, words)
     micro_steps = 2 * peer_rank.world_size()
-    # One block for each chunk: a chunk of none would have nothing to learn.
+    # One block per chunk: a chunk without blocks would have no parameters.
     idle = dataclasses.replace(IDLE, layers=micro_steps, micro_batch=micro_steps)
     peer_rank.run(options, pipeline_step, idle, micro_steps)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Masks and uniform numbers of zeroth::Random and of PyTorch's CPU generator, in turns, on one thread.
+"""Compares masks and uniform numbers of zeroth::Random with those of PyTorch's CPU generator, in turns, on one thread.
 
     .venv/bin/python bench/peers/random_numbers.py
 
@@ -54,7 +54,7 @@ def torch_rates(values):
 
 
 def main():
-    os.environ["OMP_NUM_THREADS"] = "1"  # read when torch is imported
+    os.environ["OMP_NUM_THREADS"] = "1"  # torch reads it at import
     options = arguments()
     rounds = [(zeroth(options), torch_rates(options.values)) for _ in range(options.rounds + 1)][1:]  # one for warmth
     import torch

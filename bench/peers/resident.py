@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much a process's memory has grown, at its highest, as Linux counts it."""
+"""The peak growth of a process's memory, as Linux counts it."""
 
 import ctypes
 import gc
@@ -14,8 +14,8 @@ def status():
 
 
 def return_what_is_freed():
-    """Makes malloc take memory of a MiB and more from the system each time, and give it back: glibc by itself keeps up to
-    half of a peer's memory in holes between tensors of different sizes. Costs page faults."""
+    """Makes malloc take blocks of a MiB and more from the system each time, and return them: by default glibc keeps up
+    to half of a peer's memory in holes between tensors of different sizes. Costs page faults."""
     libc = ctypes.CDLL(None)
     m_trim_threshold, m_mmap_threshold = -1, -3
     for parameter in (m_mmap_threshold, m_trim_threshold):
@@ -26,13 +26,13 @@ def return_what_is_freed():
 class Growth:
     """Resident memory above that of the process as it is now.
 
-    Pages of files (libraries, the mapped weights) do not count: they are touched as code first runs, belong to all
-    processes together, and can be dropped. The kernel keeps the peak of the sum only; since pages of files stay once they
-    are in, the peak without those at the end is the peak of the rest, or slightly less."""
+    Pages of files (libraries, the mapped weights) do not count: they are touched as code first runs, are shared by all
+    processes, and can be dropped. The kernel keeps only the peak of the sum. Since pages of files stay once they are
+    in, the peak minus the final pages of files is the peak of the rest, or slightly less."""
 
     def __init__(self):
         gc.collect()
-        pathlib.Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")  # the peak starts again
+        pathlib.Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")  # resets the peak
         now = status()
         self.idle = now["VmRSS"] - now["RssFile"]
 

@@ -5,9 +5,9 @@
     python3 -m venv .venv && .venv/bin/pip install -r bench/peers/requirements.txt
     .venv/bin/python bench/peers/run.py --train-gpt build/release/bin/train_gpt --out peers.json
 
-In fp32, then in bf16. Same initial weights, data, threads (one per rank) and optimizer; in every round each contender runs
-once, in a process of its own. The file holds every run and the medians; bench/README.md says what they mean. Ends with 1 if a
-loss is not that of Zeroth's stage 3. What cannot run is recorded with its error.
+In fp32, then in bf16. Same initial weights, data, threads (one per rank) and optimizer; in every round each contender
+runs once, in its own process. The file has every run and the medians; bench/README.md explains them. Exit status: 1 if
+a loss is not that of Zeroth's stage 3. Failures are recorded with their errors.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from loads import CLIPPING, LOADS, OPTIMIZER, PRECISIONS, VARIANTS, stage_file, 
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 PEERS = ("ddp", "fsdp2", "deepspeed1", "deepspeed2", "deepspeed3")
-WITH_LEAN = ("fsdp2", "deepspeed3")  # whose memory is compared
+WITH_LEAN = ("fsdp2", "deepspeed3")  # contenders whose memory is compared
 DEFAULT_TEXT = pathlib.Path("/usr/include/eigen3/Eigen")
 
 
@@ -80,7 +80,7 @@ def arguments(words=None):
 @dataclasses.dataclass(frozen=True)
 class Contender:
     system: str  # zeroth0 to zeroth3, or a peer
-    variant: str  # threads or mpi; or a peer's; or nvme
+    variant: str  # threads, mpi or nvme, or a peer's variant
 
 
 def contenders(options):
@@ -103,8 +103,8 @@ def concatenate(source, target):
     return len(text)
 
 
-MAKERS = {"GenuineIntel": "Intel", "AuthenticAMD": "AMD"}  # others are called what they call themselves
-# Products use the best of these instructions that a processor has.
+MAKERS = {"GenuineIntel": "Intel", "AuthenticAMD": "AMD"}  # other makers keep the names that they report
+# Matrix products use the best of these instruction sets that a processor has.
 INSTRUCTIONS = {"amx_bf16": "AMX", "avx512_bf16": "AVX-512 with bf16", "avx512f": "AVX-512", "avx2": "AVX2"}
 
 
@@ -201,8 +201,8 @@ def main():
                  "cmake --build --preset release")
     if options.mpi and not launch.mpirun():
         sys.exit("run.py: there is no mpirun; give --mpi ''")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # by the way that ends the ranks and removes the files
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # also where a shell started this in the background
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # exits normally, which ends the ranks and removes the files
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # also if a shell started this in the background
     began = time.monotonic()
     here = machine()
     print(f"on {here['processor']} with {here['instructions']}, {here['cores']} cores", file=sys.stderr)

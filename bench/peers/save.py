@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """One rank of a peer that saves and loads a checkpoint, started by checkpoint.py.
 
-Trains one step, so that there are moments, and measures beside what this run's disk and memory can do at all: as many bytes
-written and read past the system's cache by as many processes, and copied. Seconds are from when all ranks begin until the last
-has ended. Rank 0 writes what it measured to --out.
+Trains one step, so that moments exist. Also measures the limits of disk and memory: the same number of bytes written
+and read without the system's cache by the same number of processes, and copied. Seconds last from the common start of
+all ranks until the last has ended. Rank 0 writes its measurements to --out.
 """
 
 import argparse
@@ -24,7 +24,7 @@ import gpt
 from loads import LOADS, VOCABULARY
 from resident import Growth
 
-LOAD = dataclasses.replace(LOADS["state"], context=128)  # that of bench_checkpoint
+LOAD = dataclasses.replace(LOADS["state"], context=128)  # the load of bench_checkpoint
 REQUEST = 4 << 20
 
 
@@ -46,20 +46,20 @@ def timed(action):
 
 
 def forget(folder):
-    """So that files come from the disk again."""
+    """Drops files from the page cache, so that they are read from the disk again."""
     dist.barrier()
     if dist.get_rank() == 0:
         for path in folder.rglob("*"):
             if path.is_file():
                 descriptor = os.open(path, os.O_RDONLY)
-                os.fsync(descriptor)  # what was not written yet would stay
+                os.fsync(descriptor)  # unwritten pages would stay in the cache
                 os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
                 os.close(descriptor)
     dist.barrier()
 
 
 class Raw:
-    """What this process could do without a framework: `size` bytes, in requests of 4 MiB."""
+    """The limits of this process without a framework: transfers of `size` bytes, in requests of 4 MiB."""
 
     def __init__(self, folder, size):
         self.path = folder / f"raw_{dist.get_rank()}"
@@ -102,7 +102,7 @@ def train_a_step(step):
 
 
 def sum_of(tensors):
-    """Of all elements of all ranks: what a load must bring back."""
+    """The sum over all elements of all ranks, which a load must restore."""
     total = torch.zeros(1, dtype=torch.float64)
     for tensor in tensors:
         total += tensor.detach().double().abs().sum()
@@ -115,7 +115,7 @@ def local(tensor):
 
 
 class Dcp:
-    """FSDP2 and torch.distributed.checkpoint, which syncs its files."""
+    """FSDP2 with torch.distributed.checkpoint, which syncs its files."""
 
     def __init__(self, _):
         from torch.distributed.checkpoint.state_dict import get_state_dict
@@ -149,7 +149,7 @@ class Dcp:
 
 
 class DeepSpeed:
-    """ZeRO 3. Another number of ranks loads what ds_to_universal has made of its files, which nobody syncs."""
+    """ZeRO 3. Another number of ranks loads files that ds_to_universal converts. Its files are not synced."""
 
     def __init__(self, what):
         self.universal = what == "load"
@@ -184,7 +184,7 @@ CASES = {"dcp": Dcp, "deepspeed": DeepSpeed}
 
 
 def load(case, folder):
-    """Seconds, and whether the states are those that were saved, which `folder` has the sum of."""
+    """Loads a checkpoint and returns the seconds. Checks the states by their sum, which `folder` has."""
     with torch.no_grad():
         for tensor in case.tensors():
             tensor.zero_()

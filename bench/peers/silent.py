@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Silent errors of the year, as cases: gradients or updates that were wrong without a word, in DeepSpeed, Megatron-FSDP,
-torchtitan or PyTorch. Each case trains one tiny network with Zeroth, DeepSpeed and PyTorch, and in fp64 on one process.
+"""Cases of published silent errors: gradients or updates that were wrong without a message, in DeepSpeed,
+Megatron-FSDP, torchtitan or PyTorch. Each case trains one tiny network with Zeroth, DeepSpeed and PyTorch, and in fp64
+in one process.
 
     cmake --build --preset release --target bench_silent
     .venv/bin/python bench/peers/silent.py --out silent.json
 
-A run is right if the gradient norms of all its steps and its weights at the end are those of fp64,
-within BOUNDS. Zeroth must besides have the bits of one rank at stage 0 on every stage and number of ranks, or this ends with 1.
+A run is right if the gradient norms of all its steps and its final weights are those of fp64, within BOUNDS. Zeroth's
+results must also be bitwise equal to those of one rank at stage 0, at every stage and number of ranks; otherwise the
+exit status is 1.
 """
 
 import argparse
@@ -28,14 +30,14 @@ from run import machine, positive
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 NAMES = [f"{layer}.{part}" for layer in ("first", "middle", "last") for part in ("weight", "bias")]
-BOUNDS = {"fp32": 1e-4, "bf16": 0.05}  # of the norm, and of the way that the weights went
+BOUNDS = {"fp32": 1e-4, "bf16": 0.05}  # relative to the norm, and to how far the weights moved
 LIMIT_S = 180
 OVERLAPPED = {"overlap_comm": True, "contiguous_gradients": True}
 
 
 @dataclasses.dataclass(frozen=True)
 class Peer:
-    """One way to train a case: what it is called, its system, and what it does otherwise than Spec says."""
+    """One way to train a case: its name, its system, and its deviations from SPEC."""
     label: str
     system: str
     more: dict = dataclasses.field(default_factory=dict)
@@ -50,7 +52,7 @@ class Case:
     peers: tuple
     micro_steps: int = 1
     precision: str = "fp32"
-    zeroth: tuple = ()  # zero_optimization of runs beside stages 0 to 3, with the number of ranks
+    zeroth: tuple = ()  # zero_optimization and number of ranks of runs in addition to stages 0 to 3
     spec: dict = dataclasses.field(default_factory=dict)
 
 
@@ -126,14 +128,14 @@ CASES = (
 
 
 class Zeroth:
-    """bench_silent: with the bits of one rank asked for, at all stages and numbers of ranks; and with no more than the stage."""
+    """Runs bench_silent: with same_bits_at_any_ranks at all stages and numbers of ranks, and with the stage only."""
 
     def __init__(self, program, folder):
         self.program, self.folder = program, folder
 
     def run(self, case, zero, ranks, spec, any_ranks):
         params = {"lr": spec["lr"], **({} if spec["optimizer"] == "SGD" else {"weight_decay": 0.0}),
-                  **({"adam_lr": 0.0} if spec["optimizer"] == "Muon" else {})}  # the peers' biases stay as they are
+                  **({"adam_lr": 0.0} if spec["optimizer"] == "Muon" else {})}  # the peers do not update biases
         text = {"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": samples_of(case) // ranks,
                 "bf16": {"enabled": case.precision == "bf16"}, "zero_optimization": zero,
                 "optimizer": {"type": spec["optimizer"], "params": params}, "zeroth": {"same_bits_at_any_ranks": any_ranks}}
@@ -151,7 +153,7 @@ class Zeroth:
         return {"norms": result["grad_norms"], "weights": dict(zip(NAMES, result["weights"]))}
 
     def of_case(self, case):
-        """[(label, whether the bits of one rank were asked for, result or Failure)], one rank at stage 0 first."""
+        """[(label, whether same_bits_at_any_ranks was on, result or Failure)], one rank at stage 0 first."""
         spec = {**SPEC, **case.spec}
         zeros = [{"stage": stage} for stage in range(4)]
         runs = [(zero, ranks, True) for ranks in (1, 2, 4) if samples_of(case) % ranks == 0 for zero in zeros]
@@ -167,18 +169,18 @@ class Zeroth:
 
 
 def samples_of(case):
-    """In a step. The ranks of a pipeline share them."""
+    """Samples of a step. The ranks of a pipeline share them."""
     return case.spec.get("shares", case.ranks) * case.micro_steps
 
 
 def merged(folder, ranks):
-    """Rank 0's norms; weights of all ranks, of which a pipeline's have different ones."""
+    """Rank 0's norms, and the weights of all ranks, since the ranks of a pipeline have different ones."""
     parts = [json.loads((folder / f"rank.{rank}.json").read_text(encoding="utf-8")) for rank in range(ranks)]
     return {"norms": parts[0]["norms"], "weights": {name: values for part in reversed(parts) for name, values in part["weights"].items()}}
 
 
 def start_weights(weights):
-    """What all began with: bench/silent.cpp's numbers."""
+    """The common initial weights: bench/silent.cpp's numbers."""
     return {name: [((((NAMES.index(name) * 1009 + i + 1) * 2654435761) % 2**32 >> 26) * 2 - 63) / 128 for i in range(len(values))]
             for name, values in weights.items()}
 
@@ -188,9 +190,9 @@ def size(values):
 
 
 def difference(result, right):
-    """The worst ratio of a norm to the right one, and how far the weights are off over how far they were to go."""
+    """The worst ratio of a norm to the right one, and the error of the weights relative to how far they should move."""
     ratios = [norm / true for norm, true in zip(result["norms"], right["norms"]) if norm is not None]
-    ratio = max(ratios, key=lambda r: abs(math.log(max(r, 1e-9))), default=1.0)  # a pipeline without ZeRO does not say
+    ratio = max(ratios, key=lambda r: abs(math.log(max(r, 1e-9))), default=1.0)  # a pipeline without ZeRO reports no norm
     start = start_weights(right["weights"])
     way = size([b - a for name in start for a, b in zip(start[name], right["weights"][name])])
     off = size([b - a for name in start for a, b in zip(result["weights"][name], right["weights"][name])])
@@ -198,7 +200,7 @@ def difference(result, right):
 
 
 def direction(result, right):
-    """How far apart two updates of the middle matrix point, both being of length 1."""
+    """The distance between two updates of the middle matrix, both scaled to length 1."""
     start = start_weights(right["weights"])["middle.weight"]
     updates = [[b - a for a, b in zip(start, each["weights"]["middle.weight"])] for each in (result, right)]
     one, other = ([x / max(size(update), 1e-30) for x in update] for update in updates)
@@ -206,7 +208,7 @@ def direction(result, right):
 
 
 def said(text):
-    """The last line of a traceback that is one of an error, without the rank."""
+    """The last line with an error in a traceback, without the rank."""
     lines = [line.split("]: ", 1)[-1].strip() for line in text.splitlines()]
     return next((line for line in reversed(lines) if re.match(r"[\w.]*(Error|Exception)\b", line)), lines[-1])
 
@@ -263,7 +265,7 @@ def run_peer(peers, folder, case, peer):
 
 def main():
     options = arguments()
-    os.environ["TORCHDYNAMO_DISABLE"] = "1"  # Muon would be compiled for minutes
+    os.environ["TORCHDYNAMO_DISABLE"] = "1"  # compiling Muon would take minutes
     chosen = [case for case in CASES if not options.cases or any(part in case.name for part in options.cases.split(","))]
     record = {"benchmark": "silent", "machine": machine(), "bounds": BOUNDS, "cases": [],
               "versions": {name: importlib.metadata.version(name) for name in ("torch", "deepspeed")}}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One rank of a case of silent.py: the network of bench/silent.cpp, trained as a spec says. Writes PREFIX.<rank>.json: norms of
-all steps, and the weights that this rank can read at the end."""
+"""One rank of a case of silent.py: the network of bench/silent.cpp, trained by a spec. Writes PREFIX.<rank>.json: norms
+of all steps, and the final weights that this rank can read."""
 
 import argparse
 import contextlib
@@ -22,7 +22,7 @@ NAMES = ("first", "middle", "last")
 
 
 def numbers(stream, rows, columns):
-    """bench/silent.cpp's: exact in bf16."""
+    """The numbers of bench/silent.cpp, which are exact in bf16."""
     values = [((((stream * 1009 + i + 1) * 2654435761) % 2**32 >> 26) * 2 - 63) / 128 for i in range(rows * columns)]
     return torch.tensor(values, dtype=torch.float64).reshape(rows, columns)
 
@@ -78,7 +78,7 @@ def made_network(spec):
 
 
 class Samples:
-    """In Zeroth's order: step, micro-step, rank."""
+    """Samples in Zeroth's order: step, micro-step, rank."""
 
     def __init__(self, spec, place, shares):
         self.spec, self.place, self.shares = spec, place, shares
@@ -89,13 +89,13 @@ class Samples:
         return inputs.to(dtype), targets.to(dtype), valid
 
     def valid_in(self, step):
-        """Tokens that count, of all ranks and micro-steps."""
+        """The number of tokens that count, over all ranks and micro-steps."""
         count = self.spec.micro_steps * self.shares
         return sum(sample(step * count + i, self.spec.uneven)[2] for i in range(count))
 
 
 def summed_loss(output, targets, valid):
-    """Over the tokens that count."""
+    """The sum of losses over the tokens that count."""
     return (output.double() if output.dtype == torch.float64 else output.float()).sub(targets)[:valid].square().sum() / WIDTH
 
 
@@ -113,7 +113,7 @@ def as_lists(named):
     return {name.removeprefix("module."): tensor.detach().double().flatten().tolist() for name, tensor in named}
 
 
-# ---- what is right: one process, fp64, the loss of a step being that of all its tokens ----
+# ---- the right result: one process, fp64, the loss of a step over all its tokens ----
 
 
 def reference(spec, _rank, _world):
@@ -133,7 +133,7 @@ def reference(spec, _rank, _world):
 
 
 def optimizers_of(spec, network):
-    """Muon takes matrices alone: vectors stay as they are."""
+    """Muon takes only matrices; vectors are not updated."""
     return [made_optimizer(spec, [p for p in network.parameters() if spec.optimizer != "Muon" or p.dim() == 2])]
 
 
@@ -164,12 +164,13 @@ def wrapped(spec, network):
     if spec.summed:
         for module in [*(getattr(network, name) for name in NAMES), network]:
             module.set_gradient_divide_factor(1.0)
-            module.set_force_sum_reduction_for_comms(True)  # gloo cannot divide while it sums
+            module.set_force_sum_reduction_for_comms(True)  # gloo cannot divide in a sum
     return network
 
 
 def before_micro_step(spec, model, last):
-    """What each system's documentation says for accumulation: reduce in the last micro-step, or across groups in it."""
+    """Accumulates as each system's documentation says: reduces in the last micro-step, or reduces across groups in
+    it."""
     if spec.system == "ddp":
         return contextlib.nullcontext() if last else model.no_sync()
     if spec.delay == "all":
@@ -272,7 +273,7 @@ def deepspeed_network(spec, config):
 
 
 def deepspeed_norm(engine):
-    """None where it does not say, as at stage 0 in fp32."""
+    """None if DeepSpeed reports no norm, as at stage 0 in fp32."""
     norm = engine.get_global_grad_norm()
     return None if norm is None else float(norm)
 
@@ -290,7 +291,7 @@ def train_deepspeed(spec, rank, world):
     import deepspeed
     config = deepspeed_config(spec)
     network = deepspeed_network(spec, config)
-    for parameter in network.parameters():  # its Muon would compile an Adam for vectors
+    for parameter in network.parameters():  # otherwise its Muon compiles an Adam for vectors
         parameter.requires_grad_(spec.optimizer != "Muon" or len(getattr(parameter, "ds_shape", parameter.shape)) == 2)
     optimizer = None if "optimizer" in config else made_optimizer(spec, network.parameters())
     trained = [p for p in network.parameters() if p.requires_grad]

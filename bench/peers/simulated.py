@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `zeroth simulate` says of a step, on a machine whose math is as fast as one rank alone was measured to be."""
+"""Simulates a step by `zeroth simulate`, on a machine with the measured math rate of one rank alone."""
 
 import json
 import pathlib
@@ -17,7 +17,7 @@ class Simulator:
         self.machine = machine.read_text(encoding="utf-8")
 
     def step_ms(self, load, stage_file, ranks, rate):
-        """Of `stage_file`, with `rate` operations a second."""
+        """The simulated step time of `stage_file`, with `rate` operations per second."""
         files = {name: self.folder / f"simulated_{name}.json" for name in ("model", "stage", "machine")}
         files["model"].write_text(json.dumps({
             "model_type": "gpt2", "n_layer": load.layers, "n_head": load.heads, "n_embd": load.channels,
@@ -32,7 +32,8 @@ class Simulator:
         return next(of["step_ms"] for of in found["stages"] if of["stage"] == found["stage"])
 
     def rate(self, load, stage_file, measured_ms):
-        """Operations a second with which one rank's step takes `measured_ms`: a constant, and what math takes."""
+        """The operations per second with which one rank's step takes `measured_ms`: a constant plus the time of
+        math."""
         slow, fast = 5e10, 1e11
         slow_ms, fast_ms = (self.step_ms(load, stage_file, 1, rate) for rate in (slow, fast))
         of_math = (slow_ms - fast_ms) / (1 / slow - 1 / fast)

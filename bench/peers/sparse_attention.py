@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Block-sparse attention of train_gpt and PyTorch's scaled_dot_product_attention with the same mask, in turns, on one thread.
+"""Compares block-sparse attention of train_gpt with PyTorch's scaled_dot_product_attention with the same mask, in
+turns, on one thread.
 
     .venv/bin/python bench/peers/sparse_attention.py
     .venv/bin/python bench/peers/sparse_attention.py --memory
@@ -8,8 +9,9 @@
 One head, forward and backward. A ratio is PyTorch's time over train_gpt's in the same round; above 1, train_gpt is faster.
 PyTorch's attention without a mask, causal, is measured too. Prints the medians as a line of JSON.
 
---memory compares peak memory instead, inputs and results included: of train_gpt with ten times the context, over PyTorch's
-dense attention that keeps scores (its math backend) and its attention with the mask. Each runs once, in a process of its own.
+--memory compares peak memory instead, inputs and results included: of train_gpt with ten times the context, over
+PyTorch's dense attention that keeps scores (its math backend) and its attention with the mask. Each runs once, in its
+own process.
 """
 
 import argparse
@@ -28,7 +30,7 @@ from run import positive
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 BLOCK, WIDTH = 64, 64
-BACKENDS = ["FLASH_ATTENTION", "EFFICIENT_ATTENTION", "MATH"]  # PyTorch takes the first that can
+BACKENDS = ["FLASH_ATTENTION", "EFFICIENT_ATTENTION", "MATH"]  # PyTorch uses the first that supports the call
 LONGER = 10
 
 
@@ -70,11 +72,11 @@ def torch_seconds(options, blocks, backends=None):
 
 
 def torch_peak(options, blocks, backends):
-    """Of a process that does nothing else."""
+    """The peak memory of a process that does nothing else."""
     import torch
     torch.set_num_threads(1)
     small = argparse.Namespace(**{**vars(options), "context": 2 * BLOCK})
-    torch_seconds(small, None, backends)  # what libraries keep is not attention's
+    torch_seconds(small, None, backends)  # memory that libraries keep does not count
     return_what_is_freed()
     growth = Growth()
     torch_seconds(options, blocks, backends)
@@ -114,7 +116,7 @@ def compare_times(options, mask):
 
 
 def main():
-    os.environ["OMP_NUM_THREADS"] = "1"  # read when torch is imported
+    os.environ["OMP_NUM_THREADS"] = "1"  # torch reads it at import
     options = arguments()
     with tempfile.TemporaryDirectory() as folder:
         (compare_memory if options.memory else compare_times)(options, pathlib.Path(folder) / "mask")

@@ -1,23 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs to figures, figures to a table, and whether the losses agree. Needs no PyTorch."""
+"""Computes figures from runs, a table from figures, and whether losses agree. Needs no PyTorch."""
 
 import re
 import statistics
 
 BASE = "zeroth3"
 UNSHARDED = "zeroth0"
-# Both sides round in fp32 but sum in different orders; each Adam update carries the difference on. Seen: 2e-7 after ten
-# steps. A wrong weight decay, norm or order of samples is off by more than this in the second step.
-# In bf16 contenders round activations and gradients by up to 2^-9 each, at places of their own (DeepSpeed 3 also a product
-# before it adds the bias), and Adam's first updates follow the signs of gradients, however small. Seen in all steps of all
-# loads: up to 4.1e-4 between a peer and Zeroth (2.5e-4 without DeepSpeed 3), 6.1e-4 between two peers. The bound is three times
-# that. Off in the second step of every load, by 9e-3 and more: DDP with twice the learning rate; by 2e-2 and more: with its
-# samples in another order, or without the residual around attention.
+# Both sides round in fp32 but sum in different orders; each Adam update propagates the difference. Seen: 2e-7 after ten
+# steps. A wrong weight decay, norm or order of samples differs by more than this in the second step. In bf16 contenders
+# round activations and gradients by up to 2^-9 each, at different points (DeepSpeed 3 also rounds a product before it
+# adds the bias), and Adam's first updates follow the signs of gradients, however small. Seen in all steps of all loads:
+# up to 4.1e-4 between a peer and Zeroth (2.5e-4 without DeepSpeed 3), 6.1e-4 between two peers. The bound is three
+# times that. In the second step of every load, DDP differs by at least 9e-3 with twice the learning rate, and by at
+# least 2e-2 with its samples in another order or without the residual around attention.
 LOSS_BOUNDS = {"fp32": 1e-5, "bf16": 2e-3}
 
 
 def file_of(maker):
-    """How the file is called that a processor of this maker's is measured into."""
+    """The name of the file for measurements on processors of this maker."""
     return "peers_" + re.sub(r"[^a-z0-9]+", "_", maker.lower()) + ".json"
 
 
@@ -40,7 +40,7 @@ def told(setting):
 
 
 def own_base(name, contenders):
-    """What the same math makes without sharding: stage 0, or DDP."""
+    """The contender with the same math without sharding: stage 0, or DDP."""
     system, _, variant = name.partition(" ")
     if system.startswith("zeroth"):
         wanted = ["zeroth0" + (" mpi" if variant == "mpi" else "")]
@@ -94,7 +94,7 @@ def wrong_losses(runs):
 
 
 def agreement(precision):
-    """What is said where no loss is wrong."""
+    """The sentence if no loss is wrong."""
     return (f"In {precision} all losses of all steps agree: Zeroth's to the last digit, the peers' within "
             f"{LOSS_BOUNDS[precision]:g}.")
 
@@ -103,7 +103,7 @@ def difference(losses, right, bound):
     if len(losses) != len(right):
         return f"{len(losses)} steps, Zeroth took {len(right)}"
     for step, (a, b) in enumerate(zip(losses, right), start=1):
-        if not abs(a - b) <= bound * abs(b):  # also if it is not a number
+        if not abs(a - b) <= bound * abs(b):  # also true for NaN
             return f"the loss of step {step} is {a:.9g}, Zeroth's is {b:.9g}; bound: {bound:g} of its value"
     return ""
 

@@ -4,10 +4,10 @@
 
     .venv/bin/python bench/peers/tensor.py --out tensor.json
 
-Both ranks see each micro-batch, two of which make a step; beside them Zeroth at stage 0 on the same two ranks, which have one
-of the two each. With --before PROGRAM also at stage 0 by a train_gpt of before there were tensor ranks. Then bench_random's
-masks. What the ratios mean, and which of them are aimed at, bench/README.md says. Ends with 1 if a loss is not that of Zeroth's
-tensor ranks. What cannot run is recorded with its error.
+Both ranks see each of a step's two micro-batches. Also runs Zeroth at stage 0 on the same two ranks, with one
+micro-batch each; with --before PROGRAM also by a train_gpt without tensor ranks. Then runs bench_random's masks.
+bench/README.md explains the ratios and their aims. Exit status: 1 if a loss is not that of Zeroth's tensor ranks.
+Failures are recorded with their errors.
 """
 
 import argparse
@@ -32,7 +32,7 @@ PEERS = {"dtensor": "dtensor", "dtensor_sequence": "dtensor sequence", "dtensor_
 
 
 def variants_of(peer):
-    """Megatron-Core in bf16 has parameters in bf16, as the tuned variants do; autocast it refuses."""
+    """Megatron-Core in bf16 has parameters in bf16, like the tuned variants, since it rejects autocast."""
     return VARIANTS[1:] if peer.startswith("megatron") else VARIANTS
 
 
@@ -121,7 +121,7 @@ class Benchmark:
 
 
 def masks(program):
-    """Lines of bench_random that are of masks."""
+    """The lines of bench_random about masks."""
     done = subprocess.run([program, "4096", "7"], capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"tensor.py: {program} ended with {done.returncode}:\n{done.stderr}")

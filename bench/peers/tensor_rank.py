@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One tensor rank of a peer over gloo, started by tensor.py. Writes what train.py writes.
+"""One tensor rank of a peer over gloo, started by tensor.py. Writes the same files as train.py.
 
-Ranks divide the heads of attention, the hidden channels of the MLP, and the vocabulary of embedding, head and cross-entropy, as
-Zeroth's do; position embeddings are whole on each. `--peer dtensor` is torch's ColwiseParallel, RowwiseParallel and
-loss_parallel, `dtensor_sequence` the same with SequenceParallel between them, `megatron` Megatron-Core's ColumnParallelLinear,
-RowParallelLinear, VocabParallelEmbedding and vocab_parallel_cross_entropy. With `_whole` behind its name a peer has embedding and
-head whole on each rank, which takes more memory and fewer collectives.
+Ranks divide the heads of attention, the hidden channels of the MLP, and the vocabulary of embedding, head and
+cross-entropy, as Zeroth's do. Each has the whole position embeddings. `--peer dtensor` is torch's ColwiseParallel,
+RowwiseParallel and loss_parallel, `dtensor_sequence` the same with SequenceParallel between them, `megatron`
+Megatron-Core's ColumnParallelLinear, RowParallelLinear, VocabParallelEmbedding and vocab_parallel_cross_entropy. A peer
+with the suffix `_whole` has embedding and head whole on each rank, which takes more memory and fewer collectives.
 
-As it comes, a model of DTensors has a norm and an update for each tensor, and in bf16 autocast. Tuned, AdamW is fused and
-updates this rank's parts, the gradients of what is whole are summed together, the norm is one sum, and in bf16 parameters are
-bf16 with masters in fp32.
+By default, a model of DTensors has a norm and an update for each tensor, and uses autocast in bf16. Tuned, AdamW is
+fused and updates this rank's parts, gradients of whole parameters are summed together, the norm is one sum, and in bf16
+parameters are bf16 with masters in fp32.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ import peer_rank
 from loads import CLIPPING, IDLE, VOCABULARY
 
 PEERS = ("dtensor", "dtensor_sequence", "dtensor_whole", "dtensor_sequence_whole", "megatron", "megatron_whole")
-# The dimension that ranks divide, by the end of a parameter's name, as torch has matrices: [out, in].
+# {end of a parameter's name: dimension that ranks divide}, for torch's matrices, [out, in].
 CUTS = {"wte.weight": 0, "c_attn.weight": 0, "c_attn.bias": 0, "c_fc.weight": 0, "c_fc.bias": 0, "c_proj.weight": 1}
 
 
@@ -44,9 +44,9 @@ def cut_of(name):
 
 
 def part_of(name, whole, rank, world):
-    """This rank's part of a parameter; of queries, keys and values its heads of each."""
+    """This rank's part of a parameter; for queries, keys and values, its heads of each."""
     dim = cut_of(name)
-    if dim is None or whole.dim() == 0:  # the idle model's are one number
+    if dim is None or whole.dim() == 0:  # the idle model's parameters are single numbers
         return whole
     sections = whole.chunk(3) if "c_attn" in name else [whole]
     return torch.cat([section.chunk(world, dim)[rank] for section in sections], dim)
@@ -64,7 +64,7 @@ class SequenceGpt(gpt.Gpt):
 
 
 class DividedGpt(gpt.Gpt):
-    """Each rank has a part of the vocabulary. Embedding and head are modules, since those are what torch divides."""
+    """Each rank has a part of the vocabulary. Embedding and head are modules, since torch divides modules."""
 
     def __init__(self, load):
         super().__init__(load)
@@ -73,7 +73,7 @@ class DividedGpt(gpt.Gpt):
         self.lm_head = nn.Linear(load.channels, VOCABULARY, bias=False)
 
     def _apply(self, *arguments, **named):
-        """What to_empty() and to() go through. They may make each module's parameter anew, and leave the head untied."""
+        """Ties the head again: to_empty() and to() call this, and may replace each module's parameter."""
         super()._apply(*arguments, **named)
         self.lm_head.weight = self.wte.weight
         return self
@@ -122,7 +122,7 @@ def dtensor(load, sequence, whole):
 def megatron(load, whole):
     from megatron.core import ModelParallelConfig, parallel_state, tensor_parallel
 
-    if not parallel_state.model_parallel_is_initialized():  # the cross-entropy asks it for the ranks
+    if not parallel_state.model_parallel_is_initialized():  # the cross-entropy gets the ranks from it
         parallel_state.initialize_model_parallel(tensor_model_parallel_size=dist.get_world_size())
 
     class Column(tensor_parallel.ColumnParallelLinear):
@@ -134,7 +134,7 @@ def megatron(load, whole):
             return super().forward(x)[0]
 
     class MegatronGpt(gpt.Gpt):
-        """With a part of the vocabulary on each rank."""
+        """A model with a part of the vocabulary on each rank."""
 
         def __init__(self, load):
             super().__init__(load)
@@ -170,7 +170,7 @@ def materialise(model, weights):
 
 
 class ByTensor:
-    """AdamW and clipping as torch has them, of DTensors and of plain ones apart."""
+    """AdamW and clipping of torch, for DTensors and plain tensors separately."""
 
     def __init__(self, model):
         self.parameters = list(model.parameters())
@@ -187,7 +187,7 @@ class ByTensor:
 
 
 class OfParts:
-    """Fused AdamW of this rank's parts in fp32, with one sum for gradients that are parts of a sum, and one for the norm."""
+    """Fused AdamW of this rank's parts in fp32, with one sum for all partial gradients, and one for the norm."""
 
     def __init__(self, model, precision):
         names = [name for name, _ in model.named_parameters()]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns of tensor.py to figures, figures to tables. Needs no PyTorch and no other module."""
+"""Computes figures from turns of tensor.py, and tables from figures. Needs no PyTorch and no other module."""
 
 import statistics
 
@@ -14,14 +14,15 @@ NAMES = {BASE: "Zeroth", SEQUENCE: "Zeroth, sequence", OVER_MPI: "Zeroth, MPI", 
 MASKS = "keep, AVX-512"
 MIB = 2**20
 
-# Ratio, over, under, what it is of. Under a peer's name: its fastest variant, or the leanest one where memory is compared.
+# (ratio, numerator, denominator, figure). A peer's name stands for its fastest variant, or its leanest if memory is
+# compared.
 SPEED, MEMORY = "tokens_per_s", "peak_bytes"
 RATIOS = (("speed over DTensor", BASE, DTENSOR, SPEED), ("speed over Megatron-Core", BASE, MEGATRON, SPEED),
           ("memory over DTensor", BASE, DTENSOR, MEMORY), ("memory over DTensor, sequence", SEQUENCE, DTENSOR, MEMORY),
           ("speed of sequence over without", SEQUENCE, BASE, SPEED), ("speed over stage 0", BASE, WITHOUT, SPEED),
           ("speed of one tensor rank over before", WITHOUT, BEFORE, SPEED))
 
-# Ratio, in words, the bound of each load that has one, whether it is an upper one.
+# (ratio, its words, {load: bound}, whether it is an upper bound)
 AIMS = (("speed over DTensor", "tokens/s over DTensor's fastest", {"L1": 1.5, "L2": 2}, False),
         ("memory over DTensor", "peak memory per rank over DTensor's leanest", {"L1": 0.75, "L2": 0.75}, True),
         ("memory over DTensor, sequence", "the same with sequence parallelism", {"L1": 0.75, "L2": 0.75}, True),
@@ -33,12 +34,12 @@ MASKS_AIM = 1e9
 
 
 def variants_of(contender, everyone):
-    """A contender of Zeroth's is itself; a peer is every one of its variants."""
+    """The contender itself, or all variants of a peer."""
     return [name for name in everyone if name == contender or (contender in (DTENSOR, MEGATRON) and name.startswith(contender + " "))]
 
 
 def figures(runs):
-    """{contender: {round: {figure: value}}}; memory is that of the rank that has most."""
+    """{contender: {round: {figure: value}}}; memory is that of the rank with most."""
     found = {}
     for run in runs:
         found.setdefault(run["contender"], {})[run["round"]] = {SPEED: run["tokens_per_s"], MEMORY: max(run["peak_bytes"])}
@@ -50,13 +51,14 @@ def median(by_round, figure):
 
 
 def best_of(contender, of, figure):
-    """Its variant with the best median; None if none ran."""
+    """The contender's variant with the best median; None if none ran."""
     choose = max if figure == SPEED else min
     return choose(variants_of(contender, of), key=lambda name: median(of[name], figure), default=None)
 
 
 def summarise(runs):
-    """Of runs of all loads and precisions: a record for each contender, and one for each ratio, which is the median over rounds."""
+    """Records for all loads and precisions: one for each contender, and one for each ratio, which is the median over
+    rounds."""
     summary = []
     for load, precision in dict.fromkeys((run["load"], run["precision"]) for run in runs):
         setting = {"load": load, "precision": precision}
@@ -73,7 +75,7 @@ def summarise(runs):
 
 
 def wrong_losses(runs, bounds):
-    """Sentences on runs that trained something else than Zeroth's tensor ranks. `bounds`: of each precision."""
+    """Sentences about runs whose losses are not those of Zeroth's tensor ranks. `bounds`: by precision."""
     base = {(run["load"], run["precision"]): run["losses"] for run in runs if run["contender"] == BASE}
     found = []
     for run in runs:
@@ -90,7 +92,8 @@ def settings(summary):
 
 
 def cells(summary, figure):
-    """Header and rows: a figure of every contender that ran anywhere; of peers the best variant's, with its name."""
+    """Header and rows: a figure of every contender that ran anywhere. For peers it is that of the best variant, with
+    its name."""
     everyone = {line["contender"] for line in summary if "contender" in line}
     columns = [name for name in NAMES if variants_of(name, everyone)]
     rows = []
@@ -110,7 +113,7 @@ def _cell(contender, best, of, figure):
 
 
 def aims(summary, masks):
-    """Header and rows: what was aimed at, and what became of it on each load and precision."""
+    """Header and rows: the aims, and the results on each load and precision."""
     columns = settings(summary)
     values = {(line["ratio"], line["load"], line["precision"]): line["value"] for line in summary if "ratio" in line}
     rows = []

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The LibTorch adapter beside Python's DDP and FSDP2: the same GPT, the same libtorch, one thread per rank, in turns.
+"""Compares the LibTorch adapter with Python's DDP and FSDP2: the same GPT, the same libtorch, one thread per rank, in
+turns.
 
     .venv/bin/python bench/peers/torch_modules.py --bench build/release/bin/bench_torch --out torch.json
 
-Of each load and number of ranks: tokens per second of bench_torch at stage 0 over DDP's, and at stage 3 over FSDP2's,
-each as it comes and as its documentation says, whichever is faster; and the largest difference of a loss, which all compute from
-the same initial weights. Ends with 1 if that is above the bound.
+For each load and number of ranks, prints tokens per second of bench_torch at stage 0 over DDP's, and at stage 3 over
+FSDP2's, where a peer runs with its defaults and as its documentation advises, and the faster one counts. Also prints
+the largest difference of a loss; all start from the same weights. Exit status: 1 if it is above the bound.
 """
 
 import argparse
@@ -22,7 +23,7 @@ from kept import text_of
 from loads import LOADS, tokens_per_second
 from run import DEFAULT_TEXT, REPOSITORY, commit, concatenate, machine, numbers, positive, words_of
 
-PAIRS = {0: "ddp", 3: "fsdp2"}  # a stage, and the peer that does the same
+PAIRS = {0: "ddp", 3: "fsdp2"}  # {stage: the equivalent peer}
 LOSS_BOUND = 1e-4
 
 

@@ -5,8 +5,9 @@
         --load L1 --initial FOLDER --data FILE --out PREFIX
 
 Writes PREFIX.<rank>.json: milliseconds and loss (of this rank's rows) of every step, peak memory above that of an idle
-process, and versions. FOLDER is what train_gpt --save-initial wrote. Idle is the process after it has trained a model of a
-thousand parameters with this peer for a step: what PyTorch and DeepSpeed import at first use is not the model's.
+process, and versions. FOLDER is the output of train_gpt --save-initial. The process is idle after it has trained a
+model of a thousand parameters with this peer for a step, because memory of modules that PyTorch and DeepSpeed import at
+first use does not belong to the model.
 """
 
 import argparse
@@ -50,7 +51,7 @@ def train_idle(options, make):
 
 
 def timed_steps(step, batches, load, rank, world):
-    """Milliseconds and loss of each step, the warm-up's too."""
+    """Milliseconds and loss of each step, warm-up included."""
     step_ms, losses = [], []
     before = time.perf_counter()
     for number in range(load.warmup + load.steps):

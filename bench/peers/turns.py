@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns of contenders, one behind the other, and what becomes of them in a record."""
+"""Runs contenders in turns, and records their results."""
 
 import sys
 

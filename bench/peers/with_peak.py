@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""with_peak.py FILE COMMAND...: runs COMMAND, writes its peak resident memory in bytes to FILE.<rank>, ends as it ended.
+"""with_peak.py FILE COMMAND...: runs COMMAND, writes its peak resident memory in bytes to FILE.<rank>, and exits with
+its status.
 
-Between mpirun and each rank, for mpirun itself says nothing of memory. Imports little: what this process holds when it
+Runs between mpirun and each rank, since mpirun does not report memory. Imports little: this process's memory when it
 starts COMMAND is a lower bound of what the kernel reports."""
 
 import os

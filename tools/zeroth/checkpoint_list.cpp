@@ -90,7 +90,7 @@ CheckpointList list(fs::path const& folder) {
     throw SystemError{fmt::format("checkpoints in {}: cannot be listed: {}", folder.string(), error.message())};
   }
   if (list.checkpoints.empty() && !list.latest) {
-    static_cast<void>(checkpoint::find_checkpoint(folder));  // throws an error that says what is missing
+    static_cast<void>(checkpoint::find_checkpoint(folder));  // throws an error that names what is missing
   }
   std::ranges::sort(list.checkpoints, {}, &ListedCheckpoint::name);
   return list;

@@ -15,7 +15,7 @@ std::string value_of(Json const& entry) {
   return value.is_null() ? "?" : value.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-/// A value, and where it comes from unless the file says it.
+/// A value, with its origin unless that is the file.
 std::string shown(std::string const& value, std::string const& origin) {
   auto const short_origin = origin.substr(0, origin.find(':'));  // without the reason, which is the same in both files
   return origin == "file"                      ? value

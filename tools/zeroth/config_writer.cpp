@@ -27,14 +27,14 @@ namespace zeroth::tools {
 namespace {
 
 struct Answers {
-  std::string model;  ///< As it was answered.
+  std::string model;  ///< As answered.
   std::int64_t ranks = 0, ranks_of_machine = 0, samples = 0;
   double memory_gib = 0;
   std::string dtype;
   std::string disk;  ///< A folder; empty: none.
 };
 
-/// Where parameters and states are.
+/// The location of parameters and states.
 struct Choice {
   int stage = 0;
   bool states_on_disk = false, parameters_on_disk = false;
@@ -47,7 +47,7 @@ class Questions {
   Questions(std::istream& answers, std::ostream& questions, bool asks_again)
       : answers_{answers}, questions_{questions}, asks_again_{asks_again} {}
 
-  /// `take` returns whether it takes an answer.
+  /// `take` returns whether it accepts an answer.
   template <class Take>
   void ask(std::string_view question, std::string const& by_default, std::string_view allowed, Take const& take) {
     for (;;) {

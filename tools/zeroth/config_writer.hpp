@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// `zeroth config --write`: asks what a job is, and writes a stage file that fits.
+/// `zeroth config --write`: asks questions about a job, and writes a stage file that fits.
 #pragma once
 #include <filesystem>
 #include <iosfwd>

@@ -19,7 +19,7 @@ void add_first(ModelBuilder& build, std::string const& name, std::int64_t inputs
   build.vector(name + ".bias", outputs, cut_along(0, sections));
 }
 
-/// The second of a pair, whose rows they divide.
+/// The second matrix of a pair, whose rows tensor ranks divide.
 void add_second(ModelBuilder& build, std::string const& name, std::int64_t inputs, std::int64_t outputs) {
   build.hidden_matrix(name + ".weight", inputs, outputs, cut_along(0));
   build.vector(name + ".bias", outputs);
@@ -35,7 +35,7 @@ void add_gpt(ModelBuilder& build, GptShape const& shape) {
   build.table("transformer.wpe.weight", shape.context, channels);
   for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
     auto const block = fmt::format("transformer.h.{}", layer);
-    build.unit(block, channels, 2);  // behind attention and the MLP
+    build.unit(block, channels, 2);  // sums after attention and the MLP
     add_norm(build, block + ".ln_1", channels);
     add_first(build, block + ".attn.c_attn", channels, 3 * channels, {channels, channels, channels});
     add_second(build, block + ".attn.c_proj", channels, channels);

@@ -25,7 +25,7 @@ char letter_of(std::string const& what) {
   return what == "wait" ? waiting : static_cast<char>(std::toupper(static_cast<unsigned char>(what.front())));
 }
 
-/// Waits within another span are no part of it: compute waits for tensor ranks in the middle of a unit.
+/// Waits within another span do not count as part of it: compute waits for tensor ranks in the middle of a unit.
 std::vector<Shares> shares_of(std::vector<Span> const& spans, std::string_view stream, double column_us, int columns) {
   std::vector<Shares> lane(static_cast<std::size_t>(columns), Shares{{idle, 1}});
   auto const column_at = [&](double us) { return std::clamp(static_cast<int>(us / column_us), 0, columns - 1); };

@@ -6,7 +6,7 @@
 namespace zeroth::tools {
 namespace {
 
-/// Tensor ranks divide its outputs, unless they share it: `options` says.
+/// Tensor ranks divide its outputs, unless `options` say that they share it.
 void add_first(ModelBuilder& build, std::string const& name, std::int64_t inputs, std::int64_t outputs, bool bias,
                ParamOptions const& options = cut_along(0)) {
   build.hidden_matrix(name + ".weight", outputs, inputs, options);
@@ -16,7 +16,7 @@ void add_first(ModelBuilder& build, std::string const& name, std::int64_t inputs
   }
 }
 
-/// The second of a pair, whose inputs they divide.
+/// The second matrix of a pair, whose inputs tensor ranks divide.
 void add_second(ModelBuilder& build, std::string const& name, std::int64_t inputs, std::int64_t outputs, bool bias) {
   build.hidden_matrix(name + ".weight", outputs, inputs, cut_along(1));
   if (bias) {
@@ -34,7 +34,7 @@ void add_attention(ModelBuilder& build, std::string const& name, LlamaShape cons
   add_first(build, name + ".k_proj", s.channels, keys, s.query_bias, of_keys);
   add_first(build, name + ".v_proj", s.channels, keys, s.query_bias, of_keys);
   add_second(build, name + ".o_proj", queries, s.channels, s.output_bias);
-  if (s.query_norm) {  // of the heads that a rank has
+  if (s.query_norm) {  // for the heads of a rank
     build.vector(name + ".q_norm.weight", s.head_channels, {.partial = true});
     build.vector(name + ".k_norm.weight", s.head_channels, {.partial = true});
   }
@@ -56,7 +56,7 @@ void add_llama(ModelBuilder& build, LlamaShape const& s) {
   auto const tokens = build.table("model.embed_tokens.weight", s.vocabulary, s.channels, of_vocabulary);
   for (std::int64_t layer = 0; layer < s.layers; ++layer) {
     auto const block = fmt::format("model.layers.{}", layer);
-    build.unit(block, s.channels, 2);  // behind attention and the MLP
+    build.unit(block, s.channels, 2);  // sums after attention and the MLP
     build.vector(block + ".input_layernorm.weight", s.channels);
     add_attention(build, block + ".self_attn", s);
     build.vector(block + ".post_attention_layernorm.weight", s.channels);

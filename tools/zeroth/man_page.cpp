@@ -44,7 +44,7 @@ std::string capitals(std::string text) {
   return text;
 }
 
-/// Its names, what it takes, and the phrase of the help.
+/// Its names, its value, and the phrase of the help.
 std::string option_text(OptionHelp const& option, bool is_argument) {
   std::string names;
   for (auto const& name : option.names) {

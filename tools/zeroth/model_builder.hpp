@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Builds a model, and counts the work of its units on the way.
+/// Builds a model, and counts the work of its units.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -19,37 +19,37 @@ namespace zeroth::tools {
   return {.cut = Cut{.dim = dim, .sections = std::move(sections)}};
 }
 
-/// Everything goes to the unit that was opened last. Throws ConfigError, naming `source`, for what no model can have.
+/// Adds everything to the unit opened last. Throws ConfigError, naming `source`, for anything that no model can have.
 class ModelBuilder {
  public:
-  /// The first of `tensor_ranks` has what is built. With `sequence` they divide the rows between layers, too.
+  /// Builds the part of the first of `tensor_ranks`. With `sequence` tensor ranks also divide the rows between layers.
   explicit ModelBuilder(std::string source, int tensor_ranks = 1, bool sequence = false)
       : source_{std::move(source)}, model_{0, {0, tensor_ranks}}, rows_divided_by_{sequence ? tensor_ranks : 1} {}
 
   [[nodiscard]] int tensor_ranks() const { return model_.tensor_part().of; }
-  /// Tensor ranks have whole heads.
+  /// Throws ConfigError unless tensor ranks can have whole heads.
   void expect_divided_heads(std::int64_t heads) const;
 
-  /// Tokens of a sequence: of all units that come.
+  /// Sets the tokens of a sequence, for all later units.
   void context(std::optional<std::int64_t> context) { context_ = context; }
-  /// `input_channels`: elements of a token that come from the unit before; 0: a stage of a pipeline does not begin
-  /// here. `sums`: how many times as many elements tensor ranks add up in forward.
+  /// `input_channels`: elements per token from the previous unit; 0 if a pipeline stage cannot begin here. `sums`: the
+  /// number of times that tensor ranks add up so many elements in forward.
   void unit(std::string const& name, std::int64_t input_channels = 0, int sums = 0);
-  /// A token is multiplied with it.
+  /// A matrix that tokens are multiplied with.
   Param<2> matrix(std::string const& name, std::int64_t rows, std::int64_t columns, ParamOptions const& options = {});
-  /// One of a hidden layer, which Muon updates.
+  /// A matrix of a hidden layer, which Muon updates.
   Param<2> hidden_matrix(std::string const& name, std::int64_t rows, std::int64_t columns, ParamOptions options) {
     options.matrix = true;
     return matrix(name, rows, columns, options);
   }
-  /// A token picks a row.
+  /// A table: each token selects a row.
   Param<2> table(std::string const& name, std::int64_t rows, std::int64_t columns, ParamOptions const& options = {});
   void vector(std::string const& name, std::int64_t count, ParamOptions const& options = {});
   /// The unit multiplies with an earlier unit's parameter, too.
   void tie(Param<2> const& param);
-  /// The matrix that came last begins a pair of layers: tensor ranks add up the gradient of its input.
+  /// Marks the last matrix as the first of a pair of layers: tensor ranks add up the gradient of its input.
   void first_product() { facts_.back().first_matmul_count += last_matrix_count_; }
-  /// The matrix that came last is that of the unit's last product.
+  /// Marks the last matrix as that of the unit's last product.
   void last_product() { facts_.back().last_matmul_count = last_matrix_count_; }
   /// Heads are divided, too.
   void attention(std::int64_t channels) { facts_.back().attention_channels += channels / tensor_ranks(); }

@@ -42,7 +42,7 @@ SourcedModel of_equal_units(std::int64_t parameters, ModelRequest const& request
   return build.finish("equal units", "from --parameters");
 }
 
-/// For a source that does not tell which parameter is the head's, or which ones are pairs.
+/// For sources that do not state which parameter is the head's, or which matrices form pairs.
 void refuse_questions_of_layers(ModelRequest const& request) {
   auto const refused = [&](std::string const& what) {
     return ConfigError{fmt::format("{} with {}: allowed with a preset, and with a Hugging Face config.json", what,

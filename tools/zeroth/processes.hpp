@@ -67,7 +67,7 @@ class Processes {
   Processes(Processes const&) = delete;
   Processes& operator=(Processes const&) = delete;
 
-  void send(int signal) noexcept;  ///< To each group, or to a process alone if it forwards signals.
+  void send(int signal) noexcept;  ///< Sends to each group, or only to a process if it forwards signals.
   void kill() const noexcept;      ///< Kills each process with its descendants.
   /// Records all processes that have ended, and kills the rest of their groups. Exception: if the process died of a
   /// signal sent by send(), its descendants got the signal too and may take their time. Does not wait.

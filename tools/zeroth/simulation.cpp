@@ -118,8 +118,8 @@ SimulatedStage simulate_stage(SourcedModel const& model, SimulationRequest const
   return simulated;
 }
 
-/// The mesh with its axes in all orders. Ranks along an axis of one rank are nowhere else than without it, so that such
-/// axes keep the place that they have in Mesh's order.
+/// The mesh with its axes in all orders. An axis of one rank does not affect the location of ranks, so such axes keep
+/// their place in Mesh's order.
 std::vector<SimulatedStage> simulate_orders(SourcedModel const& model, SimulationRequest const& request,
                                             Plan const& planned) {
   using simulate::MeshAxis;

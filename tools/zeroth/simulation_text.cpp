@@ -56,7 +56,7 @@ std::string about_rates(simulate::Machine const& machine, std::string const& cod
                      code.empty() ? "" : fmt::format(" ({} code)", code));
 }
 
-/// "; forward again in backward", of how many units, and what their inputs move.
+/// "; forward again in backward", with the number of units and the bytes that their inputs move.
 std::string about_recomputation(Plan const& plan, SimulationRequest const& request) {
   auto const& planned = plan.activations;
   if (!request.recompute && planned.recomputed == 0) {
@@ -154,7 +154,7 @@ std::string table(Simulations const& simulations, SimulationRequest const& reque
   return aligned(rows, paper);
 }
 
-/// Orders of axes, which differ in what ranks wait for and in nothing that they hold.
+/// Orders of axes differ in communication, but not in memory.
 std::string table_of_orders(Simulations const& simulations, SimulationRequest const& request, Paper const& paper) {
   auto const time = scales_of(simulations).time;
   bool const divides = request.config.tensor_ranks() > 1, has_stages = !simulations.plan.pipeline.empty();
