@@ -37,7 +37,7 @@ bool is_symmetric(BlockLayout const& layout) {
   return true;
 }
 
-/// What holds for every layout: diagonals, causality, and that its functions agree.
+/// Checks what every layout must satisfy: diagonals, causality, and that its functions agree.
 std::string broken_in(BlockLayout const& layout) {
   for (std::int64_t head = 0; head < layout.heads(); ++head) {
     std::int64_t count = 0;
@@ -214,7 +214,7 @@ TEST_CASE("mistakes in parameters name the member, its value, and what is allowe
   CHECK_THAT(message_of({.block = 1}, 70'000), Contains("into 70000 blocks; allowed: up to 65536 blocks"));
   auto const several = message_of({.block = 48, .num_local_blocks = 0});
   CHECK_THAT(several, Contains("block is 48") && Contains("num_local_blocks is 0; allowed: 1 or more"));
-  // What the mode does not read is no mistake.
+  // Members that the mode does not read are not mistakes.
   CHECK(message_of({.mode = SparseMode::dense, .num_local_blocks = 0, .global_block_indices = {4, 2}}).empty());
 }
 

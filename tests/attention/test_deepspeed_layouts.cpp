@@ -44,7 +44,7 @@ SparseMode mode_named(std::string const& name) {
   return {};
 }
 
-/// What the table leaves out keeps the default of SparseAttention.
+/// Values that the table leaves out keep the defaults of SparseAttention.
 SparseAttention parameters_of(Words words) {
   SparseAttention p;
   std::map<std::string, std::int64_t*> const numbers{

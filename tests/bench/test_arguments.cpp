@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Command lines of a benchmark: what it refuses, with what words, before it measures anything.
+/// Command lines of a benchmark: the errors that it reports before it measures anything.
 #include <filesystem>
 
 #include "support/catch.hpp"
@@ -8,7 +8,7 @@
 namespace zeroth::testing {
 namespace {
 
-std::string const text = BENCH_STEP_TIME;  // a file that is there: no run comes to read it
+std::string const text = BENCH_STEP_TIME;  // an existing file, which no run reads
 
 struct Result {
   int status;

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a checkpoint as docs/checkpoints.md describes it, without the library, in two ways that must agree: by the
+"""Reads a checkpoint by the format in docs/checkpoints.md, without the library, in two ways that must agree: by the
 names of tensors in the files, and by the closed form in checkpoint.json.
 
     read_checkpoint.py CHECKPOINT WEIGHTS
 
 WEIGHTS is a safetensors file in fp32 of the same step, whose values masters and frozen parameters must have. Prints a
-line for each state, "exp_avg/NAME" and FNV-1a of 64 bits of its bytes. Ends with 1, and why, where something is wrong.
+line for each state, "exp_avg/NAME" and FNV-1a of 64 bits of its bytes. Exit status: 1, with the reason, if there is a
+problem.
 """
 
 import json
@@ -21,7 +22,7 @@ SPELLED = {"fp32": "F32", "bf16": "BF16", "fp16": "F16"}
 
 
 def read_safetensors(path):
-    """Name -> (dtype, shape, bytes), and the metadata; every byte belongs to a tensor."""
+    """{name: (dtype, shape, bytes)} and the metadata. Every byte must belong to a tensor."""
     whole = path.read_bytes()
     length = struct.unpack("<Q", whole[:8])[0]
     header, data = json.loads(whole[8:8 + length]), whole[8 + length:]
@@ -81,7 +82,7 @@ def all_cuts(record):
 
 
 def by_names(files, cuts):
-    """States put together from slices "STATE/NAME[first:end]", where NAME may be that of a part, "NAME[index/of]"."""
+    """States assembled from slices "STATE/NAME[first:end]". NAME may be that of a part, "NAME[index/of]"."""
     slices = {}
     for tensors, *_ in files:
         for name, (dtype, shape, data) in tensors.items():

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Saves in which one system call fails, each call in turn: all ranks get the error, training goes on, existing
+/// Saves in which one system call fails, each call in turn: all ranks get the error, training continues, existing
 /// checkpoints stay, and the next save succeeds. Also saves in which the process is killed, at each call in turn.
 #include <fmt/format.h>
 #include <sys/wait.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What each rank saves of its own: bytes of any size, read again by programs of any number of ranks.
+/// State that each rank saves for itself: bytes of any size, read again by programs of any number of ranks.
 #include <fmt/format.h>
 
 #include <fstream>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Checkpoints of tensor ranks that are damaged, incomplete or forged, and what a restore reads of them.
+/// Checkpoints of tensor ranks that are damaged, incomplete or forged, and the parts of them that a restore reads.
 #include <fmt/format.h>
 
 #include <cstring>

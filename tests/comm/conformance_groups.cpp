@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What ranks do without a collective: groups that only their ranks make, barriers that name who is missing, and the
-/// store of keys and values.
+/// Operations without a collective: groups that only their ranks make, barriers that name missing ranks, and the
+/// key-value store.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ using std::chrono::milliseconds;
 Label const label{"test", "groups"};
 constexpr milliseconds soon{200}, long_enough{60'000};
 
-/// What `call` throws, as text; empty if it throws nothing of that kind.
+/// The text of the exception that `call` throws; empty if it throws none of that kind.
 template <class Kind, class Call>
 std::string thrown_by(Call const& call) {
   try {
@@ -224,7 +224,7 @@ std::string check_store(Rank& rank) {
   all_come();
   expect(store.get(count, milliseconds{0}) == fmt::format("{}", world * (world + 1) / 2), "a sum as text");
 
-  // One rank wins, and all learn who.
+  // One rank wins, and all learn which.
   auto const winner = store.compare_set(prefix + "winner", "", fmt::format("{}", me));
   expect(winner == store.get(prefix + "winner", milliseconds{0}), "compare_set");
   expect(store.compare_set(prefix + "winner", "nobody", "me") == winner, "a compare_set that sets nothing");

@@ -29,7 +29,7 @@ Counts counts_of(int world) {
 /// Element `i` of what `rank` has for block `block`.
 std::int64_t element(int rank, int block, std::int64_t i) { return 1000 * rank + 100 * block + i; }
 
-/// What one rank has for each block.
+/// One rank's elements of each block.
 std::vector<Values> blocks_of(int rank, Counts const& counts) {
   std::vector<Values> blocks;
   for (int block = 0; block < static_cast<int>(counts.size()); ++block) {
@@ -62,7 +62,7 @@ class Side {
   [[nodiscard]] int me() const noexcept { return me_; }
   [[nodiscard]] int world() const noexcept { return static_cast<int>(counts_.size()); }
   [[nodiscard]] Values blank() const { return Values(joined(blocks_of(0, counts_)).size(), untouched); }
-  /// Where block `block` begins.
+  /// The offset of block `block`.
   [[nodiscard]] std::size_t offset(int block) const {
     std::int64_t sum = 0;
     for (int before = 0; before < block; ++before) {

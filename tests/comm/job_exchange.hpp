@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a job's ranks tell each other, as a program that every transport runs.
+/// Exchanges among a job's ranks, as a program for every transport.
 #pragma once
 #include <string>
 #include <vector>
@@ -17,7 +17,7 @@ inline std::string bytes_of_rank(int rank) {
   return bytes;
 }
 
-/// What is wrong on this rank; empty if nothing is. All ranks of `job` are on this machine.
+/// The problem on this rank; empty if there is none. All ranks of `job` are on this machine.
 inline std::string problem_of_exchange(Job& job) {
   std::vector<std::string> all;
   for (int rank = 0; rank < job.world(); ++rank) {

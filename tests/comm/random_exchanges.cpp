@@ -46,7 +46,7 @@ struct Drawn {
   std::vector<Counts> counts;  // one list, or for all_to_all_v one for each sender
   int root = 0;
   bool in_place = false;  // all_reduce and all_gather_v
-  std::int64_t base = 0;  // of the indices of its elements
+  std::int64_t base = 0;  // first index of its elements
 
   [[nodiscard]] std::string describe() const {
     return fmt::format("{} of {} by {}, counts {}, root {}{}", verb_names[static_cast<int>(verb)], name_of(dtype),
@@ -63,7 +63,7 @@ class Dice {
   [[nodiscard]] bool one_in(int n) { return below(n) == 0; }
 
  private:
-  std::mt19937_64 random_;  // whose numbers the standard defines
+  std::mt19937_64 random_;  // the standard defines its numbers
 };
 
 Counts draw_counts(Dice& dice, int world) {
@@ -106,7 +106,7 @@ std::int64_t at(Counts const& counts, int rank) { return counts[static_cast<std:
 class Side {
  public:
   virtual ~Side() = default;
-  /// What to start. The memory is this object's.
+  /// The collectives to start, in this object's memory.
   [[nodiscard]] virtual std::vector<Collective> list(Communicator const& of) = 0;
   /// Call after the wait.
   [[nodiscard]] virtual std::string problem() const = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs that have initialised MPI themselves. They are not started by a process that has done so too, because mpirun
+// Programs that have initialised MPI themselves. A process that has initialised MPI must not start them, because mpirun
 // would take its environment for that of a rank.
 #include "support/catch.hpp"
 #include "support/child.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a file asks for about activations, in our words and in DeepSpeed's.
+/// The file's settings for activations, by our keys and by DeepSpeed's.
 #include <fmt/format.h>
 
 #include "config/config_support.hpp"

@@ -31,7 +31,7 @@ std::vector<std::string> seeds() {
       files.push_back(entry.path());
     }
   }
-  std::sort(files.begin(), files.end());  // folders have no order of their own
+  std::sort(files.begin(), files.end());  // a folder's entries have no defined order
   for (auto const& path : files) {
     std::ifstream file{path, std::ios::binary};
     texts.emplace_back(std::istreambuf_iterator<char>{file}, std::istreambuf_iterator<char>{});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Values that a file leaves to the program, and who may give them.
+/// Values that a file leaves to the program, and the ways to give them.
 #include <fmt/format.h>
 
 #include <array>

@@ -30,7 +30,7 @@ TEST_CASE("a wait that is not satisfied ends at its deadline, not before") {
   CHECK(Clock::now() >= begin + milliseconds{30});
   CHECK_FALSE(counter.wait_until(1, begin));  // already past
   counter.add();
-  CHECK(counter.wait_until(1, begin));  // what has been reached needs no time
+  CHECK(counter.wait_until(1, begin));  // a value that was reached needs no waiting
 }
 
 TEST_CASE("targets are taken modulo 2^32") {
@@ -60,7 +60,7 @@ TEST_CASE("adding wakes every sleeper, and makes earlier writes visible") {
       seen[static_cast<std::size_t>(i)] = written;
     });
   }
-  std::this_thread::sleep_for(milliseconds{20});  // let most of them fall asleep; the result does not depend on it
+  std::this_thread::sleep_for(milliseconds{20});  // lets most of them fall asleep; the result does not depend on it
   written = 17;
   counter.add(2);
   for (auto& thread : threads) {

@@ -39,7 +39,7 @@ struct Format {
       int const middle = (low + high) / 2;
       (value(middle) <= magnitude ? low : high) = middle;
     }
-    // The largest finite value is followed, for rounding, by what would come next were there no infinity.
+    // For rounding, the largest finite value is followed by the value that would come next without infinity.
     double const above = high == infinity_bits() ? 2 * value(low) - value(low - 1) : value(high);
     double const to_low = magnitude - value(low), to_high = above - magnitude;
     bool const up = to_high < to_low || (to_high == to_low && low % 2 == 1);

@@ -20,7 +20,7 @@ namespace {
 
 using Catch::Contains;
 
-/// What was written to `descriptor` since it was made.
+/// Captures everything written to `descriptor` during its lifetime.
 class Caught {
  public:
   explicit Caught(int descriptor) : descriptor_{descriptor} {

@@ -39,7 +39,7 @@ std::uint32_t word(Random const& random, std::int64_t element) {
 
 constexpr Random some{.seed = 3, .step = 5, .sample = 1000, .use = 2};
 
-/// How far the histogram of values in [0, 1), with 256 bins, is from what is expected, in standard deviations.
+/// The deviation of the histogram of values in [0, 1), with 256 bins, from the expected one, in standard deviations.
 double chi_square(std::vector<float> const& values) {
   std::vector<int> histogram(256);
   for (auto const value : values) {
@@ -53,7 +53,7 @@ double chi_square(std::vector<float> const& values) {
   return (sum - 255) / std::sqrt(2 * 255.0);
 }
 
-/// The correlation of two rows, in standard deviations of that of independent ones.
+/// The correlation of two rows, in standard deviations of the correlation of independent rows.
 double correlation(std::vector<float> const& a, std::vector<float> const& b, std::size_t distance) {
   auto const count = std::min(a.size(), b.size()) - distance;
   double sum = 0;
@@ -66,7 +66,7 @@ double correlation(std::vector<float> const& a, std::vector<float> const& b, std
 }  // namespace
 
 TEST_CASE("random elements are Philox's words, with a fixed layout of counter and key") {
-  // From kat_vectors of Random123, key and counters taken apart by hand. Runs that go on must draw alike.
+  // From kat_vectors of Random123, with key and counters split by hand. Resumed runs must draw the same numbers.
   Random const random{
       .seed = 0x299f31d0a4093822U - 3U * 0x9e3779b97f4a7c15U, .step = 2, .sample = 0x85a313198a2e, .use = 0x03707344};
   constexpr std::uint64_t group = 0x08d3243f6a88;

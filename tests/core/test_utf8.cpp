@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What is UTF-8: against an encoder, over every character and every pair of bytes that could begin one.
+/// Recognition of UTF-8, compared with an encoder, over every character and every pair of bytes that could begin one.
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -40,7 +40,7 @@ bool is_surrogate(std::uint32_t character) { return character >= 0xd800 && chara
 
 TEST_CASE("every Unicode character is valid UTF-8, and lookalikes are not") {
   std::vector<std::uint32_t> wrong;
-  for (std::uint32_t character = 0; character <= 0x1fffff; ++character) {  // as far as four bytes could count
+  for (std::uint32_t character = 0; character <= 0x1fffff; ++character) {  // the largest value of four bytes
     bool const exists = character <= 0x10ffff && !is_surrogate(character);
     auto const text = encoded(character);
     if (is_utf8(text) != exists || utf8_length(text + "x") != (exists ? text.size() : 0)) {
@@ -86,8 +86,8 @@ TEST_CASE("escaped text is printable UTF-8 that shows the original bytes") {
   CHECK(escaped("caf\xe9") == "caf\\xe9");
   CHECK(escaped(encoded(0x20ac).substr(0, 2) + "!") == "\\xe2\\x82!");
   CHECK(escaped(std::string_view{"a\0b\n\x1b[2J\x7f", 9}) == "a\\x00b\\x0a\\x1b[2J\\x7f");
-  CHECK(escaped("\\xe9") == "\\x5cxe9");                 // not what the byte 0xe9 looks like
-  CHECK(escaped(encoded(0x9b)) == "\\xc2\\x9b");         // what begins a terminal's commands
+  CHECK(escaped("\\xe9") == "\\x5cxe9");                 // differs from the escaped byte 0xe9
+  CHECK(escaped(encoded(0x9b)) == "\\xc2\\x9b");         // begins commands of a terminal
   CHECK(escaped(encoded(0xa0)) == encoded(0xa0));        // next to it
   CHECK(escaped(encoded(0x202e)) == "\\xe2\\x80\\xae");  // right to left
   CHECK(escaped(encoded(0x2066)) == "\\xe2\\x81\\xa6");

@@ -96,7 +96,7 @@ TEST_CASE("A link stays a link, and its target is replaced") {
   testing::Folder const folder;
   fs::create_directory(folder / "elsewhere");
   fs::create_symlink("elsewhere/second", folder / "link");
-  fs::create_symlink("page", folder / "elsewhere/second");  // itself one, to what is not there yet
+  fs::create_symlink("page", folder / "elsewhere/second");  // a link to a link, whose target does not exist yet
   for (std::string const text : {"first", "second"}) {
     write_whole_file("page", folder / "link", text);
     CHECK(fs::is_symlink(folder / "link"));

@@ -18,7 +18,7 @@ inline constexpr auto global_mode = cudaStreamCaptureModeGlobal;
 inline constexpr auto thread_mode = cudaStreamCaptureModeThreadLocal;
 inline constexpr auto relaxed_mode = cudaStreamCaptureModeRelaxed;
 
-/// Handles that end with it. Streams are those of the current GPU.
+/// Handles that are destroyed with it. Streams are on the current GPU.
 class Bench {
  public:
   Bench() = default;
@@ -115,14 +115,14 @@ inline cudaError_t finish(cudaStream_t stream) {
   return count;
 }
 
-/// What a call on another thread returns.
+/// Returns the result of a call on another thread.
 [[nodiscard]] inline cudaError_t elsewhere(std::function<cudaError_t()> const& call) {
   auto result = cudaSuccess;
   std::jthread{[&] { result = call(); }}.join();
   return result;
 }
 
-/// The name of an error, so that a failed check says it.
+/// The name of an error, for messages of failed checks.
 [[nodiscard]] inline std::string name_of(cudaError_t error) { return cudaGetErrorName(error); }
 
 }  // namespace zeroth::testing

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How wide the accesses of kernels are: whole packs of arrays that are aligned alike, and no single elements.
+/// The width of kernels' accesses: whole packs of equally aligned arrays, and no single elements.
 #include <functional>
 #include <vector>
 
@@ -21,7 +21,7 @@ constexpr std::int64_t all = packs * pack;
 /// The accesses of the work that `enqueue` enqueues.
 Accesses accesses_of(std::function<cudaError_t()> const& enqueue) {
   OnMachine<float> const behind{{0.0F}};
-  static_cast<void>(behind.values());  // what was enqueued before has run
+  static_cast<void>(behind.values());  // waits for earlier work
   accesses = {};
   REQUIRE(enqueue() == cudaSuccess);
   static_cast<void>(behind.values());

@@ -29,7 +29,7 @@ optim::StepScalars scalars_of_step() {
   return scalars;
 }
 
-/// What one direction reads and writes.
+/// The inputs and outputs of one direction.
 template <class G>
 struct Case {
   std::vector<G> gradient;

@@ -39,7 +39,7 @@ optim::StepScalars scalars_after(int updates) {
   return scalars;
 }
 
-/// The state of one update: what it reads, and what it must leave behind.
+/// The inputs of one update, and its expected results.
 template <class G, class P, class M = float, class S = float>
 struct Case {
   using Stored = std::conditional_t<Element<P>, P, float>;

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks what the built library and programs contain: kernels for all architectures that the build names, and no shared
-library of CUDA's or NCCL's that would have to be there for a program to start.
+"""Checks what the built library and programs contain: kernels for all architectures of the build, and no dependency on
+shared libraries of CUDA or NCCL.
 
     check_binaries.py images ARCHITECTURES FILE...     ARCHITECTURES as CMake's CMAKE_CUDA_ARCHITECTURES, with commas: "80-real,120"
     check_binaries.py needed READELF PROGRAM FORBIDDEN...
@@ -31,7 +31,7 @@ def wanted(architectures):
 
 
 def fat_binaries(data):
-    """Of each fat binary in `data`, which may be an object, an archive or a program, its images by name."""
+    """The images by name of each fat binary in `data`, which may be an object, an archive or a program."""
     at = data.find(MAGIC)
     while at >= 0:
         _, version, header, size = HEADER.unpack_from(data, at)

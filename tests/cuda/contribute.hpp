@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Steps whose math is work of the engine's stream, which the host never waits for.
+/// Steps whose math runs on the engine's stream. The host never waits for it.
 #pragma once
 #include <barrier>
 #include <optional>
@@ -25,7 +25,7 @@ cudaError_t enqueue(cudaStream_t stream, Contribution<T, G> const& work) {
 }
 #endif
 
-/// As contribute() of small_model.hpp, as a kernel.
+/// Like contribute() of small_model.hpp, as a kernel.
 template <Element T, GradientOf<T> G>
 void enqueue_contribution(Backward<T, G> const& p, Param<1> const& param, std::int64_t sample, float seed,
                           cudaStream_t stream) {
@@ -38,7 +38,7 @@ void enqueue_contribution(Backward<T, G> const& p, Param<1> const& param, std::i
   }
 }
 
-/// As micro_step() of small_model.hpp.
+/// Like micro_step() of small_model.hpp.
 template <Element T, GradientOf<T> G>
 void micro_step_on_gpu(MicroStep<T, G>& micro, SmallModel const& small, cudaStream_t stream) {
   forward(micro, small);

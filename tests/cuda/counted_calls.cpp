@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Interposed functions of the CUDA runtime, by the linker's --wrap: calls of the library and of the test come to
-/// __wrap_<function>, which counts, and go on to __real_<function>, the runtime's. List them in CMakeLists.txt as well.
+/// Interposes functions of the CUDA runtime by the linker's --wrap: calls of the library and of the test reach
+/// __wrap_<function>, which counts them and calls __real_<function>, the runtime's. List them in CMakeLists.txt as
+/// well.
 #include "cuda/counted_calls.hpp"
 
 #include <cuda_runtime_api.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How often this process has called functions of the CUDA runtime.
+/// Counts this process's calls of CUDA runtime functions.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -12,8 +12,8 @@ namespace zeroth::testing {
 
 using Calls = std::map<std::string, std::int64_t>;
 
-/// By function; work that was enqueued counts as "launch". On GPUs those functions that are interposed when the test is
-/// linked: what allocates, returns, makes, destroys, waits, asks, calls the host back, and launches.
+/// By function; enqueued work counts as "launch". On GPUs only the functions that are interposed when the test is
+/// linked: those that allocate, free, create, destroy, wait, query, call the host back, and launch.
 #ifdef ZEROTH_ON_GPU
 [[nodiscard]] Calls counted_calls();
 #else
@@ -27,7 +27,7 @@ using Calls = std::map<std::string, std::int64_t>;
   return found == calls.end() ? 0 : found->second;
 }
 
-/// What was called after `before` was counted.
+/// The calls since `before` was counted.
 [[nodiscard]] inline Calls since(Calls const& before) {
   auto now = counted_calls();
   for (auto const& [function, count] : before) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A point that a stream of a GPU does not pass until the host says so.
+/// A point that a stream of a GPU does not pass until the host opens it.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -13,9 +13,9 @@
 
 namespace zeroth::testing {
 
-/// Outlives the work of the streams that it holds up. On a GPU a kernel that asks: a call of the host would hold up
-/// those of other streams as well. While it holds, only kernels are launched that were launched before: CUDA may wait
-/// for the GPU before it loads one.
+/// Must outlive the work of the streams that it blocks. On a GPU it is a kernel that polls, since a host function would
+/// also block those of other streams. While it is closed, launch only kernels that were launched before: CUDA may wait
+/// for the GPU before it loads a kernel.
 class Gate {
  public:
   explicit Gate(device::Device& device)
@@ -44,7 +44,7 @@ class Gate {
   using Flag = std::atomic<int>;
   static_assert(sizeof(Flag) == sizeof(int));
 
-  std::unique_ptr<device::Memory> memory_;  // of the host, which the GPU reads
+  std::unique_ptr<device::Memory> memory_;  // host memory that the GPU reads
   Flag* open_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The GPUs that a test runs on: made up, or with ZEROTH_ON_GPU what is there.
+/// The GPUs of a test: emulated ones, or with ZEROTH_ON_GPU those of this machine.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -28,7 +28,7 @@ inline void begin_on(Gpus const& /*gpus*/) {}
 #else
 inline void begin_on(Gpus const& gpus) { fake_cuda::reset({.gpus = gpus.count, .delays = gpus.delays}); }
 [[nodiscard]] inline bool are_there(int /*count*/) { return true; }
-/// What was not given back.
+/// Objects that were not freed.
 [[nodiscard]] inline std::string left_on_gpus() { return fake_cuda::leftovers(); }
 #endif
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Training whose steps can be recorded: kernels read from the device's memory what differs between steps.
+/// Training whose steps can be recorded: kernels read everything that differs between steps from device memory.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -97,7 +97,7 @@ std::optional<StepReport> enqueue_step(Engine<T, G>& engine, SmallModel const& s
   return engine.step();
 }
 
-/// What happens in and between steps, on every rank.
+/// The actions in and between steps, on every rank.
 struct GraphPlan {
   int steps = 12;
   int first_recorded = 3;  ///< Steps before it are not recorded. Not below `steps`: none is.

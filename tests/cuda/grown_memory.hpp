@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How much memory the driver says is in use, while engines of known size are built and go.
+/// The memory that the driver reports as used, while engines of known size are built and destroyed.
 #pragma once
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
@@ -22,7 +22,7 @@ namespace zeroth::testing {
 
 inline constexpr std::int64_t mib = std::int64_t{1} << 20U;
 #ifdef ZEROTH_ON_GPU
-inline constexpr std::int64_t piece = 2 * mib;          // in which the driver hands out memory
+inline constexpr std::int64_t piece = 2 * mib;          // unit in which the driver allocates memory
 inline constexpr std::int64_t all_elements = 16 * mib;  // 256 MiB of states in all at stage 0
 #else
 inline constexpr std::int64_t piece = 4096;  // blocks are asked for twice where they are not aligned
@@ -43,8 +43,8 @@ inline constexpr std::int64_t most_arenas = 8;
 struct Grown {
   std::int64_t before = 0;         ///< Before there was a rank, with the GPU's context and other programs.
   std::int64_t contexts = 0;       ///< Kernels, streams, events and the job's communicators: what a small engine left.
-  std::int64_t communicators = 0;  ///< Beside its states, by the small engine while it was there.
-  std::int64_t states = 0;         ///< By the large engine, of all ranks, with its communicators.
+  std::int64_t communicators = 0;  ///< Bytes of the small engine besides its states.
+  std::int64_t states = 0;         ///< Bytes of the large engine, over all ranks, with its communicators.
   std::int64_t planned_small = 0, planned = 0;  ///< Planned for all ranks.
 };
 

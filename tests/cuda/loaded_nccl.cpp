@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A library that is loaded in place of libnccl, and whose functions are never called but for the version: whole, bare
-/// of all others, or old.
+/// A library that is loaded in place of libnccl. Only its version function is called. It is complete, lacks all other
+/// functions, or is old.
 #include "device/nccl_functions.hpp"
 
 #ifdef NCCL_IS_OLD

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Where the kernels' cases run: on the host, through the emulator, or on a GPU. The cases are the same.
+/// The machine of the kernels' cases: the emulator on the host, or a GPU. The cases are the same.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -37,7 +37,7 @@ class Machine {
 /// The one of this program.
 [[nodiscard]] Machine& machine();
 
-/// At the start of a case: from here on it is repeated for each way.
+/// Call at the start of a case: the rest of the case is repeated for each way.
 inline void every_way() { machine().choose(GENERATE(range(0, machine().ways()))); }
 
 /// A host array's copy on the machine, `shift` elements behind an aligned address.
@@ -59,13 +59,13 @@ class OnMachine {
   ~OnMachine() { machine().release(memory_); }
 
   [[nodiscard]] T* data() const { return reinterpret_cast<T*>(memory_ + shift_); }
-  /// As if the array began `elements` elements earlier: what is here has large indices then.
+  /// The address of an array that begins `elements` elements earlier, so that these elements have large indices.
   [[nodiscard]] T* data_before(std::int64_t elements) const {
     return reinterpret_cast<T*>(reinterpret_cast<std::uintptr_t>(data()) -
                                 static_cast<std::uintptr_t>(elements) * sizeof(T));
   }
 
-  /// What is there now. Nothing around it may have changed.
+  /// The current values. Memory around them must be unchanged.
   [[nodiscard]] std::vector<T> values() const {
     std::vector<std::byte> now(before_.size());
     machine().download(now.data(), memory_, now.size());

@@ -41,7 +41,7 @@ struct Matrices {
 
 struct MatrixOptions {
   MakeAccess access = CudaAccess::make;
-  int overflow_at = -1;  ///< In this step a gradient is infinite.
+  int overflow_at = -1;  ///< The step in which a gradient is infinite.
   std::function<void(int step)> before_step = [](int) {};
 };
 
@@ -98,7 +98,7 @@ Trained train_matrices(Job& job, Config const& config, MatrixOptions const& opti
   return result;
 }
 
-/// What rank 0 saw. All ranks must have seen the same, and have held what was planned.
+/// Rank 0's results. All ranks must have the same, and have used the planned memory.
 inline Trained trained_matrices(RunJob const& run, int world, std::string const& text,
                                 MatrixOptions const& options = {}) {
   auto const config = Config::from_json(text);

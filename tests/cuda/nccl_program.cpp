@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank of a job that torchrun's variables describe, on the CUDA runtime and the NCCL of the tests:
-// nccl_program DEED GPUS STAGE FOLDER JOIN_MS. Says what becomes of it.
+// One rank of a job that torchrun's variables describe, on the CUDA runtime and the NCCL of the tests: nccl_program
+// DEED GPUS STAGE FOLDER JOIN_MS. Prints its outcome.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

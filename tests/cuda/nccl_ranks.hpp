@@ -28,13 +28,14 @@ namespace zeroth::testing {
 inline void begin_nccl_on(Gpus const& /*gpus*/) {}
 [[nodiscard]] inline std::string left_over() { return {}; }
 #else
-/// Whose GPUs reach the memory of some tests: the host's, on heaps and stacks.
+/// GPUs that can access host memory on heaps and stacks, which some tests use.
 inline constexpr fake_cuda::Machine with_host_memory{.reaches_host_memory = true};
 /// A machine as new, and an NCCL.
 inline void begin_nccl(fake_cuda::Machine const& machine = with_host_memory) {
   fake_cuda::reset(machine);
   fake_nccl::reset();
-  // Made before there are other threads: ThreadSanitizer does not see how the logger's library locks its making.
+  // Created before other threads: ThreadSanitizer does not see the lock that the logger's library uses for its
+  // creation.
   static_cast<void>(spdlog::default_logger_raw());
 }
 inline void begin_nccl_on(Gpus const& gpus) { begin_nccl({.gpus = gpus.count, .delays = gpus.delays}); }
@@ -81,7 +82,7 @@ template <class Body>
   return results;
 }
 
-/// As run_job(), by NCCL.
+/// Like run_job(), over NCCL.
 inline Outcome run_nccl_job(int world, std::function<void(Job&)> const& rank_main, int gpus = 1) {
   Outcome outcome(static_cast<std::size_t>(world));
   std::vector<std::thread> threads;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What ranks that communicate by NCCL train in tests where they are processes, and what becomes of it in a word.
+/// The training of ranks that communicate by NCCL, in tests with processes, and its result in one word.
 #pragma once
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The emulator itself: it must run what a GPU would, and show what a GPU would get wrong.
+/// Tests the emulator: it must run valid kernels like a GPU, and detect mistakes that would fail on a GPU.
 #include "support/block_emulator.hpp"
 
 #include <cmath>
@@ -38,7 +38,7 @@ TEST_CASE("a phase is complete before the next one begins") {
   }
 }
 
-/// What no kernel may do: threads read what others write in the same phase.
+/// A mistake: threads read what others write in the same phase.
 struct Race {
   static constexpr int threads = 32;
   struct Shared {
@@ -133,7 +133,7 @@ struct Fold {
     block.phase([&](int thread) { results[thread] = own[thread]; });
   }
 
-  /// Not associative: who is combined with whom matters.
+  /// Not associative: the pairs that are combined matter.
   static float combined(float a, float b) { return a * b - (a + b); }
 };
 
@@ -157,7 +157,7 @@ TEST_CASE("warps are folded separately, half onto half, and all lanes get the re
   }
 }
 
-/// Counts visits of tiles, in whatever grid it gets.
+/// Counts visits of tiles, in any grid.
 struct Stride {
   static constexpr int threads = 32;
   struct Shared {};

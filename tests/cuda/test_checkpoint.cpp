@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Ranks on a GPU save what ranks on the CPU do, and go on from what either has saved, bit for bit.
+/// Ranks on a GPU save the same checkpoints as ranks on the CPU, and resume from those of either, bit for bit.
 #include <fmt/format.h>
 
 #include <string>

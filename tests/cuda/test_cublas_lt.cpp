@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How cuBLASLt is found and loaded, and what is said where it is not.
+/// Finding and loading cuBLASLt, and the errors if that fails.
 #include <string>
 #include <vector>
 
@@ -38,7 +38,7 @@ TEST_CASE("the first usable cuBLASLt is loaded, with all functions") {
 #define IS_THERE(name, function) CHECK(lt.name != nullptr);
   ZEROTH_CUBLAS_LT_FUNCTIONS(IS_THERE)
 #undef IS_THERE
-  CHECK(lt.create(nullptr) == CUBLAS_STATUS_SUCCESS);  // as the library made for this answers
+  CHECK(lt.create(nullptr) == CUBLAS_STATUS_SUCCESS);  // the answer of the library made for this test
 }
 
 #ifdef CUBLAS_LT_REAL

@@ -33,7 +33,7 @@ using device::Category;
 using device::Overlap;
 using std::chrono::milliseconds;
 
-/// What is in a device's memory.
+/// The contents of a device's memory.
 std::vector<std::byte> contents_of(device::Device& device, device::Memory const& memory) {
   auto const host = device.allocate_host(memory.bytes());
   device.kernels().copy(device.compute(), host->data(), memory.data(), memory.bytes());
@@ -119,7 +119,7 @@ TEST_CASE("a device takes its memory from the program's allocator, on its comput
   Pool pool;
   pool.serve();
   auto device = device::make_cuda_device(0);
-  device::set_cuda_allocator({});  // which is of devices from here on
+  device::set_cuda_allocator({});  // for devices made from here on
   auto memory = device->allocate(Category::optimizer, 10'000);
   CHECK(reinterpret_cast<std::uintptr_t>(memory->data()) % 4096 == 0);
   CHECK(all_zero(contents_of(*device, *memory)));
@@ -280,7 +280,7 @@ TEST_CASE("a wait is for its own record, also if another stream has passed a lat
   post_on_gpu(*waiting, [&] { reached = 1; });
   fast->record(*event);
   event->synchronize();
-  std::this_thread::sleep_for(std::chrono::milliseconds{20});  // in which a stream that does not wait would go on
+  std::this_thread::sleep_for(std::chrono::milliseconds{20});  // time for a stream that does not wait to continue
   CHECK(reached == 0);
   gate.open();
   waiting->synchronize();
@@ -360,7 +360,7 @@ TEST_CASE("waits of the compute stream, and work without overlap, are measured o
   CHECK(beside->host_ms() == 0);
 }
 
-#ifndef ZEROTH_ON_GPU  // where it is not known what events take
+#ifndef ZEROTH_ON_GPU  // the duration of events is unknown on a GPU
 TEST_CASE("waits that did not wait count no time, and others count without their events") {
   fake_cuda::reset({.timed_event_us = 3});
   auto const device = device::make_cuda_device(0);
@@ -407,7 +407,7 @@ TEST_CASE("waits that did not wait count no time, and others count without their
 }
 #endif
 
-#ifndef ZEROTH_ON_GPU  // whose driver holds fewer pieces of work, and makes the host wait beyond that
+#ifndef ZEROTH_ON_GPU  // a GPU's driver holds less work, and makes the host wait beyond that
 TEST_CASE("all waits are measured, however far the host is ahead") {
   begin_on({});
   auto const device = device::make_cuda_device(0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What goes wrong on a GPU ends all ranks, and each says why.
+/// Errors on a GPU end all ranks, and each reports the reason.
 #include <fmt/format.h>
 
 #include <set>
@@ -61,7 +61,7 @@ TEST_CASE("an allocation error names the category, and the free memory") {
                  "cudaMalloc on cuda:0 refused 80000 bytes for optimizer: out of memory "
                  "(cudaErrorMemoryAllocation); 70000 of the GPU's 100000 bytes are free"));
   CHECK(device->ledger().live().total() == 30'000);
-  CHECK(cudaGetLastError() == cudaSuccess);  // nobody takes it for that of a later launch
+  CHECK(cudaGetLastError() == cudaSuccess);  // it is not mistaken for the error of a later launch
   auto const more = device->allocate(device::Category::optimizer, 60'000);  // the device is as good as before
   fake_cuda::refuse("cudaHostAlloc", cudaErrorMemoryAllocation);
   CHECK(contains(thrown<SystemError>([&] { return device->allocate_host(5000); }),
@@ -102,7 +102,7 @@ TEST_CASE("a failed allocation of pinned memory ends all ranks, naming rank, byt
       }
       CHECK(fake_cuda::leftovers() == "");
     }
-    CHECK((world > 1 || refused == 1));  // of two ranks it is now the one's, now the other's
+    CHECK((world > 1 || refused == 1));  // with two ranks it may be either rank's
   }
 }
 
@@ -191,7 +191,7 @@ TEST_CASE("work that fails on the GPU ends all ranks with its error") {
         for (auto const& error : outcome) {
           auto const message = message_of(error);
           INFO(fmt::format("{} GPUs, stage {}, after {}: {}", gpus, stage, after, message));
-          // An error that leaves a guard is not known yet when the others are told whose engine has ended by it.
+          // When an error leaves a guard, the other ranks learn that this engine ended before the error is known.
           CHECK((contains(message, why) || contains(message, "the engine of rank")));
         }
         CHECK(fake_cuda::leftovers() == "");
@@ -214,7 +214,7 @@ TEST_CASE("a CUDA error names its call, and fails the device") {
   CHECK(contains(thrown<SystemError>([&] { stream->synchronize(); }), "cudaMemsetAsync"));
   CHECK(contains(thrown<SystemError>([&] { event->synchronize(); }), "cudaMemsetAsync"));
   CHECK(contains(thrown<SystemError>([&] { device->compute().wait(*event); }), "cudaMemsetAsync"));
-  fake_cuda::refuse("cudaEventCreateWithFlags", cudaErrorMemoryAllocation);  // a later call says what was wrong first
+  fake_cuda::refuse("cudaEventCreateWithFlags", cudaErrorMemoryAllocation);  // a later call reports the first error
   CHECK(contains(thrown<SystemError>([&] { static_cast<void>(device->make_event()); }), "cudaMemsetAsync"));
 }
 

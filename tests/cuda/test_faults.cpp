@@ -30,7 +30,7 @@ Config config_of(int stage, int timeout_ms) {
 /// The ranks but the bad one, which may wait until they have ended.
 class Others {
  public:
-  /// For as long as a rank trains.
+  /// Exists while a rank trains.
   class Member {
    public:
     Member(Others& all, int rank) : all_{all}, is_bad_{rank == bad_rank} {}

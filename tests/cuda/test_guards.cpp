@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Engines on a GPU: what is kept beyond its guard is NaN with zeroth.poison, and replicas are compared as on the CPU.
+/// Engines on a GPU: with zeroth.poison, memory kept beyond its guard is NaN, and replicas are compared as on the CPU.
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -17,7 +17,7 @@ namespace {
 
 std::unique_ptr<device::Device> gpu(int /*rank*/) { return device::make_cuda_device(0); }
 
-/// How many of 300 values are NaN by now.
+/// The number of NaNs among 300 values.
 int nan_count(CudaAccess& access, float const* values) {
   auto const* const read = static_cast<float const*>(access.read(values, 300 * std::int64_t{sizeof(float)}));
   return static_cast<int>(std::count_if(read, read + 300, [](float value) { return std::isnan(value); }));

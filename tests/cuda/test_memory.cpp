@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the driver says is in use grows by what was planned, and by contexts, which are measured beforehand.
+/// The memory that the driver reports as used grows by the plan, and by contexts, which are measured beforehand.
 #include "cuda/grown_memory.hpp"
 #include "support/catch.hpp"
 #include "zeroth/device/cuda.hpp"

@@ -16,7 +16,7 @@ struct Ranks {
   bool check;
 };
 #ifdef ZEROTH_ON_GPU
-/// NCCL wants a GPU for each; some of those that are there, and all.
+/// Numbers of ranks, each of which needs its own GPU: some of the machine's GPUs, and all.
 std::vector<Ranks> jobs() {
   int const all = device::cuda_device_count();
   return {{1, 1, true}, {2, 2, false}, {all, all, true}};

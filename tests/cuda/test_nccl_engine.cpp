@@ -80,7 +80,7 @@ Counts calls_of_steps_4_to_8(Config const& config) {
   return result;
 }
 
-/// What only enqueues, and what only asks.
+/// Functions that only enqueue, or only query.
 std::set<std::string> const harmless{
     "cudaMemcpyAsync",      "cudaMemsetAsync", "cudaStreamWaitEvent",   "cudaEventRecord", "cudaEventQuery",
     "cudaEventElapsedTime", "launch",          "ncclCommGetAsyncError", "ncclGroupStart",  "ncclGroupEnd",
@@ -279,7 +279,7 @@ TEST_CASE("exactly the memory that collectives send comes from NCCL's allocator"
          {Category::parameters, Category::gradients, Category::optimizer, Category::slots, Category::scratch}) {
       INFO(device::name_of(category));
       auto const by_nccl = fake_nccl::calls("ncclMemAlloc");
-      auto const in_all = fake_cuda::calls("cudaMalloc");  // which NCCL's allocator calls here
+      auto const in_all = fake_cuda::calls("cudaMalloc");  // the tests' NCCL allocator calls it
       auto const memory = device->allocate(category, 100);
       CHECK(fake_nccl::calls("ncclMemAlloc") - by_nccl ==
             (category == Category::optimizer || category == Category::scratch ? 0 : 1));
@@ -336,7 +336,7 @@ TEST_CASE("steps 4 to 8 with NCCL allocate nothing and wait for nothing", "[host
       CHECK(harmless.contains(function));
     }
     CHECK(calls.at("ncclGroupEnd") > 0);
-    CHECK(calls.at("ncclAllReduce") >= 4 * 5);  // of every rank, in every step, at least that of the step's sums
+    CHECK(calls.at("ncclAllReduce") >= 4 * 5);  // for every rank and step, at least the one of the step's sums
     CHECK(calls.contains("ncclReduceScatter") == (stage > 0));
     CHECK(calls.contains("ncclAllGather") == (stage > 0));
   }

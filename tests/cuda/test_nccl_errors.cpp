@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What goes wrong with NCCL, and what the ranks are told.
+/// Errors of NCCL, and the ranks' messages.
 #include <array>
 #include <atomic>
 #include <barrier>
@@ -33,7 +33,7 @@ constexpr CommOptions soon{.timeout = milliseconds{800}, .check = false};
 constexpr CommOptions in_a_while{.timeout = milliseconds{2500}, .check = false};
 Label const label{"backward", "block 7"};
 
-/// A sum over all ranks of a communicator, and what came of it.
+/// Sums over all ranks of a communicator, and returns the stream's error.
 std::string sum(Rank& rank, Communicator& communicator) {
   auto const stream = rank.device.make_stream("test", device::Overlap::on);
   float data = 1;
@@ -41,13 +41,14 @@ std::string sum(Rank& rank, Communicator& communicator) {
   return error_of(*stream);
 }
 
-/// Likewise on communicator 'test', which is made for it.
+/// Like sum(), on communicator 'test', which is made for it.
 std::string sum_once(Rank& rank) {
   Part part{rank.communicator, 0, rank.communicator.rank(), "test"};
   return sum(rank, part.communicator());
 }
 
-/// A sum that takes too long. It begins on no rank before all have submitted it, so that nobody is late with that.
+/// A sum that takes too long. It begins on no rank before all have submitted it, so that no rank is late with
+/// submitting.
 std::string sum_too_long(Rank& rank, Communicator& communicator, std::latch& submitted, std::int64_t count = 1) {
   auto const stream = rank.device.make_stream("test", device::Overlap::on);
   std::vector<float> data(static_cast<std::size_t>(count));
@@ -86,7 +87,7 @@ TEST_CASE("a collective that never ends is found, named and aborted on every ran
                             Contains("of communicator 'test'") && Contains("all have submitted it") &&
                             Contains("NCCL_WIN_ENABLE=0"));
   }
-  REQUIRE(waiting.size() == 1);  // of whom all are told
+  REQUIRE(waiting.size() == 1);  // all of them get the error
   CHECK(std::set<std::string>{"rank 0", "rank 1", "rank 2"}.contains(*waiting.begin()));
   CHECK(std::chrono::steady_clock::now() - began < std::chrono::minutes{1});
   CHECK(fake_nccl::calls("ncclCommAbort") == 3 * 2);  // 'world' and 'test', on every rank
@@ -292,7 +293,7 @@ TEST_CASE("an NCCL abort that does not return does not keep ranks from ending") 
     window.reset();
     communicator.reset();
     ended.arrive_and_wait();
-    fake_nccl::stall_abort(false);  // who waits for a GPU waits for its work
+    fake_nccl::stall_abort(false);  // waiting for a GPU includes its work
     return error_of(*stream);
   });
   for (auto const& problem : problems) {
@@ -511,7 +512,7 @@ TEST_CASE("the watch checks only the first unfinished transaction of each stream
   CHECK(questions() == 1);
   launch(*idle);
   idle->synchronize();
-  CHECK(questions() == 1 + 40);  // of another stream behind it
+  CHECK(questions() == 1 + 40);  // another stream's work after it
   CHECK(questions() == 1);
   gate.open();
   held->synchronize();

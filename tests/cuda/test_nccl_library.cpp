@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The real NCCL: that it is loaded, which one it is, and what it says where there is no GPU.
+/// The real NCCL: that it is loaded, its version, and its error without a GPU.
 #include <nccl.h>
 
 #include <chrono>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How NCCL is found and loaded, and what is said where it is not.
+/// Finding and loading NCCL, and the errors if that fails.
 #include <string>
 #include <vector>
 
@@ -38,7 +38,7 @@ TEST_CASE("the first usable file is loaded, with all functions") {
 #define IS_THERE(name, function) CHECK(nccl.name != nullptr);
   ZEROTH_NCCL_FUNCTIONS(IS_THERE)
 #undef IS_THERE
-  CHECK(nccl.group_start() == ncclSuccess);  // as the library made for this answers
+  CHECK(nccl.group_start() == ncclSuccess);  // the answer of the library made for this test
   CHECK(nccl.version == 99999);
   CHECK_FALSE(nccl.was_there);
   CHECK(load_nccl({NCCL_WHOLE}).was_there);  // since then

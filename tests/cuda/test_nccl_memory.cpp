@@ -11,7 +11,7 @@
 namespace zeroth::testing {
 namespace {
 
-/// What one byte costs.
+/// The memory that an allocation of one byte takes.
 std::int64_t granularity() {
   auto const device = device::make_cuda_device(0, device::CudaBuffers::registrable);
   static_cast<void>(device->compute());
@@ -29,7 +29,7 @@ TEST_CASE("with NCCL, too, the memory use that the driver reports grows by the p
     auto const run = [](int ranks, auto const& rank_main) { return run_nccl_job(ranks, rank_main); };
     auto const grown = measure_growth(run, 1, stage);
     INFO(tell(grown, "nccl", 1, stage, part));
-    // What both engines hold beside their states is the same.
+    // Both engines hold the same besides their states.
     auto const more_planned = grown.planned - grown.planned_small;
     auto const more_in_use = grown.states - grown.communicators - grown.planned_small;
     auto const rounded = most_arenas * std::max(piece, part);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How long ranks rest while NCCL has a call under way. Calls of nanosleep() are interposed by the linker's --wrap.
+/// The sleeps of ranks while a call of NCCL is in progress. Calls of nanosleep() are interposed by the linker's --wrap.
 #include <time.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace {
 
-/// The rests of this thread, in ns, without those of a millisecond or more, by which ranks take turns with the watch.
+/// This thread's sleeps in ns, without those of a millisecond or more, with which ranks yield to the watch.
 std::vector<long>& rests_ns() {
   thread_local std::vector<long> mine;
   return mine;

@@ -26,11 +26,11 @@ using Catch::Contains;
 using Environment = std::map<std::string, std::string>;
 
 constexpr int calm_ms = 120'000;   // longer than any of these tests
-constexpr int hurried_ms = 3'000;  // for one who waits for somebody who does not come
+constexpr int hurried_ms = 3'000;  // for a rank that waits for a missing one
 
 struct Machine {
   int world = 2;
-  int gpus = 4;  // that every process sees
+  int gpus = 4;  // GPUs that every process sees
   int stage = 3;
 };
 
@@ -42,7 +42,7 @@ class Processes : public Children {
       start_rank(static_cast<int>(count()), deed);
     }
   }
-  /// With `more` in the environment; an empty value takes a variable out of it.
+  /// Starts a rank with `more` in its environment; an empty value removes a variable.
   void start_rank(int rank, std::string const& deed, Environment const& more = {}, int join_ms = calm_ms) {
     Environment environment{{"RANK", std::to_string(rank)},
                             {"WORLD_SIZE", std::to_string(machine_.world)},
@@ -58,7 +58,7 @@ class Processes : public Children {
            (folder() / "nccl").string(), std::to_string(join_ms)},
           environment);
   }
-  /// Rank 0, and then the last one, whose time for the others ends that of all. It has none to lose for rank 0's start.
+  /// Starts rank 0 and, once it listens, the last rank, whose timeout for the others ends the wait of all.
   void start_two(std::string const& deed, int last) {
     start_rank(0, deed);
     auto const deadline = Clock::now() + std::chrono::milliseconds{calm_ms};
@@ -67,7 +67,7 @@ class Processes : public Children {
     }
     start_rank(last, deed, {}, hurried_ms);
   }
-  /// Checks that a rank that ended with the job says why, in its output and in its flight record.
+  /// Checks that a rank that ended with the job gives the reason, in its output and in its flight record.
   void check_told(std::size_t rank, std::string const& why) {
     check_said(rank, why, 1);
     CHECK_THAT(flight_of(rank), Contains(why));
@@ -181,7 +181,7 @@ TEST_CASE("creation of an NCCL communicator that never finishes ends the job") {
 TEST_CASE("a rank whose NCCL abort does not return is terminated with a reason") {
   Processes job{{.world = 3}, {"wait for ever", "wait for ever", "wait for ever"}};
   job.check_said(1, "] the disk is full", 1);
-  for (std::size_t const rank : {0U, 2U}) {  // whose GPU works on, so that none of its memory can be given back
+  for (std::size_t const rank : {0U, 2U}) {  // its GPU is still working, so none of its memory can be freed
     job.check_told(rank, "rank 1 failed: the disk is full");
     CHECK_THAT(job[rank].output(),
                Contains(fmt::format("rank {} did not stop within 500 ms, and is terminated", rank)));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Ranks on a GPU whose masters and optimizer states are in the host's memory, all or a part of them, train as stage 0
-/// on the CPU does, bit for bit: at every stage, in groups, by tiles of any size, however they come and go, whether the
-/// GPU updates them or the host.
+/// Ranks on a GPU with all or some masters and optimizer states in host memory train like stage 0 on the CPU, bit for
+/// bit: at every stage, in groups, with tiles of any size and any overlap of their transfers, updated by the GPU or by
+/// the host.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ using Catch::Contains;
 
 std::unique_ptr<device::Device> gpu(int /*rank*/) { return device::make_cuda_device(0); }
 
-/// In the end, of ranks on one GPU.
+/// The final state of ranks on one GPU.
 Ended ended_on_gpu(int world, Config const& config, TrainOptions options = {}, Gpus const& gpus = {}) {
   begin_on(gpus);
   options.access = CudaAccess::make;
@@ -333,8 +333,8 @@ TEST_CASE("memory and copies of the host are as planned, and the memory is freed
       run(in_memory, with_none.host, pinned[0]);
       run(offloaded, planned.host, pinned[1]);
       CHECK(planned.host.bytes > 0);
-#ifndef ZEROTH_ON_GPU                                         // whose driver does not tell
-      constexpr int of_scalars = sizeof(optim::StepScalars);  // which the host reads where it updates
+#ifndef ZEROTH_ON_GPU                                         // a GPU's driver does not report it
+      constexpr int of_scalars = sizeof(optim::StepScalars);  // read by the host if it updates
       CHECK(pinned[1] - pinned[0] == 2 * (planned.host.bytes + (by_host ? of_scalars : 0)));
 #endif
       CHECK(planned.bytes.optimizer < with_none.bytes.optimizer);

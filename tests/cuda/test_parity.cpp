@@ -147,7 +147,7 @@ TEST_CASE("late work on some streams changes nothing") {
   }
 }
 
-/// Every micro-step's backward on a thread of its own; and calls by two threads at the same time would be told.
+/// Every micro-step's backward runs on a new thread. Concurrent calls of two threads would be reported.
 void expect_same_with_backward_on_new_threads(int world, Gpus const& gpus) {
   TrainOptions options;
   options.backward_by = on_new_thread;

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernels that the preset cuda built: nothing spills in a loop, the page says what they are, and the library's PTX
-rounds as the CPU does. The build's folder is in ZEROTH_BUILD. Ends with 77 where cuobjdump or nvdisasm is missing."""
+"""Checks the kernels of the preset cuda: nothing spills in a loop, the page has their current figures, and the
+library's PTX rounds like the CPU. ZEROTH_BUILD is the build's folder. Exit status: 77 if cuobjdump or nvdisasm is
+missing."""
 
 import os
 import pathlib
@@ -55,4 +56,4 @@ if __name__ == "__main__":
     except cuda_tools.NoTools as error:
         print(f"skipped: {error}")
         sys.exit(77)
-    unittest.main(verbosity=2)  # says what it skips, and why
+    unittest.main(verbosity=2)  # reports skipped parts, with the reason

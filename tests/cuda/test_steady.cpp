@@ -106,7 +106,7 @@ class Patience {
   std::thread thread_;  // last: it uses the others
 };
 
-/// Settings of zero_optimization: half of the states come and go, beside updates or in line with them.
+/// Settings of zero_optimization: half of the states are swapped, concurrently with updates or in line with them.
 char const* const offloads[] = {
     R"(, "sub_group_size": 1, "offload_optimizer": {"device": "cpu", "ratio": 0.5})",
     R"(, "offload_optimizer": {"device": "cpu", "pipeline_read": true, "pipeline_write": true})",
@@ -114,7 +114,7 @@ char const* const offloads[] = {
 /// Settings of zeroth: updates by the GPU, and by the host.
 char const* const offload_updates[] = {"", R"(, "offload_update": "host")"};
 
-/// What only enqueues, and what only asks.
+/// Functions that only enqueue, or only query.
 std::set<std::string> const harmless{"cudaMemcpyAsync", "cudaMemsetAsync",   "cudaStreamWaitEvent",
                                      "cudaEventRecord", "cudaEventQuery",    "cudaEventElapsedTime",
                                      "launch",          "cudaLaunchHostFunc"};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Steps recorded as graphs, over the tests' own NCCL: the bits of steps that are not, and calls that they replace.
+/// Steps recorded as graphs, over the tests' own NCCL: they give the bits of steps that are not recorded, and replace
+/// their calls.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -227,7 +228,7 @@ TEST_CASE("an edge that a graph lacks changes bits") {
   GraphPlan const plan{.steps = 6};
   auto const expected = run_anew(config, eager(plan));
   REQUIRE(expected.errors == "");
-  Log const log;  // which would be full of warnings about NaN
+  Log const log;  // captures many warnings about NaN
   int tried = 0, seen = 0;
   for (std::size_t edge = 0;; edge += 2) {
     begin_nccl({.gpus = world});

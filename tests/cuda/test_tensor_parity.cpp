@@ -30,7 +30,7 @@ std::string file_of(Types const& types, int stage, int tensor, bool overlap, std
                      types.keys, stage, overlap, tensor, more);
 }
 
-/// The same on all ranks, and each has held what was planned.
+/// Requires the same results on all ranks, each of which must have used the planned memory.
 Trained train(RunJob const& run, int world, std::string const& text, DividedOptions const& options) {
   auto const config = Config::from_json(text);
   std::vector<Trained> all(static_cast<std::size_t>(world));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Warps, their fragments, and what is fetched, in the emulator: as the PTX ISA has them, and with a GPU's mistakes.
+/// Tests warps, their fragments and fetches in the emulator: they follow the PTX ISA, and mistakes are detected as on a
+/// GPU.
 #include <cmath>
 #include <numeric>
 #include <random>
@@ -140,8 +141,8 @@ TEST_CASE("asynchronous copies arrive at their wait, with zeros outside of the s
   }
 }
 
-/// Tiles that are fetched while warps, let go without a barrier, still read the one before. Who forgets a barrier, or
-/// writes where others may still read, is found.
+/// Tiles are fetched while warps, which continued without a barrier, still read the previous one. Detects a missing
+/// barrier, and writes to memory that others may still read.
 struct OpenWarps {
   static constexpr int threads = 64;
   enum class Then { nothing, a_barrier_and_a_fetch, a_fetch, a_write, a_write_of_its_own };
@@ -216,7 +217,7 @@ TEST_CASE("warps that depend on each other in a phase give themselves away") {
   CHECK(forwards != backwards);
 }
 
-/// What a warp keeps from phase to phase, and quads that are folded.
+/// Values that a warp keeps across phases, and folded quads.
 struct Quads {
   static constexpr int threads = 64;
   struct Shared {};

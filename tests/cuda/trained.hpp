@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The synthetic model trained by a whole job, wherever its ranks are, and what must be the same on all of them.
+/// Trains the synthetic model by a whole job, wherever its ranks are, and checks results that must be the same on all
+/// of them.
 #pragma once
 #include <functional>
 #include <string>
@@ -16,7 +17,7 @@ namespace zeroth::testing {
 /// Runs a function on all ranks of a job of so many.
 using RunJob = std::function<Outcome(int world, std::function<void(Job&)> const& rank_main)>;
 
-/// What rank 0 saw. No rank may have failed, all must have seen the same, and have held what was planned.
+/// Rank 0's results. No rank may have failed; all must have the same results, and have used the planned memory.
 inline Trained train_by(RunJob const& run, int world, std::string const& text, TrainOptions const& options = {}) {
   auto const config = Config::from_json(text);
   std::vector<Trained> results(static_cast<std::size_t>(world));
@@ -30,7 +31,7 @@ inline Trained train_by(RunJob const& run, int world, std::string const& text, T
   return results.front();
 }
 
-/// By threads, on the devices that `make_device` makes.
+/// Runs ranks as threads, on devices from `make_device`.
 inline RunJob threads_on(MakeDevice make_device) {
   return [make_device = std::move(make_device)](int world, std::function<void(Job&)> const& rank_main) {
     return run_job(world, rank_main, {}, make_device);

@@ -10,7 +10,7 @@
 
 namespace zeroth::testing {
 
-/// What one sample adds to the gradient of one element.
+/// One sample's contribution to the gradient of one element.
 ZEROTH_HOST_DEVICE inline float contribution(float old, float seed, float value, std::int64_t sample, std::int64_t i) {
   return old + seed * (0.1F * value + 0.2F * noise(sample, i));
 }
@@ -34,7 +34,7 @@ struct Contribution {
 /// Defined for every pair of a parameter's and a gradient's type.
 template <class T, class G>
 cudaError_t enqueue(cudaStream_t stream, Contribution<T, G> const& work);
-/// The stream goes on once `*open` is not 0, which the GPU reads in the host's memory; after 60 s in any case.
+/// Blocks the stream until `*open`, in host memory that the GPU reads, is not 0; at most 60 s.
 cudaError_t enqueue_gate(cudaStream_t stream, int const* open);
 #endif
 

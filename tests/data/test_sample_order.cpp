@@ -80,7 +80,7 @@ TEST_CASE("every epoch has every sample once, however ranks and batches divide t
     SampleOrder const order{size, {.seed = random(), .shuffled = number(0, 3) > 0}};
     INFO(size << " samples, " << world << " ranks, batches of " << batch << ", seed " << order.seed() << ", shuffled "
               << order.shuffled());
-    std::vector<std::int64_t> times(static_cast<std::size_t>(3 * size));  // of each sample in each epoch
+    std::vector<std::int64_t> times(static_cast<std::size_t>(3 * size));  // occurrences of each sample in each epoch
     bool inside = true;
     for (std::int64_t rank = 0; rank < world; ++rank) {
       for (auto first = rank * batch; first < 3 * size; first += world * batch) {

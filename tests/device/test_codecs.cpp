@@ -62,7 +62,7 @@ Decoded decoded(Codec codec, std::byte const* block) {
 
 float limit_of(Codec codec) { return codec == Codec::int8 ? 127.0F : 7.0F; }
 
-/// What ranks' pieces add up to, one rank after another.
+/// The sum of the ranks' pieces, one rank after another.
 template <class T>
 std::vector<T> folded(Codec codec, std::vector<std::vector<T>> const& values, std::vector<float>* sums = nullptr,
                       bool accumulate = false) {

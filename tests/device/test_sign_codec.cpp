@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The codec `sign` against its definition, block by block: what travels, what it decodes to, and what is kept for the
-/// next call.
+/// Compares the codec `sign` with its definition, block by block: the encoded bytes, the decoded values, and the errors
+/// kept for the next call.
 #include <algorithm>
 #include <bit>
 #include <cmath>

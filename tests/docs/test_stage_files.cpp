@@ -16,7 +16,7 @@ std::string read(std::filesystem::path const& path) {
   return {std::istreambuf_iterator<char>{file}, {}};
 }
 
-/// What stands between ```jsonc and ```.
+/// The texts between ```jsonc and ```.
 std::vector<std::string> stage_files_in(std::string const& document) {
   static std::string const opening = "\n```jsonc\n";
   std::vector<std::string> found;
@@ -55,7 +55,7 @@ TEST_CASE("every file in configs/ is accepted for up to 64 ranks, and has its st
     }
     INFO(entry.path());
     ++files;
-    bool const is_for_few = entry.path().stem() == "zero3_any_ranks";  // whose batch is of 24
+    bool const is_for_few = entry.path().stem() == "zero3_any_ranks";  // its batch has 24 samples
     for (int const world : {1, 2, 3, 4, is_for_few ? 24 : 64}) {
       auto const settings = zeroth::Config::from_file(entry.path()).settings(world, 1'000'000);
       // zero2_fp16.json is of stage 2

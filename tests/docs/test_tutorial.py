@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """docs/tutorial.md: its code is the programs', and every command prints what the page shows.
 
-TUTORIAL_BIN is the folder of the programs, TUTORIAL_MPIRUN how processes are started (words with blanks between)."""
+TUTORIAL_BIN is the folder of the programs, and TUTORIAL_MPIRUN the command that starts processes (words separated by
+blanks)."""
 
 import os
 import pathlib
@@ -39,7 +40,7 @@ class Tutorial(unittest.TestCase):
 
     @unittest.skipUnless("TUTORIAL_BIN" in os.environ, "TUTORIAL_BIN is set where examples are built")
     def test_commands_print_what_is_shown(self):
-        """Words to the letter. Losses within 1e-4: processors multiply with different instructions."""
+        """Compares words exactly, and losses within 1e-4, since processors multiply with different instructions."""
         shown = list(SHOWN.finditer(PAGE))
         self.assertEqual(len(shown), 5)
         for step in shown:

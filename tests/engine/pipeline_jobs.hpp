@@ -20,7 +20,7 @@ inline Config config_of(int stages, std::string const& more = "", std::string co
       stages, ours, more));
 }
 
-/// What `world` ranks throw, with a line for each.
+/// The errors of `world` ranks, one per line.
 inline std::string told(int world, Config const& config,
                         std::function<void(Engine<float>&, Chain const&, Mesh&)> const& body) {
   return messages_of(run_job(world, [&](Job& job) {

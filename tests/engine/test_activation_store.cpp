@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What comes out of an ActivationStore is what went in, whatever the order and the disk; and its misuse is refused.
+/// An ActivationStore returns the inputs that were stored, for any order and disk, and rejects misuse.
 #include <algorithm>
 #include <deque>
 #include <optional>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a program reads and changes between the reduction of gradients and the update.
+/// A program reads and changes gradients between their reduction and the update.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Where ranks of a mesh are, what each stage of a pipeline holds, and which files and models are refused.
+/// The location of a mesh's ranks, the memory of each pipeline stage, and the files and models that are rejected.
 #include <fmt/format.h>
 
 #include <algorithm>

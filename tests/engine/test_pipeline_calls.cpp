@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What engines on a mesh answer between steps, and which questions they refuse.
+/// Results of calls between steps on a mesh, and the calls that are rejected.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -44,7 +44,7 @@ TEST_CASE("an evaluation pass runs the units of its stage, and its loss and metr
               auto const p = pass.forward(unit);
             }
             pass.report_metric(ranks, static_cast<double>(rank));
-            if (pass.last()) {  // who has not asked for input() is sent it all the same
+            if (pass.last()) {  // a pass that did not call input() receives it all the same
               pass.report_loss(static_cast<float>(done), {.weight = done == 0 ? 0.0F : 1.0F});
             } else {
               static_cast<void>(pass.output());

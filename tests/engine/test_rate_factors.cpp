@@ -48,7 +48,7 @@ std::vector<float> weight_of(Engine<float>& engine, Two const& two, std::size_t 
   return values;
 }
 
-/// What went wrong.
+/// Runs `train` on `world` ranks, and returns their errors.
 template <class Train>
 std::string job_of(int world, Train const& train) {
   return messages_of(run_job(world, train));

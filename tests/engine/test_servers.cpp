@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What parameter servers and their workers may not do, and how their jobs end.
+/// Calls that parameter servers and workers reject, and how their jobs end.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -32,7 +32,7 @@ Config served(int servers, char const* more = "") {
 
 bool is_server(Job const& job, int servers) { return job.rank() >= job.world() - servers; }
 
-/// Runs `call` on the workers, while servers serve. Returns what was thrown first.
+/// Runs `call` on the workers, while servers serve. Returns the first error.
 std::string thrown_on_workers(std::function<void(AnyEngine&, SmallModel const&)> const& call) {
   return messages_of(run_job(3, [&](Job& job) {
     SmallModel const small;
@@ -282,7 +282,7 @@ TEST_CASE("a worker that takes five times as long holds the others at the bound"
   auto const fast = histogram(reports[0], 2);
   INFO(fmt::format("{} {} {}", fast[0], fast[1], fast[2]));
   CHECK(fast[2] > 20);                       // ahead by the bound in most steps
-  CHECK(histogram(reports[1], 2)[0] == 40);  // nobody is behind the slowest one
+  CHECK(histogram(reports[1], 2)[0] == 40);  // no worker is behind the slowest one
 }
 
 TEST_CASE("workers keep to the bound even if there is nothing to train") {

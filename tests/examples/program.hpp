@@ -26,7 +26,7 @@ inline std::string stage_file(int stage, char const* more = "") {
          std::to_string(stage) + "}" + more + "}";
 }
 
-/// train_gpt where it was built, or beside this program, if both were carried to another machine.
+/// The path of train_gpt: where it was built, or next to this program if both were carried to another machine.
 inline std::string train_gpt() {
   std::filesystem::path const built = TRAIN_GPT;
   auto const beside = std::filesystem::read_symlink("/proc/self/exe").replace_filename(built.filename());
@@ -46,7 +46,7 @@ class Place : public Folder {
     for (auto const& word : words_of("--config stage.json --data text " + more)) {
       words.push_back(word);
     }
-    std::erase(words, "");  // where two spaces met
+    std::erase(words, "");  // from two adjacent spaces
     return {.command = words, .folder = path(), .environment = {}};
   }
   [[nodiscard]] std::vector<json> report(std::string_view name = "report") const {

@@ -22,21 +22,22 @@ namespace gpt {
 template <class S>
 using Values = std::vector<S, Eigen::aligned_allocator<S>>;
 
-/// A Param does not tell its place, so read it from its bytes: {model, index, shape, shape of the whole, first row}.
+/// A Param does not expose its index, so this reads it from its bytes: {model, index, shape, shape of the whole, first
+/// row}.
 template <std::size_t D>
 [[nodiscard]] std::size_t index_of(Param<D> const& p) {
   return std::bit_cast<std::array<std::uint32_t, 2 + 4 * D + 2>>(p)[1];
 }
 
-/// For a layer by itself.
+/// A pass for a single layer.
 struct OneUnit {
   zeroth::Model model{7};
   zeroth::Unit unit = model.unit("unit");
 };
 
-using Doubles = cpu::Cpu<double>;  ///< What layers are compared with.
+using Doubles = cpu::Cpu<double>;  ///< The Device that layers are compared with.
 
-/// What zeroth::View is, of double too.
+/// zeroth::View, also for double.
 template <class T, std::size_t D>
 class ViewOf {
  public:
@@ -48,7 +49,7 @@ class ViewOf {
   T const* data_;
   zeroth::Shape<D> shape_;
 };
-/// What zeroth::Gradient is, of double too.
+/// zeroth::Gradient, also for double.
 template <class G, std::size_t D>
 class GradientAt {
  public:
@@ -85,7 +86,7 @@ class ReferencePass {
     clear_gradients();
   }
 
-  /// As the engine hands gradients out: garbage, until the first contribution overwrites it.
+  /// Fills gradients with garbage, which they have in an engine until the first contribution overwrites it.
   void clear_gradients() {
     gradients.clear();
     for (auto const& value : values) {

@@ -117,7 +117,7 @@ TEST_CASE("train_gpt gives the same numbers at every stage, kept or recomputed")
   Place const place;
   auto const numbers = [&](int stage, std::string const& more) {
     auto text = stage_file(stage, row.more);
-    if (std::string{row.more}.find("zeroth") != std::string::npos) {  // instead of the one that is there
+    if (std::string{row.more}.find("zeroth") != std::string::npos) {  // replaces the existing section
       text.erase(text.find(R"("zeroth")"), text.find(R"("optimizer")") - text.find(R"("zeroth")"));
     }
     place.write("stage.json", text);

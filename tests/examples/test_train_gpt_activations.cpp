@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which activations train_gpt keeps, and where, changes no bit.
+// The choice and the storage of activations that train_gpt keeps do not change a bit.
 #include <fmt/format.h>
 
 #include <string>
@@ -17,7 +17,7 @@ namespace {
 std::string const four_blocks =
     " --layers 4 --heads 2 --channels 16 --context 12 --dropout 0.2 --seed 5 --ranks 2 --steps 3 --report report ";
 
-/// With `kept` as the object zeroth.activation_checkpointing.
+/// A stage file with `kept` as the object zeroth.activation_checkpointing.
 std::string file_that_keeps(int stage, std::string const& kept, char const* more = "") {
   return fmt::format(R"({{"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2,
     "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-2, "weight_decay": 0.1}}}},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a mesh has trained, as others read it.
+// Models that a mesh has trained, as other programs read them.
 #include <cmath>
 #include <map>
 #include <string>

@@ -40,7 +40,7 @@ Parsed parse_words(std::initializer_list<char const*> words) {
 
 Shape const shape{.layers = 2, .heads = 3, .channels = 12, .context = 8, .vocabulary = 300};
 
-/// A model folder as `shape` says, but for `changes`.
+/// A model folder of `shape`, with `changes`.
 std::filesystem::path model_folder(Folder const& folder, json const& changes = json::object()) {
   ModelFolder{folder / "model"}.publish(shape);
   auto config = json::parse(read_all(folder / "model/config.json"));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// train_gpt under `zeroth run`, killed at random times and in the middle of saves, on threads and under mpirun: in the
-// end it has trained what a run has that nobody touched.
+// train_gpt under `zeroth run`, killed at random times and in the middle of saves, on threads and under mpirun. In the
+// end it has the same results as an undisturbed run.
 #include <signal.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ namespace {
 std::string const model = "--layers 2 --heads 2 --channels 64 --context 32 --order shuffled --seed 5 ";
 std::string const resuming = "--checkpoint saved --save-every 3 --keep 2 --resume auto ";
 
-/// `zeroth run OPTIONS -- train_gpt ... MORE`, each process of which says which one it is.
+/// `zeroth run OPTIONS -- train_gpt ... MORE`, whose processes print which one they are.
 Child::Options agent(Place const& place, std::string const& options, std::string const& more) {
   auto program = place.command(more);
   std::vector<std::string> command{ZEROTH_TOOL, "run", "--checkpoint", "saved"};
@@ -58,8 +58,8 @@ class Killer {
   Killer(Place const& place, Child& agent, int processes, unsigned seed, int most_steps = 20)
       : place_{place}, agent_{agent}, processes_{processes}, most_steps_{most_steps}, random_{seed} {}
 
-  /// The next attempt: one of its processes, after some steps or while it saves. One attempt in four has completed a
-  /// save by then: the agent gives up after too many in a row that have not.
+  /// Kills a process of the next attempt, after some steps or during a save. One attempt in four has completed a save
+  /// by then, because the agent gives up after too many attempts without progress.
   void kill() {
     auto const before = partial_saves(place_);
     auto const latest = latest_save();
@@ -85,7 +85,7 @@ class Killer {
     }
     return all.at(all.size() - 1 - static_cast<std::size_t>(index));
   }
-  [[nodiscard]] int in_saves() const noexcept { return in_saves_; }  ///< That were killed.
+  [[nodiscard]] int in_saves() const noexcept { return in_saves_; }  ///< Attempts that were killed.
 
  private:
   /// The name of the last complete save, or nothing before the first.
@@ -111,8 +111,8 @@ class Killer {
   std::mt19937 random_;
 };
 
-/// What was said of each step, but for its time: an attempt that is killed leaves out its last ones. All attempts that
-/// say something of a step must say the same.
+/// The output for each step, without times. An attempt that is killed lacks its last steps. All attempts must print the
+/// same for a step.
 std::map<int, std::string> said_of_steps(std::string const& output) {
   std::map<int, std::string> said;
   std::istringstream lines{output};
@@ -132,7 +132,7 @@ std::string name_of_checkpoint(int step) {
   return "step_" + std::string(8 - digits.size(), '0') + digits;
 }
 
-/// What a run prints that nothing disturbs, by step.
+/// The output of an undisturbed run, by step.
 std::map<int, std::string> train_undisturbed(Place const& place, std::string const& more) {
   auto const result = run(place.command(model + more + "--report straight --save-final a"));
   INFO(result.output);
@@ -140,7 +140,7 @@ std::map<int, std::string> train_undisturbed(Place const& place, std::string con
   return said_of_steps(result.output);
 }
 
-/// What a run has left that was disturbed and is done, against one that was not.
+/// Compares the results of a completed run that was disturbed with those of an undisturbed one.
 void check_same(Place const& place, std::string const& output, std::map<int, std::string> const& undisturbed,
                 int steps) {
   for (auto const& [step, numbers] : said_of_steps(output)) {
@@ -154,7 +154,7 @@ void check_same(Place const& place, std::string const& output, std::map<int, std
         json(std::vector<json>(straight.end() - static_cast<std::ptrdiff_t>(last.size()), straight.end())));
   CHECK(read_all(place / "saved/latest") == name_of_checkpoint(steps) + "\n");
   auto const record = json::parse(read_all(place / "saved" / name_of_checkpoint(steps) / "checkpoint.json"));
-  CHECK(record["samples"] == steps * 8);  // no more, and no less
+  CHECK(record["samples"] == steps * 8);  // exactly
   auto const resumed = place.report()[0]["resumed"];
   CHECK(resumed["samples"] == resumed["step"].get<int>() * 8);
 }

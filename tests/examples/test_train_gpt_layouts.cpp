@@ -16,7 +16,7 @@ namespace {
 
 constexpr char const* causal = R"("block": 4, "attention": "unidirectional")";
 
-/// The steps' numbers of a run whose file has `layout` as zeroth.sparse_attention, empty for none.
+/// The steps' numbers of a run with `layout` as zeroth.sparse_attention; empty for none.
 json numbers_with(Place const& place, std::string const& layout, int ranks, std::string const& options = "") {
   auto file = json::parse(stage_file(2));
   if (!layout.empty()) {

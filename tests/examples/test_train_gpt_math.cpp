@@ -286,7 +286,7 @@ TEST_CASE("recomputing the blocks changes no bit") {
       }
       auto const again = train_once(shape, batch, blocks, dropout);
       CHECK(kept.loss == again.loss);
-      CHECK((kept.gradients == again.gradients));  // in parentheses: too long to print
+      CHECK((kept.gradients == again.gradients));  // in parentheses, because it is too long to print
     }
   }
 }
@@ -345,9 +345,9 @@ double worst_gradient(std::vector<Values<G>> const& narrow, std::vector<Values<d
   return largest;
 }
 
-/// The tolerated error of a gradient, relative to its norm. In fp32 some hundred roundings of 6e-8 that mostly cancel.
-/// Activations in 16 bits lose 2^-9 or 2^-11 of themselves at each of some ten roundings per block, which add up like
-/// errors that know nothing of each other, and which weights as large as these make larger.
+/// The tolerated error of a gradient, relative to its norm. fp32 has some hundred roundings of 6e-8 that mostly cancel.
+/// Activations in 16 bits lose 2^-9 or 2^-11 of themselves at each of some ten roundings per block. These add up like
+/// independent errors, and large weights amplify them.
 template <class T>
 double bound = 1e-5;
 template <>

@@ -37,7 +37,7 @@ struct Library {
   char const* name;
   MakeMatmul make;
 };
-/// Those that multiply `dtype` here.
+/// The libraries that multiply `dtype` on this machine.
 std::vector<Library> libraries(Dtype dtype) {
   std::vector<Library> all{{"Eigen", cpu::eigen_matmul}};
   if (testing::onednn_multiplies(dtype)) {
@@ -112,7 +112,7 @@ struct Form {
   std::int64_t m = 13, n = 17, k = 21;
   bool a_transposed = false, b_transposed = false, biased = false;
   float beta = 0;
-  bool other = false;      ///< The addend lies elsewhere.
+  bool other = false;      ///< Whether the addend is in other memory.
   std::int64_t gap = 0;    ///< Between rows.
   std::int64_t shift = 0;  ///< Elements from an aligned address.
 };
@@ -238,7 +238,7 @@ TEMPLATE_TEST_CASE("the first rows of a product are the product of the first row
 // The test runs with OMP_NUM_THREADS=4.
 TEMPLATE_TEST_CASE("products run on the calling thread, whatever the environment says", "", float, zeroth::bf16) {
   REQUIRE(std::getenv("OMP_NUM_THREADS") == std::string{"4"});
-  std::thread{[] {}}.join();  // with the first one sanitizers start a thread of their own
+  std::thread{[] {}}.join();  // sanitizers start their own thread with the first one
   auto const before = threads_of_this_process();
   for (auto const& library : libraries(math_dtype<TestType>)) {
     INFO(library.name);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// train_gpt saves, is stopped or fails, and goes on.
+// train_gpt saves, is stopped or fails, and resumes.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
@@ -31,7 +31,7 @@ std::string output_of(Place const& place, std::string const& more, int status = 
   return result.output;
 }
 
-/// What steps behind `step` have said.
+/// The numbers of steps after `step`.
 json numbers_behind(std::int64_t step, std::vector<json> const& report) {
   json numbers = json::array();
   for (auto const& each : numbers_of(report)) {
@@ -58,13 +58,13 @@ TEST_CASE("a resumed run equals an uninterrupted one, also at another stage, and
   place.write("stage.json", stage_file(3, precision));
   std::string const shuffled = "--ranks 2 --order shuffled --seed 7 ";
   output_of(place, small + shuffled + "--steps 9 --report straight --save-final a");
-  // What saves is as what does not.
+  // Saving does not change training.
   output_of(place, to_saved + shuffled + "--steps 9 --save-every 2 --report saving --save-final b");
   CHECK(numbers_of(place.report("saving")) == numbers_of(place.report("straight")));
   CHECK(weights_in(place, "b") == weights_in(place, "a"));
   CHECK(place.report("saving")[0]["resumed"] == nullptr);
   CHECK(fs::exists(place / "saved/step_00000008/checkpoint.json"));
-  CHECK(fs::exists(place / "saved/step_00000009/checkpoint.json"));  // the last one, of whatever step
+  CHECK(fs::exists(place / "saved/step_00000009/checkpoint.json"));  // the last checkpoint, of any step
 
   place.write("stage.json", stage_file(1, precision));
   auto const said =
@@ -80,7 +80,7 @@ TEST_CASE("a resumed run equals an uninterrupted one, also at another stage, and
   CHECK(resumed["samples"] == 4 * 8);
   CHECK(resumed["changes"].dump() == R"(["config.zero_optimization.overlap_comm: false, was true",)"
                                      R"("config.zero_optimization.stage: 1, was 3",)"
-                                     R"("config.zeroth.gradient_slots: 1, was 2"])");  // by default as the stage says
+                                     R"("config.zeroth.gradient_slots: 1, was 2"])");  // the default of the stage
 }
 
 TEST_CASE("--resume auto begins without a checkpoint, resumes from one, and succeeds if all steps are done") {

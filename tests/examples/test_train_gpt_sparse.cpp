@@ -73,7 +73,7 @@ std::vector<BlockLayout> layouts() {
   return all;
 }
 
-/// What attention gives, widened.
+/// The results of attention, widened.
 struct Results {
   DoubleMatrix y, dqkv, log_sums;
 };

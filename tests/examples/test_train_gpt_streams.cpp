@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// train_gpt where nobody takes its output: training and its files are complete, and what could not be said is.
+// train_gpt without a reader of its output: training and its files are complete, and it reports lost output.
 #include <fmt/format.h>
 
 #include <string>
@@ -64,7 +64,7 @@ TEST_CASE("a stalled reader of standard output delays neither steps nor the end"
   CHECK(result.ending.in_time);
   CHECK(result.ending.status == 0);
   CHECK(steps_of(place.report()).size() == static_cast<std::size_t>(steps));
-  // A line per step, and the one that says what multiplies.
+  // A line per step, and one with the matrix library.
   CHECK_THAT(result.output,
              Contains(fmt::format("zeroth: standard output was not read in time: {} lines were dropped\n", steps + 1)));
 }

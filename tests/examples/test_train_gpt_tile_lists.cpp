@@ -40,7 +40,7 @@ Cells cells_of(BlockLayout const& layout, std::int64_t head) {
   return cells;
 }
 
-/// Those of a packed list, sorted. Tiles have `own` rows and visit tiles of `visited` rows.
+/// The cells of a packed list, sorted. Tiles have `own` rows and visit tiles of `visited` rows.
 Cells cells_of(PackedLists const& packed, std::int64_t head, std::int64_t context, std::int64_t own,
                std::int64_t visited, bool own_are_queries) {
   auto const word = [&](std::int64_t at) { return packed.words[static_cast<std::size_t>(at)]; };

@@ -18,7 +18,7 @@
 namespace zeroth::testing {
 namespace {
 
-constexpr int steps = 6;  // what differs is told one step later, at the latest
+constexpr int steps = 6;  // a difference is reported one step later at the latest
 
 void micro_step_in_order(MicroStep<float, float>& micro, SmallModel const& small, bool swap) {
   for (std::size_t const u : {swap ? 1U : 0U, swap ? 0U : 1U, 2U}) {
@@ -257,7 +257,7 @@ void keep_errors(Job& job) {
       }
       micro_step(micro, small);
     }
-  } catch (std::exception const&) {  // as a program does that logs, and goes on to its end
+  } catch (std::exception const&) {  // like a program that logs the error and continues to its end
   }
 }
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job in which something goes wrong, for the tests beside it: fault_program SCENARIO [--ranks N] [--comm
-// local|mpi|tcp]
+// A job with a fault, for the tests in this folder: fault_program SCENARIO [--ranks N] [--comm local|mpi|tcp]
 // [--timeout MS] [--grace MS] [--stop-grace MS] [--join-timeout MS] [--threads N] [--stopped RANK]. Ranks are threads
-// or, under mpirun, processes. "Odd" is rank 1. The timeout is that of all steps after the third: until then ranks come
-// when they come. Threads are how many can be made. The process that is to become rank RANK stops before it does.
+// or, under mpirun, processes. "Odd" is rank 1. The timeout applies to steps after the third, since ranks may start at
+// different times. --threads limits the threads that can be made. The process that would become rank RANK stops first.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -65,7 +64,7 @@ class Rank {
 
   [[nodiscard]] bool odd() const { return job_.rank() == 1; }
 
-  /// A step of all ranks; true if one of them was asked to stop.
+  /// A step of all ranks. Returns true if one of them was asked to stop.
   bool step() {
     std::array<float, 2> sums{1, state_.stop_requested() ? 1.0F : 0.0F};
     state_.communicator->all_reduce(*stream_, {"step", "h.3"}, sums.data(), sums.data(), 2, Dtype::fp32);
@@ -212,7 +211,7 @@ std::map<std::string, std::function<void(zeroth::Job&)>> const engine_scenarios{
     {"evaluation_3", [](zeroth::Job& job) { zeroth::testing::evaluate_alone(job, 3); }},
 };
 
-/// "stages", or "throw", "freeze" or "die" with what follows it in the name; null: it is none of these.
+/// The scenario of "stages", or of "throw", "freeze" or "die" and the rest of the name; null for any other name.
 std::function<void(zeroth::Job&)> stage_scenario(std::string const& name) {
   using zeroth::Job;
   using zeroth::testing::Fault;
@@ -285,7 +284,7 @@ Arguments parse(int argc, char** argv) {
   return arguments;
 }
 
-/// As mpirun says it, Open MPI's or MPICH's.
+/// The rank from the variables of Open MPI's or MPICH's mpirun.
 int rank_to_be() {
   for (char const* const name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK"}) {
     if (char const* const rank = std::getenv(name)) {

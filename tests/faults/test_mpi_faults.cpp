@@ -216,7 +216,7 @@ struct Run {
 };
 
 TEST_CASE("different uses of engines by processes are reported, at stages with and without gathers") {
-  std::array<Run, 2> order{Run{{"order_0"}}, Run{{"order_3"}}};  // at stage 3 too, because all units are prefetched
+  std::array<Run, 2> order{Run{{"order_0"}}, Run{{"order_3"}}};  // also at stage 3, because all units are prefetched
                                                                  // here
   std::array<Run, 2> evaluation{Run{{"evaluation_0"}}, Run{{"evaluation_3"}}};
   for (auto& each : order) {

@@ -18,7 +18,7 @@ namespace {
 
 using Catch::Contains;
 
-/// A job of the fault program that runs while the test goes on, so that several wait at the same time.
+/// A job of the fault program that runs concurrently with the test, so that several wait at the same time.
 struct Run {
   explicit Run(std::vector<std::string> const& arguments) : child{fault_program(arguments, folder)} {}
   Folder folder;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the programs of random jobs are asked for.
+/// Arguments of the programs of random jobs.
 #pragma once
 #include <cstdint>
 #include <limits>

@@ -28,7 +28,7 @@ void store(void* data, Dtype dtype, std::int64_t at, float value) {
   }
 }
 
-/// Calls `f(element)` for those of the part that are no element of the parameter.
+/// Calls `f(element)` for the part's padding elements.
 template <class F>
 void each_of_padding(std::optional<model::CutPart> const& part, F const& f) {
   if (!part) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a drawn job computes from parameters, and writes to gradients.
+/// The values that a drawn job computes from parameters and writes to gradients.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -16,10 +16,10 @@ namespace zeroth::testing::jobs {
 [[nodiscard]] double read(AnyParams const& p, BuiltUnit const& unit);
 /// The elements of a parameter.
 [[nodiscard]] std::vector<float> elements(AnyView const& view);
-/// Those of all that a unit uses. Throws std::runtime_error where padding is not 0.
+/// The values of all parameters that a unit uses. Throws std::runtime_error if padding is not 0.
 [[nodiscard]] std::vector<float> values_of(AnyParams const& p, BuiltUnit const& unit);
 
-/// How much of a unit a mask leaves over all samples of the micro-batch, from -1 to 1.
+/// The share of a unit that a mask keeps over all samples of the micro-batch, scaled to -1 to 1.
 template <class Pass>
 [[nodiscard]] double mask(Pass const& pass, std::size_t unit, std::int64_t micro_batch) {
   constexpr float rate = 0.25F;
@@ -38,7 +38,7 @@ struct Sample {
   double state;
   std::int64_t number;
   float seed;
-  float bad;  ///< What one element of each gradient is instead; 0: all are good.
+  float bad;  ///< A value that replaces one element of each gradient; 0: none is replaced.
   bool spares_padding = false;
 };
 

@@ -13,18 +13,19 @@ namespace zeroth::testing::jobs {
 
 struct BuiltParam {
   AnyParam param;
-  std::optional<model::CutPart> part;  ///< That this tensor rank has, if they cut it.
+  std::optional<model::CutPart> part;  ///< This tensor rank's part, if the parameter is cut.
 };
 
 struct BuiltUnit {
   Unit unit;
   std::vector<BuiltParam> read{};     ///< All that it uses.
-  std::vector<BuiltParam> trained{};  ///< Those whose gradients backward writes.
-  std::size_t in_parts = 0;           ///< The first ones of `trained`, whose gradients no two tensor ranks have.
+  std::vector<BuiltParam> trained{};  ///< The parameters whose gradients backward writes.
+  std::size_t in_parts = 0;           ///< The number of parameters, from the first of `trained` on, whose gradients are
+                                      ///< divided among tensor ranks.
 };
 
 struct BuiltModel {
-  /// What `part` has of it: of the job that goes on if `again`.
+  /// The model's part for `part`; that of the resumed job if `again`.
   BuiltModel(Drawn const& drawn, TensorPart part, bool again = false);
   Model model;
   std::vector<BuiltUnit> units;

@@ -22,7 +22,7 @@ DiskTraffic::DiskTraffic(Plan const& plan, Choice const& choice)
       plain_{in_declared_order(choice)} {}
 
 void DiskTraffic::step_made(int step) {
-  if (last_ == 0 || step <= last_) {  // a new engine, or one that goes on from an earlier step
+  if (last_ == 0 || step <= last_) {  // a new engine, or one that resumes from an earlier step
     first_ = step;
   }
   last_ = step;
@@ -40,7 +40,7 @@ std::string DiskTraffic::step_problem(StepReport const& report) const {
 }
 
 std::string DiskTraffic::file_problem(std::int64_t bytes_on_disk) const {
-  constexpr std::int64_t of_the_file_system = 2 << 16;  // what it takes beside the bytes of two files: lists of extents
+  constexpr std::int64_t of_the_file_system = 2 << 16;  // its overhead for two files: lists of extents
   bool const as_planned =
       bytes_on_disk >= on_disk_ && bytes_on_disk <= on_disk_ + (on_disk_ > 0 ? of_the_file_system : 0);
   return as_planned ? "" : fmt::format("{} bytes on disks, planned {}", bytes_on_disk, on_disk_);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Whether a job's disks hold and move what was planned.
+/// Checks that a job's disks hold and move the planned bytes.
 #pragma once
 #include <cstdint>
 #include <set>
@@ -11,12 +11,12 @@
 
 namespace zeroth::testing::jobs {
 
-/// The plan counts what a step moves that follows another one in declared order: other calls read and write more.
+/// The plan counts the bytes of a step that follows another one in declared order. Other calls read and write more.
 class DiskTraffic {
  public:
   DiskTraffic(Plan const& plan, Choice const& choice);
   void step_made(int step);
-  /// Something else than steps used the disks, or takes the place of what lies there.
+  /// Call when something other than a step has used the disks, or replaces their contents.
   void disturb();
   /// Empty if all is well.
   [[nodiscard]] std::string step_problem(StepReport const& report) const;

@@ -69,7 +69,7 @@ Choice draw_resumed(std::uint64_t seed, Choice const& before) {
     choice.set("zeroth.reduce_gradients", default_reduction(before));
   }
   choice.set("zeroth.tied_gradients", ties_of(before));
-  Random random{seed, "resumed pipeline"};  // seldom another one by what draw_values() does
+  Random random{seed, "resumed pipeline"};  // draw_values() rarely changes it
   constexpr std::string_view pipelines[] = {"-", "1", "2", "3"};
   choice.set("zeroth.mesh.pipeline", takes_pipelines(before) ? random.among(pipelines) : "-");
   draw_servers(random, choice);
@@ -104,8 +104,8 @@ std::int64_t rounded_up(std::int64_t count, std::int64_t multiple) {
   return (count + multiple - 1) / multiple * multiple;
 }
 
-/// Sections that are together as long as the dimension. Half of them become longer, so that `parts` divide them, and
-/// where not all do, the parts are padded.
+/// Draws a cut, whose sections add up to the dimension, which may grow. In half of the draws `parts` divides every
+/// section; otherwise, and in some of these draws, parts are padded to a multiple.
 Cut draw_cut(Random& random, std::vector<std::int64_t>& shape, std::int64_t parts) {
   Cut cut{static_cast<int>(random.below(shape.size()))};
   auto& extent = shape[static_cast<std::size_t>(cut.dim)];
@@ -129,7 +129,8 @@ Cut draw_cut(Random& random, std::vector<std::int64_t>& shape, std::int64_t part
   return cut;
 }
 
-/// Draws what tensor ranks have of each parameter, which is another thing where another number of them goes on.
+/// Draws the part of each parameter that tensor ranks have, also for the resumed job, which may have another number of
+/// them.
 void divide_among_tensor_ranks(std::vector<DrawnUnit>& units, std::uint64_t seed, int now, int next) {
   Random random{seed, "tensor ranks"};
   auto const parts = std::lcm(now, next);
@@ -153,13 +154,13 @@ void divide_among_tensor_ranks(std::vector<DrawnUnit>& units, std::uint64_t seed
 
 bool is_of_pipeline(Choice const& choice) { return !choice.is_plain("zeroth.mesh.pipeline"); }
 
-/// Says where `chunks` may begin. Where ties are summed together, leaves them only where none begins between the units
-/// of a parameter.
+/// Draws the units at which `chunks` may begin. If uses of ties are summed together, keeps a tie only if no chunk
+/// begins between its units.
 void divide(std::vector<DrawnUnit>& units, std::uint64_t seed, std::size_t chunks, bool ties_apart) {
   Random random{seed, "messages"};
   constexpr int sizes[] = {6, 7, 64, 301};
   std::size_t begins = units.size();
-  auto const join = [&](std::size_t first, std::size_t last) {  // of units that go on with the one before
+  auto const join = [&](std::size_t first, std::size_t last) {  // no chunk begins at these units
     auto const more = std::count_if(units.begin() + static_cast<std::ptrdiff_t>(first),
                                     units.begin() + static_cast<std::ptrdiff_t>(last) + 1,
                                     [](DrawnUnit const& unit) { return unit.input_per_sample > 0; });
@@ -190,7 +191,7 @@ void divide(std::vector<DrawnUnit>& units, std::uint64_t seed, std::size_t chunk
   }
 }
 
-/// To processes, all of which have a part in the job until it goes on.
+/// Fits the choice to `processes` processes, all of which take part in the job until it resumes.
 void fit(Choice& choice, int processes) {
   if (servers_of(choice) >= processes) {
     choice.set("zeroth.parameter_server.servers", "-");

@@ -13,15 +13,15 @@
 
 namespace zeroth::testing::jobs {
 
-/// A parameter, by what makes it.
+/// The properties of a parameter.
 struct DrawnParam {
   std::string name;
   std::vector<std::int64_t> shape;  ///< Empty: a number.
-  int init = 0;                     ///< Which of the kinds of Init.
+  int init = 0;                     ///< Index of the kind of Init.
   bool trainable = true, has_gradient = true;
   float learning_rate_factor = 1, weight_decay_factor = 1;
   bool fp32 = false;  ///< ParamOptions::compute.
-  /// What tensor ranks have of it.
+  /// The division among tensor ranks.
   struct Division {
     std::optional<Cut> cut{};
     bool partial = false;
@@ -37,7 +37,7 @@ struct DrawnUnit {
   bool stays_open = false;
   bool reshards = true;  ///< UnitOptions::reshard_after_forward.
   bool may_be_skipped = false;
-  int input_per_sample = 0;  ///< UnitOptions': 0 where no stage of a pipeline begins.
+  int input_per_sample = 0;  ///< UnitOptions::input_per_sample; 0 if no pipeline stage may begin here.
 };
 
 /// Parameter servers; 0 without any.
@@ -48,21 +48,21 @@ struct DrawnUnit {
 struct Drawn {
   std::uint64_t seed = 0;
   Choice choice;   ///< The job's, until it resumes.
-  Choice resumed;  ///< From there on, if it goes on at another stage: what decides bits is the same.
+  Choice resumed;  ///< The choice after that, possibly at another stage. Options that decide bits are the same.
   std::vector<DrawnUnit> units;
   int steps = 3;
-  int saved_at = 0;    ///< The step of the checkpoint that it goes on from; 0: it never does.
-  int goes_on_at = 0;  ///< The last step before it goes on: from `saved_at` on steps are made again.
+  int saved_at = 0;    ///< The step of the checkpoint from which it resumes; 0: never.
+  int goes_on_at = 0;  ///< The last step before it resumes. Steps after `saved_at` are repeated.
 
   int stops_at = 1;  ///< The step in which a rank asks to stop.
 
-  /// Those of one stage with the same part of parameters. Parameter servers are not among them.
+  /// Ranks of one stage with the same part of parameters, without parameter servers.
   [[nodiscard]] int ranks() const;
   [[nodiscard]] bool changes_ranks() const;
   [[nodiscard]] int world() const;  ///< Ranks of all stages, and parameter servers.
   [[nodiscard]] int world_that_goes_on() const;
   [[nodiscard]] int most_of_world() const;
-  /// The reference, which has one stage, has other ranks where all numbers of ranks are to have the same bits.
+  /// Ranks of the reference, which has one stage. Their number differs if bits must not depend on it.
   [[nodiscard]] int world_of_reference() const;
   [[nodiscard]] int world_of_reference_that_goes_on() const;
   [[nodiscard]] int most_of_reference() const;
@@ -71,8 +71,7 @@ struct Drawn {
   [[nodiscard]] bool is_random() const { return has_stale_workers(choice) || has_stale_workers(resumed); }
 };
 
-/// Options that are given take the place of drawn ones; `ranks` are those of the processes at hand, and no job has
-/// more.
+/// Given options replace drawn ones. `ranks` is the number of processes; no job has more.
 struct Given {
   std::optional<int> ranks;
   std::vector<std::pair<std::string, std::string>> options;
@@ -86,7 +85,7 @@ struct Given {
 [[nodiscard]] std::size_t chunks_of(Choice const& choice);
 [[nodiscard]] Choice draw_choice(std::uint64_t seed, Given const& given);
 [[nodiscard]] Drawn draw(std::uint64_t seed, Given const& given);
-/// For the page that a failure prints.
+/// The description of a job that a failure prints.
 [[nodiscard]] nlohmann::json described(Drawn const& drawn);
 
 }  // namespace zeroth::testing::jobs

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a drawn job keeps of its units from forward to backward in an ActivationStore: bytes that follow from unit and
-/// sample, which backward must find again.
+/// Inputs that a drawn job keeps from forward to backward in an ActivationStore: bytes computed from unit and sample,
+/// which backward checks.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -21,9 +21,9 @@ class KeptInputs {
   static std::unique_ptr<KeptInputs> of(AnyEngine& engine, BuiltModel const& built, Config const& config);
   KeptInputs(AnyEngine& engine, BuiltModel const& built, Config const& config);
 
-  /// In forward of a unit. A second one replaces the first.
+  /// Call in forward of a unit. A second input replaces the first.
   void put(std::size_t unit, std::int64_t sample);
-  /// In backward of a unit. Throws std::runtime_error if it has other bytes. Does nothing if it has none.
+  /// Call in backward of a unit. Throws std::runtime_error if the bytes differ. Does nothing if there is no input.
   void take(std::size_t unit, std::int64_t sample);
 
  private:

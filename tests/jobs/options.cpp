@@ -26,7 +26,7 @@ Option key(std::string const& path, Role role, std::vector<std::string> const& v
   return option;
 }
 
-/// What a program does, or what depends on more than itself.
+/// An option of the program, or one that depends on other options.
 Option call(std::string name, Role role, std::vector<std::string> const& values) {
   Option option{std::move(name), role, {}};
   for (auto const& value : values) {
@@ -130,13 +130,13 @@ Option pipeline_schedule() {
            {"gpipe", of("gpipe")},
            {"1f1b", of("1f1b")},
            {"zb_h1", of("zb_h1")},
-           {"interleaved_1f1b of 2", interleaved},  // whose stages divide the micro-steps of a step
+           {"interleaved_1f1b of 2", interleaved},  // the number of stages must divide the micro-steps of a step
            {"interleaved_1f1b of 3", interleaved}}};
 }
 
 Option pipeline_partition() {
   auto option = key("zeroth.pipeline.partition", Role::moves, {"-", "\"parameters\"", "\"units\"", "\"flops\""});
-  option.values.push_back({"first_units", ""});  // of the model that is drawn: see stage_file()
+  option.values.push_back({"first_units", ""});  // depends on the drawn model: see stage_file()
   return option;
 }
 

@@ -46,12 +46,12 @@ class Choice {
   [[nodiscard]] bool is_plain(std::string_view option) const { return values_[option_named(option)] == 0; }
   [[nodiscard]] std::vector<std::size_t> const& values() const noexcept { return values_; }
   void set(std::size_t option, std::size_t value) { values_[option] = value; }
-  /// Throws std::logic_error for a value that the option has not.
+  /// Throws std::logic_error for a value that the option does not have.
   void set(std::string_view option, std::string_view value);
-  /// Takes back to its plain value what a rule forbids.
+  /// Resets options that a rule forbids to their plain values.
   void settle();
-  /// Does the same, but an option of `kept` keeps its value, which `before` has as well: what it needs becomes that of
-  /// `before`, and is kept too.
+  /// Like settle(), but options in `kept` keep their values, which equal those of `before`. Options that they need get
+  /// the values of `before`, and are kept too.
   void settle(Choice const& before, std::vector<bool> kept);
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Which values of two options have met in a job.
+/// The pairs of values of two options that have met in a job.
 #pragma once
 #include <cstddef>
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the program of a drawn job gives its engine beside the model.
+/// The inputs, besides the model, that the program of a drawn job gives its engine.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -21,10 +21,10 @@ class Counter final : public Monitor {
   std::int64_t& events_;
 };
 
-/// A stage file with the program's own rule, if the choice says so.
+/// A stage file, with the program's own rule if that was drawn.
 [[nodiscard]] Config config_of(Choice const& choice, nlohmann::json const& file);
 [[nodiscard]] SampleOrder data_of(Drawn const& drawn);
-/// What rank 0 has in checkpoints, and restore() gives to all.
+/// Rank 0's program state in checkpoints, which restore() returns on all ranks.
 [[nodiscard]] std::vector<std::byte> program_state_of(Drawn const& drawn, int step);
 /// SaveOptions::rank_state of a rank; ranks differ in size and bytes, and some have none.
 [[nodiscard]] std::vector<std::byte> rank_state_of(Drawn const& drawn, int step, checkpoint::SavedRank const& rank);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Random numbers that a seed decides, on every machine alike.
+/// Random numbers determined by a seed, the same on every machine.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -9,7 +9,8 @@
 
 namespace zeroth::testing::jobs {
 
-/// SplitMix64. Each purpose has a sequence of its own, so that one more number for one of them leaves the others alone.
+/// SplitMix64. Each purpose has its own sequence, so that an additional number for one purpose does not affect the
+/// others.
 class Random {
  public:
   Random(std::uint64_t seed, std::string_view purpose) noexcept : state_{seed} {

@@ -13,7 +13,7 @@
 namespace zeroth::testing::jobs {
 namespace {
 
-/// Those that go on know of it if the whole job was asked, and the rank that asked is among them.
+/// Whether resumed ranks still know of the stop: the whole job was asked, and the asking rank is among them.
 bool is_still_asked_to_stop(Drawn const& drawn, Place const& place) {
   return !place.is_reference && drawn.choice.is("stop", "asked for") && drawn.world() == drawn.most_of_world() &&
          asking_rank(drawn, drawn.world() - servers_of(drawn.choice)) < drawn.world_that_goes_on();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What one rank of a drawn job does, from its first engine to its last.
+/// The run of one rank of a drawn job, from its first engine to its last.
 #pragma once
 #include "jobs/drawn.hpp"
 #include "jobs/record.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a job has shown, by name, as bits.
+/// The results of a job, by name, as bits.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -16,20 +16,20 @@ class Record {
   void add(std::string name, std::span<float const> values);
   void add(std::string name, std::span<double const> values);
   void add_bytes(std::string name, std::span<std::byte const> bytes);
-  /// What is wrong in itself, whatever the reference says.
+  /// Records a problem that does not depend on the reference.
   void complain(std::string problem) { problems_.push_back(std::move(problem)); }
-  /// From a part of the job: it has not shown all of it.
+  /// Marks a record of a part of the job, which does not have all results.
   void leave_out() { has_all_ = false; }
-  /// What ranks of another stage show.
+  /// Marks a result that ranks of another stage record.
   void leave_out(std::string name) { left_out_.insert(std::move(name)); }
-  /// What has to be the same on all ranks of a stage of a pipeline, or of a job, and is another thing in its reference.
+  /// Records numbers that must be equal on all ranks of a pipeline stage, or of a job, but not in the reference.
   void count(std::string name, int stage, std::span<std::int64_t const> numbers);
-  /// As first_difference(), of what was counted on another rank of the same job.
+  /// Like first_difference(), for the numbers of count() on another rank of the same job.
   [[nodiscard]] std::string first_other_count(Record const& rank) const;
-  /// The first of what is wrong in itself; empty if nothing is.
+  /// The first problem of complain(); empty if there is none.
   [[nodiscard]] std::string first_problem() const { return problems_.empty() ? "" : problems_.front(); }
-  /// The first thing in which this job is not as `reference` was; empty if there is none. What a job shows twice,
-  /// having made a step again, is the same both times.
+  /// The first difference from `reference`; empty if there is none. Results of repeated steps must be the same both
+  /// times.
   [[nodiscard]] std::string first_difference(Record const& reference) const;
 
  private:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a stage file must not combine: put on top of a drawn job it is refused by its key, before anything runs.
+/// Combinations that a stage file must not have. Added to a drawn job, each is rejected with its key before anything
+/// runs.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -8,7 +9,7 @@
 
 namespace zeroth::testing::jobs {
 
-/// Empty if one of them, drawn from those that contradict this job, is refused as documented.
+/// Draws a combination that contradicts this job. Returns an empty string if it is rejected as documented.
 [[nodiscard]] std::string refusal_problem(Drawn const& drawn, std::filesystem::path const& folder);
 
 }  // namespace zeroth::testing::jobs

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Which values of options no job may have together.
+/// Values of options that no job may have together.
 #include <string_view>
 #include <vector>
 
@@ -19,13 +19,13 @@ std::vector<std::string_view> values_without(std::string_view option, std::strin
   return all;
 }
 
-/// What Muon refuses.
+/// Options that Muon rejects.
 std::vector<Rule> rules_of_muon() {
   auto const others = values_without("optimizer", "Muon");
   return {{"types", {"bf16 masters and states"}, "optimizer", others}, {"states", {}, "optimizer", others}};
 }
 
-/// What Lamb refuses: parameters on a disk only if they are the masters.
+/// Options that Lamb rejects. It supports parameters on a disk only if they are the masters.
 std::vector<Rule> rules_of_lamb() {
   auto const others = values_without("optimizer", "Lamb");
   return {{"types", {"bf16 masters and states"}, "optimizer", others},
@@ -33,7 +33,7 @@ std::vector<Rule> rules_of_lamb() {
           {"parameters", {"on a disk"}, "optimizer", others}};
 }
 
-/// What pipelines refuse, or do in the order of their own schedule.
+/// Options that pipelines reject, or that their own schedule determines.
 std::vector<Rule> rules_of_pipelines() {
   return {
       {"nested guards", {}, "zeroth.mesh.pipeline", {"-"}},
@@ -52,7 +52,7 @@ std::vector<Rule> rules_of_pipelines() {
   };
 }
 
-/// What tensor ranks refuse, and how many ranks a machine has time for.
+/// Options that tensor ranks reject, and limits on ranks that keep the tests fast.
 std::vector<Rule> rules_of_tensor_ranks() {
   std::vector<Rule> rules{
       {"sequence parallelism", {}, "zeroth.mesh.tensor", {"1", "2", "3", "4"}},
@@ -90,7 +90,7 @@ std::vector<std::string_view> types_with_a_constant_scale(Codecs codecs = Codecs
   return all;
 }
 
-/// What signs refuse: among others all that needs stage 2 or 3.
+/// Options that sign codecs reject, such as all that need stage 2 or 3.
 std::vector<Rule> rules_of_signs() {
   std::vector<Rule> rules{{"zeroth.reduce_codec", {R"("sign")"}, "types", types_with_a_constant_scale()},
                           {"zeroth.reduce_codec", {R"("sign")"}, "zero_optimization.stage", {"0", "1"}},
@@ -109,7 +109,7 @@ std::vector<Rule> rules_of_signs() {
   return rules;
 }
 
-/// What 1-bit Adam refuses: among others all that needs stage 1 or more.
+/// Options that 1-bit Adam rejects, such as all that need stage 1 or more.
 std::vector<Rule> rules_of_one_bit_adam() {
   auto const others = values_without("optimizer", "OneBitAdam");
   std::vector<Rule> rules{{"optimizer", {"OneBitAdam"}, "zero_optimization.stage", {"0"}},
@@ -129,8 +129,8 @@ std::vector<Rule> rules_of_one_bit_adam() {
   return rules;
 }
 
-/// What delayed updates refuse: among others all that needs stage 3. finish() and save() apply what is owed, so both
-/// come where the reference does the same.
+/// Options that delayed updates reject, such as all that need stage 3. finish() and save() apply the delayed update, so
+/// the reference must call them at the same points.
 std::vector<Rule> rules_of_delayed_updates() {
   auto const* const option = "zeroth.delayed_update";
   std::vector<Rule> rules{{option, {"true"}, "zero_optimization.stage", {"0", "1", "2"}},
@@ -151,7 +151,7 @@ std::vector<Rule> rules_of_delayed_updates() {
   return rules;
 }
 
-/// What parameter servers refuse, among others all that needs a stage above 0, and what workers that may be stale do.
+/// Options that parameter servers reject, such as all that need a stage above 0, and those that stale workers reject.
 std::vector<Rule> rules_of_servers() {
   auto const* const servers = "zeroth.parameter_server.servers";
   auto const* const staleness = "zeroth.parameter_server.staleness";
@@ -184,7 +184,7 @@ std::vector<Rule> rules_of_servers() {
           {staleness, {"1", "3"}, "stop", {"never"}}};
 }
 
-/// Types whose masters are apart from the parameters.
+/// Types with masters separate from the parameters.
 std::vector<std::string_view> types_with_masters() {
   std::vector<std::string_view> all;
   for (auto const& value : options()[option_named("types")].values) {

@@ -311,7 +311,7 @@ void Segment::make(int step) {
   save_beside(step);
   between_steps(step);
   if (step == drawn_.saved_at) {
-    if (choice_.is("zeroth.delayed_update", "true")) {  // what a save does as well
+    if (choice_.is("zeroth.delayed_update", "true")) {  // a save does that too
       show(engine_.finish());
     }
     show_saved();

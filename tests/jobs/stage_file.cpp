@@ -51,7 +51,7 @@ json merged(Choice const& choice, bool reference) {
   return file;
 }
 
-/// The reference says what the job leaves out, since the default follows the stage.
+/// The reference states keys that the job leaves out, since their defaults depend on the stage.
 void add_reduction(json& file, Choice const& choice, bool reference) {
   if (!choice.is_plain("zeroth.reduce_gradients")) {
     file["zeroth"]["reduce_gradients"] = choice["zeroth.reduce_gradients"];
@@ -60,7 +60,7 @@ void add_reduction(json& file, Choice const& choice, bool reference) {
   }
 }
 
-/// Likewise, since it follows the pipeline.
+/// The reference states this key too, since its default depends on the pipeline.
 void add_ties(json& file, Choice const& choice, bool reference) {
   bool const is_default = ties_of(choice) == (stages_of(choice) > 1 ? "apart" : "together");
   if (reference || !is_default || !choice.is_plain("zeroth.tied_gradients")) {
@@ -68,7 +68,7 @@ void add_ties(json& file, Choice const& choice, bool reference) {
   }
 }
 
-/// As late as `chunks` can begin.
+/// The last units at which `chunks` can begin.
 std::vector<std::size_t> last_first_units(std::vector<DrawnUnit> const& units, std::size_t chunks) {
   std::vector<std::size_t> first;
   for (auto u = units.size() - 1; u > 0 && first.size() + 1 < chunks; --u) {

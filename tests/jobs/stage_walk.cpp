@@ -19,7 +19,7 @@
 namespace zeroth::testing::jobs {
 namespace {
 
-/// What the walk goes on with in another chunk.
+/// The state that the walk carries to another chunk.
 struct Carried {
   double state = 0;
   float seed = 0;
@@ -28,7 +28,7 @@ constexpr std::size_t carried_bytes = sizeof(double) + sizeof(float);  // six el
 
 enum class Kind : std::uint8_t { up, down, evaluation };
 
-/// Which message: its kind, the chunk that has its memory as an input, and the samples that it is of.
+/// Identifies a message: its kind, the chunk that has its memory as an input, and its samples.
 struct Named {
   Kind kind;
   int chunk;
@@ -126,7 +126,7 @@ void StageWalk::forward(AnyWork& work, Tape& tape, At at, std::vector<Metric> co
   tape.seed = work.report_loss(static_cast<float>(1 + state), {.weight = walk_.weight(at)});
 }
 
-/// What was received stays until the last action that may read it.
+/// Checks that received messages stay until the last action that may read them.
 void StageWalk::check_messages(AnyWork const& work, Tape& tape) const {
   if (!work.first()) {
     static_cast<void>(read(work.input(), dtype_, {Kind::up, work.chunk(), work.first_sample()}));

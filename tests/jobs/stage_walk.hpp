@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// A drawn job's forward and backward by schedule(), on a mesh: the same numbers as by micro_steps(). Messages carry
-/// what the walk goes on with, bit for bit, and beside it bytes that tell each from all others.
+/// the state of the walk, bit for bit, and bytes that identify each message.
 #pragma once
 #include <cstddef>
 #include <vector>
@@ -11,7 +11,7 @@ namespace zeroth::testing::jobs {
 
 class StageWalk {
  public:
-  /// `tapes`: as AnyEngine::in_flight() says.
+  /// `tapes`: the result of AnyEngine::in_flight().
   StageWalk(Drawn const& drawn, Choice const& choice, BuiltModel const& built, Walk const& walk, Dtype compute,
             int tapes)
       : drawn_{drawn},
@@ -28,7 +28,7 @@ class StageWalk {
 
  private:
   struct Use {
-    double own, together;                    ///< What the rank sees alone, and what all tensor ranks see.
+    double own, together;                    ///< Values that only this rank has, and those that all tensor ranks have.
     std::vector<std::vector<float>> values;  ///< The trained parameters.
   };
   struct Tape {

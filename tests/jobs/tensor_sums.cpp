@@ -14,8 +14,8 @@
 namespace zeroth::testing::jobs {
 namespace {
 
-/// A matrix whose rows are one row, times powers of two: no dtype rounds one of them otherwise, and none can take the
-/// place of its neighbour.
+/// A matrix whose rows are one row times different powers of two: every dtype rounds all of them alike, and no row
+/// equals its neighbour.
 template <Element T>
 class Rows {
  public:
@@ -39,7 +39,7 @@ class Rows {
       }
     }
   }
-  /// The number that `some` of its rows say, all alike.
+  /// The number that the rows `some` encode; all must agree.
   [[nodiscard]] double number_in(View<T, 2> const& some, char const* verb) {
     auto const first = (some.data() - values_.data()) / columns;
     auto const all = number_of(first);

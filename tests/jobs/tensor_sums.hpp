@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What tensor ranks tell each other in a drawn job: one number, spread over a matrix that goes through all verbs.
+/// Communication of tensor ranks in a drawn job: a number, spread over a matrix that goes through all functions of
+/// TensorParallel.
 #pragma once
 #include <functional>
 
@@ -15,8 +16,8 @@ class TensorSums {
   /// The sum of all ranks' `part`, by leave() and enter(). The same with and without sequence parallelism. Throws
   /// std::runtime_error where rows are not where they have to be.
   [[nodiscard]] double forward(double part);
-  /// Likewise by leave_backward(), of a number that all have, and enter_backward(), which runs until what is returned
-  /// is called.
+  /// The same by leave_backward(), for a number that all ranks have, and enter_backward(), which runs until the
+  /// returned function is called.
   [[nodiscard]] std::function<double()> backward(double same, double part);
 
  private:

@@ -65,7 +65,7 @@ void try_one(std::uint64_t seed, Arguments const& arguments, Count& count) {
   }
 }
 
-/// The one of the next seeds whose job has the most pairs that were not seen yet. A job depends on its seed alone.
+/// The seed, among the next ones, whose job has the most unseen pairs. A job depends only on its seed.
 std::uint64_t seed_for(Pairs const& pairs, std::uint64_t next, Given const& given) {
   constexpr std::uint64_t looked_at = 16;
   std::uint64_t best = next;
@@ -79,7 +79,7 @@ std::uint64_t seed_for(Pairs const& pairs, std::uint64_t next, Given const& give
   return best;
 }
 
-/// With `pairs`, prefers jobs with pairs that were not seen yet.
+/// With `pairs`, prefers jobs with unseen pairs.
 Count try_many(std::uint64_t first, Arguments const& arguments, Pairs* pairs) {
   auto const end = Clock::now() + std::chrono::duration<double>(std::min(arguments.minutes, 1e6) * 60);
   Count count;

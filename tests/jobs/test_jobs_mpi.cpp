@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Random jobs of processes, over mpi and tcp: each rank compares itself with stage 0 in memory on threads of its own.
+/// Random jobs of processes, over mpi and tcp. Each rank compares itself with stage 0 in memory, which it runs on its
+/// own threads.
 #include <fmt/format.h>
 #include <spdlog/sinks/null_sink.h>
 #include <spdlog/spdlog.h>
@@ -28,7 +29,7 @@ namespace {
 struct Common {
   int rank = 0, ranks = 0;
   std::uint64_t seed = 0;
-  std::filesystem::path folder;  ///< That all of them see.
+  std::filesystem::path folder;  ///< A folder that all ranks see.
 };
 
 /// Each number added up over ranks; also a barrier.

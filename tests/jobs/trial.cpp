@@ -40,7 +40,7 @@ bool is_documented_refusal(Drawn const& drawn, testing::Outcome const& outcome) 
   });
 }
 
-/// As of processes: each rank knows what it was asked itself.
+/// Makes ranks behave like processes: each knows only its own stop requests.
 void let_stop(Job& job) {
   auto& state = zeroth::detail::JobState::of(job);
   auto const asked = std::make_shared<std::atomic<bool>>(false);

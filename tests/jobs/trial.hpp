@@ -12,21 +12,21 @@
 
 namespace zeroth::testing::jobs {
 
-/// How a job came out: as it had to unless `difference` says otherwise.
+/// The outcome of a job. It is right if `difference` is empty.
 struct Outcome {
   std::string difference;
-  bool refused = false;  ///< As documented: neither trained nor compared.
+  bool refused = false;  ///< Rejected as documented: neither trained nor compared.
 };
 
-/// Where a job has its folder: in memory, which waits for no disk, if the machine has such a file system.
+/// The folder for jobs: in a file system in memory if the machine has one, so that they do not wait for a disk.
 [[nodiscard]] std::filesystem::path files_in_memory();
 [[nodiscard]] std::filesystem::path files_of(Drawn const& drawn);
 
-/// As threads of this process. Files are in `folder`, which is there.
+/// Runs a job as threads of this process. Files are in `folder`, which exists.
 [[nodiscard]] Outcome try_on_threads(Drawn const& drawn, Folder const& folder);
 /// Stage 0 in memory, on threads of this process.
 [[nodiscard]] Record reference_of(Drawn const& drawn, std::filesystem::path const& folder);
-/// What a failure prints.
+/// The text that a failure prints.
 [[nodiscard]] std::string page_of(Drawn const& drawn, std::string const& difference);
 
 }  // namespace zeroth::testing::jobs

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Forward and backward of a drawn job, whose "math" are cheap functions of parameters, sample and element. What ranks
-/// do differently follows the number of the micro-step in the global batch, whoever makes it.
+/// Forward and backward of a drawn job, whose "math" consists of cheap functions of parameters, sample and element.
+/// Differences between ranks depend on the number of the micro-step in the global batch, not on the rank that runs it.
 #pragma once
 #include <cmath>
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 namespace zeroth::testing::jobs {
 
-/// Where a job is.
+/// The position of a job.
 struct At {
   int step, micro;
 };
@@ -36,7 +36,7 @@ class Walk {
   };
   [[nodiscard]] std::vector<Values> values(AnyEvaluationPass& pass) const;
 
-  /// In the global batch.
+  /// The number of the micro-step in the global batch.
   [[nodiscard]] int number(At at) const { return at.micro * ranks_ + place_; }
   [[nodiscard]] float weight(At at) const;
   [[nodiscard]] float weight_of_evaluation() const { return place_ == 0 ? 2.0F : 1.0F; }
@@ -45,8 +45,8 @@ class Walk {
     auto const own = jobs::read(p, unit);
     return tensor_ == nullptr ? own : tensor_->forward(own);
   }
-  /// What recomputation of a unit sees that all tensor ranks have. While they tell each other, `work` is called with
-  /// what this one sees alone.
+  /// The values, common to all tensor ranks, that recomputation of a unit uses. During their exchange, `work` is called
+  /// with values that only this rank has.
   template <class Work>
   [[nodiscard]] double seen(AnyParams const& p, BuiltUnit const& unit, double state, double drawn,
                             Work const& work) const {
@@ -63,12 +63,12 @@ class Walk {
     sample.number += tensor_ == nullptr ? 0 : 7919 * tensor_->index();
     return sample;
   }
-  /// What random numbers add to the state of a unit's forward turn.
+  /// The contribution of random numbers to the state of a unit's forward turn.
   template <class Pass>
   [[nodiscard]] double drawn(Pass const& pass, std::size_t unit) const {
     return choice_.is("random numbers", "none") ? 0 : mask(pass, unit, micro_batch_);
   }
-  /// What an element of each gradient is; 0: what it should be.
+  /// A wrong value for an element of each gradient; 0: none is wrong.
   [[nodiscard]] float bad_gradient(At at) const;
 
  private:

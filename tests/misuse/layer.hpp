@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the cases share: one layer, as a program would hold it.
+/// Common code of the cases: one layer, as in a program.
 #pragma once
 #include <utility>
 #include <zeroth/adapters/eigen.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Tensor ranks have every element of a parameter that is cut once, and what starts there is what starts in the whole.
+/// Tensor ranks have every element of a cut parameter once, and initial values are those of the whole parameter.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,12 +25,12 @@ std::int64_t product(std::span<std::int64_t const> extents) {
   return std::accumulate(extents.begin(), extents.end(), std::int64_t{1}, [](auto a, auto b) { return a * b; });
 }
 
-/// Where the elements of tensor rank `part.index` are in the whole; below 0: padding. Uses arithmetic of its own: it
-/// walks over the indices of all dimensions.
+/// The positions in the whole of the elements of tensor rank `part.index`; below 0: padding. Uses its own arithmetic:
+/// it iterates over the indices of all dimensions.
 std::vector<std::int64_t> walked(std::span<std::int64_t const> whole, Cut const& cut, TensorPart part) {
   auto const dim = static_cast<std::size_t>(cut.dim);
   auto const sections = cut.sections.empty() ? std::vector{whole[dim]} : cut.sections;
-  std::vector<std::int64_t> along;  // of the extent of the part, the index in the whole
+  std::vector<std::int64_t> along;  // index in the whole, by index along the part
   std::int64_t begin = 0;
   for (auto const section : sections) {
     auto size = (section + part.of - 1) / part.of;
@@ -54,7 +54,7 @@ std::vector<std::int64_t> walked(std::span<std::int64_t const> whole, Cut const&
   return result;
 }
 
-/// What runs say of the same.
+/// The same positions by runs.
 std::vector<std::int64_t> by_runs(CutPart const& part, std::int64_t first, std::int64_t count) {
   std::vector<std::int64_t> result;
   part.each_run(first, count, [&](CutPart::Run const& run) {
@@ -86,7 +86,7 @@ struct Case {
   int of;
 };
 
-/// All cuts of shapes up to 5 x 7 in up to 5 sections for up to 5 ranks, whether they can be made or not.
+/// All cuts, valid or not, of shapes up to 5 x 7 in up to 5 sections for up to 5 ranks.
 template <class F>
 void each_case(F const& check) {
   std::vector<std::vector<std::int64_t>> shapes;
@@ -262,7 +262,7 @@ TEST_CASE("parts have the initial values of the whole, and padding is 0") {
       auto const part = make({index, of});
       auto const& param = part.description().params[ParamId{}];
       std::vector<float> mine(static_cast<std::size_t>(param.count), -99);
-      for (std::int64_t first = 0; first < param.count; first += 97) {  // in pieces, as ranks do
+      for (std::int64_t first = 0; first < param.count; first += 97) {  // in pieces, like ranks
         model::initialise(
             7, param, first,
             std::span{mine}.subspan(static_cast<std::size_t>(first),

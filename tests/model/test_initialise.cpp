@@ -117,7 +117,7 @@ TEST_CASE("normal values have the same bits with every libm") {
   CHECK(std::bit_cast<std::uint32_t>(drawn[1]) == 0xbe1e20f6U);
   CHECK(std::bit_cast<std::uint32_t>(drawn[2]) == 0x3fa030f0U);
   CHECK(std::bit_cast<std::uint32_t>(drawn[3]) == 0xbd0c747cU);
-  double square = 0;  // of 100,000 values, whose squares are exact
+  double square = 0;  // sums of 100,000 values, whose squares are exact
   for (float const value : values(3, described("w", Normal{1}), 0, 100'000)) {
     square += static_cast<double>(value) * static_cast<double>(value);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a model keeps of what it is told, and what it refuses.
+/// The properties that a model stores, and the arguments that it rejects.
 #include <cmath>
 #include <limits>
 #include <string>

@@ -35,7 +35,7 @@ class WholeSum {
       bytes_[at] += (left < 0 ? -1 : 1) * (bits & 0xff);
     }
   }
-  /// To fp64, with an error of a few units in the last place.
+  /// The value in fp64, with an error of a few units in the last place.
   [[nodiscard]] double value() const {
     auto bytes = bytes_;
     for (std::size_t at = 0; at + 1 < bytes.size(); ++at) {
@@ -99,7 +99,7 @@ TEST_CASE("An exact sum does not depend on the order of numbers, nor on how rank
     for (std::size_t i = 0; i < values.size(); ++i) {
       of_ranks[i % ranks] += values[i];
     }
-    // As an all-reduce in fp64 adds them.
+    // Adds them like an all-reduce in fp64.
     constexpr std::size_t numbers = sizeof(ExactSum) / sizeof(double);
     double total[numbers] = {};
     for (auto const& each : of_ranks) {

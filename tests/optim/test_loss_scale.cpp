@@ -75,7 +75,7 @@ TEST_CASE("a scale that nothing holds back stays a number, and comes back") {
   CHECK(grown[299 - 100] == 0x1p126F);
   auto const back = scales(one, std::string(300, '.') + "xxxx");
   CHECK(std::vector<float>(back.end() - 4, back.end()) == std::vector<float>{0x1p126F, 0x1p125F, 0x1p124F, 0x1p123F});
-  one.initial = 3;  // of no power of two
+  one.initial = 3;  // not a power of two
   CHECK(scales(one, std::string(300, '.')).back() == 0x1p126F);
 }
 

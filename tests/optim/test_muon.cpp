@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Muon's direction and its iteration, beside the same formulas in fp64.
+/// Compares Muon's direction and its iteration with the same formulas in fp64.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -103,7 +103,8 @@ std::vector<bf16> orthogonal(std::vector<bf16> matrix, std::int64_t rows, std::i
     std::byte bytes[64];
   };
   std::vector<Block> memory(static_cast<std::size_t>((bytes + 63) / 64));
-  std::memset(memory.data(), 0xff, memory.size() * sizeof(Block));  // NaN: what is read must have been written
+  std::memset(memory.data(), 0xff, memory.size() * sizeof(Block));  // NaN, so that unwritten memory that is read is
+                                                                    // detected
   optim::StepScalars scalars;
   scalars.skip = skip;
   optim::orthogonalise({matrix.data(), rows, columns, memory.front().bytes, &rule, &scalars});
@@ -239,7 +240,7 @@ TEST_CASE("a program's own products replace the library's") {
             auto const right = p.transposes_right ? p.right[j * p.inner + k] : p.right[k * p.columns + j];
             sum += to_float(p.left[i * p.inner + k]) * to_float(right);
           }
-          p.sums[i * p.columns + j] = p.symmetric && j > i ? NAN : sum;  // which nobody reads
+          p.sums[i * p.columns + j] = p.symmetric && j > i ? NAN : sum;  // not read
         }
       }
     };

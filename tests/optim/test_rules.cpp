@@ -67,7 +67,7 @@ struct Textbook {
   }
 };
 
-/// The rule of a segment whose weight decay has a factor.
+/// The rule of a segment with a weight decay factor.
 template <class R>
 R decayed(R rule, float factor) {
   if constexpr (requires { rule.weight_decay; }) {

@@ -99,8 +99,7 @@ TEST_CASE("no two elements, updates, states or seeds share random words") {
 }
 
 TEST_CASE("random words are Philox's, of a counter and a key that stay where they are") {
-  // From kat_vectors of Random123, their counters and keys taken apart by hand. Programs that train on must round
-  // alike.
+  // From kat_vectors of Random123, with counters and keys split by hand. Resumed programs must round alike.
   StepScalars scalars;
   scalars.applied = 0;
   CHECK(noise_words(noise_of(0, scalars), Rounded::master, 0) ==

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What one update works on, and the same update one element after another.
+/// The data of one update, and the same update element by element.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -89,7 +89,7 @@ template <class S>
   }
 }
 
-/// As the headers of the arithmetic say.
+/// Updates by the functions in the headers of the arithmetic.
 template <class R, std::size_t... state, class G, class P, class M, class S>
 void update_one_by_one(R const& rule, std::index_sequence<state...> /*states*/, UpdateCase<G, P, M, S>& on,
                        optim::UpdateArgs const& args) {
@@ -113,7 +113,7 @@ void update_one_by_one(R const& rule, std::index_sequence<state...> /*states*/, 
   }
 }
 
-/// By a rule of the library's.
+/// Updates by a rule of the library.
 template <class Case>
 void update_one_by_one(Case& on, optim::UpdateArgs const& args) {
   std::visit(

@@ -34,7 +34,7 @@ struct Logits {
   }
 };
 
-/// As numbers of type T have them.
+/// Converts numbers to type T.
 template <class T>
 Logits random_logits(std::mt19937& random, std::int64_t rows, std::int64_t words, float spread) {
   std::normal_distribution<float> normal{0, spread};
@@ -75,7 +75,7 @@ Expected expected_of(Logits logits, double seed) {
   return expected;
 }
 
-/// What ranks have found together.
+/// The results of all ranks.
 template <class S>
 struct Found {
   std::vector<float> loss;  // of each rank
@@ -84,7 +84,7 @@ struct Found {
   std::vector<S> padding;
 };
 
-/// With `ranks` that have `cut` rows of a matrix, whose padding columns hold NaNs.
+/// Computes it on `ranks` ranks that have `cut` rows of a matrix; padding columns hold NaNs.
 template <class T, class S>
 Found<S> compute(Logits const& logits, int ranks, Cut const& cut, float seed) {
   auto const rows = logits.rows();

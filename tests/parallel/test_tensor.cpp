@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What tensor ranks tell each other: each verb of backward is the adjoint of the one forward, in whole numbers.
+/// TensorParallel: each function of backward is the adjoint of one of forward, in whole numbers.
 #include "zeroth/parallel/tensor.hpp"
 
 #include <array>
@@ -47,12 +47,12 @@ double product(View<T, 2> const& a, View<T, 2> const& b) {
   return sum;
 }
 
-/// What inner products of a verb and of its adjoint add up to over ranks. Rows that all ranks have count once.
+/// Sums over ranks of the inner products of a function and of its adjoint. Rows that all ranks have count once.
 struct Products {
   double forward = 0, backward = 0;
 };
 
-/// <enter x, y> and <x, enter_backward y>: what is entered has own rows before and all rows of each rank behind.
+/// <enter x, y> and <x, enter_backward y>. The argument of enter() has own rows, and its result all rows of each rank.
 template <class T>
 Products enter_products(TensorParallel& tp) {
   auto const rank = static_cast<unsigned>(tp.index());
@@ -136,7 +136,7 @@ TEST_CASE("what is left is the sum of all ranks' parts, and what is entered is a
       auto const all = matrix(x);
       auto const own = tp.own(all);
       own_rows[rank] = own.extent(0);
-      for (float* other = all.data(); other != all.data() + all.count(); ++other) {  // what enter() has to bring
+      for (float* other = all.data(); other != all.data() + all.count(); ++other) {  // rows that enter() must bring
         *other = other >= own.data() && other < own.data() + own.count() ? *other : -99;
       }
       auto const result = tp.enter(all).wait();

@@ -77,7 +77,7 @@ TEST_CASE("every file of configs/ and the README's trains the same at every stag
 
 namespace {
 
-/// Trains a chain of layers whose matrices are marked. Requires that all ranks have the same results.
+/// Trains a chain of layers with marked matrices. Requires that all ranks have the same results.
 std::vector<std::uint32_t> bits_of_chain(Config const& file, int world, bool on_mesh) {
   std::vector<std::vector<std::uint32_t>> all(static_cast<std::size_t>(world));
   REQUIRE(messages_of(run_job(world, [&](Job& job) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Muon beside AdamW in one engine: stages are bit-equal, memory is as planned, and what is saved continues on any
-/// number of ranks.
+/// Muon with AdamW in one engine: stages are bitwise equal, memory is as planned, and checkpoints resume on any number
+/// of ranks.
 #include <fmt/format.h>
 
 #include <atomic>
@@ -68,7 +68,7 @@ struct Options {
   int begin = 0, end = 4;           ///< Steps.
   std::filesystem::path restore{};  ///< Before the first step, if not empty.
   std::filesystem::path save{};     ///< After the last step, if not empty.
-  int overflow_at = -1;             ///< In this step a gradient is infinite.
+  int overflow_at = -1;             ///< The step in which a gradient is infinite.
   bool same_samples = false;        ///< All ranks and micro-steps have the same gradients.
   bool marks_tall = true;
 };
@@ -150,7 +150,7 @@ std::string text_of(Types const& types, int stage, int accumulation = 2, Movemen
   return file(types, stage, accumulation, "every_micro_step", move, "", optimizer);
 }
 
-/// What building an engine, or a plan, says of this model.
+/// The error of building an engine, or a plan, for this model.
 std::string refused(std::string const& text, Model const& model, int world = 2) {
   return thrown<ConfigError>([&] { return plan(model, Config::from_json(text), world); });
 }

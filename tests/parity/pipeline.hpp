@@ -228,7 +228,7 @@ void put(Rows const& rows, View<T, 2> const& view) {
 
 struct ChainOptions {
   int steps = 4;
-  int overflow_at_step = 0;              ///< In this step the loss's gradient is infinite at the last place.
+  int overflow_at_step = 0;              ///< The step in which the loss's gradient is infinite at the last place.
   std::function<void()> in_action = {};  ///< Called while an action is open, before its math.
   Chain::Ties ties = Chain::Ties::near;
 };

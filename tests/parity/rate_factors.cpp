@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Factors of learning rates that change while training runs train as a model whose options have them, bit for bit.
+/// Training with changed learning-rate factors equals training of a model whose options have them, bit for bit.
 #include <fmt/format.h>
 
 #include <functional>
@@ -90,7 +90,8 @@ Config rate_file(int stage, std::string const& optimizer, std::string const& mor
       more, stage, zero, optimizer, zeroth));
 }
 
-/// A factor of the options, of every step, and of some steps only, which alternates with that of the options.
+/// Compares a factor in the options, one set in every step, and one set in some steps, which alternates with that of
+/// the options.
 void expect_factors_like_options(std::function<Config(int stage)> const& file, std::vector<int> const& stages) {
   auto const expected = train_with_rates(2, file(stages.front()), {.of_options = 0.25F});
   auto const unchanged = train_with_rates(2, file(stages.front()), {});

@@ -84,7 +84,7 @@ class Caller {
     static_cast<void>(engine_.finish());
     return std::move(said_);
   }
-  /// Goes on after the save of run().
+  /// Resumes after the save of run().
   std::vector<float> resume(std::filesystem::path const& folder) {
     if (engine_.serves()) {
       engine_.serve();
@@ -158,7 +158,7 @@ class Caller {
   std::vector<float> said_;
 };
 
-/// What worker 0 says; all workers say the same.
+/// Worker 0's results; all workers must have the same.
 std::vector<float> all_calls(int world, int workers, std::string const& text, std::filesystem::path const& folder,
                              bool resumes = false) {
   std::vector<std::vector<float>> said(static_cast<std::size_t>(world));
@@ -191,7 +191,7 @@ TEST_CASE("calls of workers with servers have the results of stage 1, and so hav
       auto const expected = all_calls(workers, workers, plain, folder / "plain");
       REQUIRE(std::isfinite(expected.back()));
       REQUIRE(bits_of(all_calls(workers + servers, workers, served, folder / "served")) == bits_of(expected));
-      // Either goes on where the other one was.
+      // Each resumes from the other's checkpoint.
       auto const resumed = all_calls(workers, workers, plain, folder / "served", true);
       REQUIRE(bits_of(all_calls(workers + servers, workers, served, folder / "plain", true)) == bits_of(resumed));
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Layers that tensor ranks divide: at one number of tensor ranks all stages of ZeRO, buckets, pipelines and schedules
-/// train the same, bit for bit, and so do replicas of what is whole. At another number sums of products are cut
-/// elsewhere: norms and losses are the same to rounding.
+/// train the same, bit for bit, and whole parameters have equal replicas. Other numbers of tensor ranks divide sums of
+/// products differently: norms and losses agree up to rounding.
 #include "tensor.hpp"
 
 #include <fmt/format.h>
@@ -29,8 +29,8 @@ std::string file_of(Types const& types, int stage, int tensor, int pipeline = 1,
               fmt::format(R"(, "mesh": {{"tensor": {}, "pipeline": {}}}{})", tensor, pipeline, more));
 }
 
-/// On every rank of `data` x `tensor` x `pipeline`. All of them have the same but for figures of memory, and what was
-/// planned is what was held.
+/// Trains on `data` x `tensor` x `pipeline` ranks. Requires that all have the same results except memory figures, and
+/// use the planned memory.
 Trained train_on(int data, int tensor, int pipeline, std::string const& text, DividedOptions const& options) {
   auto const config = Config::from_json(text);
   auto const world = data * tensor * pipeline;

@@ -61,7 +61,7 @@ Matrix times_transposed(Matrix const& a, View<T const, 2> const& w) {
   return y;
 }
 
-/// a^T d, the gradient of a matrix; and the sums of columns, that of a bias.
+/// a^T d, the gradient of a matrix, and the sums of columns, the gradient of a bias.
 inline std::vector<float> transposed_times(Matrix const& a, Matrix const& d) {
   Matrix g{a.columns, d.columns};
   for (std::int64_t r = 0; r < a.rows; ++r) {
@@ -146,7 +146,7 @@ struct Divided {
   }
 };
 
-/// What a stage keeps of a micro-step.
+/// The data that a stage keeps of a micro-step.
 struct DividedTape {
   struct OfBlock {
     Matrix x, all, a, h;
@@ -189,7 +189,7 @@ class DividedRun {
     }
     return evaluation.mean_loss();
   }
-  /// Writes what is no part of the gradient to the padding of the head.
+  /// Writes garbage to the padding of the head's gradient.
   float garbage = 1;
   bool forgets_a_sum = false;  ///< Backward of the last block does without enter_backward().
 
@@ -419,7 +419,7 @@ class DividedRun {
   Engine<T, G>* engine_;
   std::unique_ptr<Access> access_;
   std::unique_ptr<device::Device> device_;
-  std::unique_ptr<device::Memory> sent_;  // by one verb at a time
+  std::unique_ptr<device::Memory> sent_;  // used by one function at a time
   TensorParallel tp_;
 };
 
@@ -428,14 +428,14 @@ struct DividedOptions {
   bool tied = false;  ///< See Divided.
   int steps = 4;
   int overflow_at_step = 0;  ///< The loss's slope is infinite at the last data place in this step.
-  /// Before the first step: how many were made already, by whoever saved what this restores.
+  /// Called before the first step. Returns the number of completed steps, which is not 0 after a restore.
   std::function<int(AnyEngine&)> begin = [](AnyEngine&) { return 0; };
   std::function<void(AnyEngine&, int step)> after_step = [](AnyEngine&, int) {};
   MakeAccess access = [](device::StreamRef) { return std::make_unique<Access>(); };
 };
 
-/// What a rank trains, and its parameters as all tensor ranks have them together; of those that each has whole, its
-/// own.
+/// A rank's training. Its parameters are joined over tensor ranks; for those that each rank has whole, they are the
+/// rank's own.
 inline Trained train_divided(Job& job, Config const& config, DividedOptions const& options) {
   Trained trained;
   with_precision(config, [&]<class P>(P) {

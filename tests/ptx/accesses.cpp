@@ -14,7 +14,7 @@
 namespace zeroth::testing::ptx {
 namespace {
 
-/// What remains of a kernel's readable name: "MoveAndSum<bf16, bf16>".
+/// A kernel's readable name, shortened: "MoveAndSum<bf16, bf16>".
 std::string short_name(std::string text) {
   auto const begin = text.find('<');
   auto depth = 0;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/// main() of the kernels' cases. A run of all of them fails if there is a kernel that none ran, or one whose accesses
-/// to memory take more than the page in ZEROTH_PTX_ACCESSES says for the architecture in ZEROTH_PTX_ARCHITECTURE. If
-/// ZEROTH_PTX_WRITE_ACCESSES names a file, what they take is written there instead, for scripts/access_table.py. The
+/// main() of the kernels' cases. A run of all of them fails if a kernel was not run, or if a kernel's memory accesses
+/// cost more than its figures in the page ZEROTH_PTX_ACCESSES for the architecture ZEROTH_PTX_ARCHITECTURE. If
+/// ZEROTH_PTX_WRITE_ACCESSES names a file, the figures are written there instead, for scripts/access_table.py. The
 /// environment variable ZEROTH_PTX_EDIT changes a kernel first: its lines are a part of the kernel's name, a regular
-/// expression, what replaces its matches, and which match (from 0).
+/// expression, the replacement, and the index of the match (from 0).
 #include <cstdlib>
 #include <iostream>
 #include <regex>
@@ -43,10 +43,10 @@ void edit(std::string const& lines) {
   });
 }
 
-/// The argument that leaves out cases of what the host does, whatever the kernels are.
+/// The argument that leaves out cases of the host's work, which do not depend on kernels.
 constexpr std::string_view host_left_out = "~[host]";
 
-/// Writes what the accesses to memory take, or compares it with the page. Prints what differs.
+/// Writes the cost of memory accesses, or compares it with the page. Prints differences.
 bool accesses_are_known() {
   char const* const page = std::getenv("ZEROTH_PTX_ACCESSES");
   if (page == nullptr) {

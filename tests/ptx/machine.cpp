@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The kernels' cases on the PTX that nvcc made of them. Work waits in a queue until a result is asked for. A run of
-/// all cases fails if there is a kernel that none of them ran. With the environment variable ZEROTH_PTX_INEXACT what
-/// GPUs approximate is off by up to 2 ulp, and tensor cores truncate.
+/// The kernels' cases on their PTX from nvcc. Work waits in a queue until a result is requested. A run of all cases
+/// fails if a kernel was not run. With the environment variable ZEROTH_PTX_INEXACT approximate instructions are off by
+/// up to 2 ulp, and tensor cores truncate.
 #include "cuda/machine.hpp"
 
 #include <cstdlib>
@@ -63,7 +63,7 @@ class Interpreter final : public Machine {
   }
   void download(void* to, std::byte const* from, std::size_t bytes) override {
     for (auto const& work : std::exchange(queue(), {})) {
-      work(&find_memory);  // what a kernel must not do is an exception, which fails the case
+      work(&find_memory);  // forbidden actions of a kernel throw, which fails the case
     }
     upload(static_cast<std::byte*>(to), from, bytes);
   }

@@ -13,8 +13,8 @@
 
 namespace zeroth::testing::ptx {
 
-/// Around `body`: %r0 is the thread, %rd0 the address of the results, %rd1 that of the thread's own among those of all
-/// blocks, which is %r1 in the end. `memory` is shared.
+/// A kernel around `body`: %r0 is the thread, %rd0 the address of the results, %rd1 the address of this thread's
+/// result, which is the final %r1. `memory` is shared memory.
 [[nodiscard]] inline Kernel small_kernel(std::string const& body) {
   return decode(KernelText{R"(.entry small(
     .param .u64 out
@@ -45,7 +45,7 @@ struct SmallLaunch {
   unsigned threads = 32, blocks = 1;
   Behaviour behaviour{};
   std::vector<std::uint32_t> out =
-      std::vector<std::uint32_t>(std::size_t{threads} * blocks);  ///< What is there before.
+      std::vector<std::uint32_t>(std::size_t{threads} * blocks);  ///< The initial contents.
 };
 
 /// Leaves the results in `memory`.
@@ -62,7 +62,7 @@ inline Traffic run_small(std::string const& body, SmallLaunch const& launch, Mem
       run_small(body, launch, {reinterpret_cast<std::uintptr_t>(launch.out.data()), launch.out.size() * 4}));
   return launch.out;
 }
-/// What the accesses to memory of a warp take. The results are at a multiple of 32 bytes.
+/// The cost of a warp's memory accesses. The results are at a multiple of 32 bytes.
 [[nodiscard]] inline Traffic taken_by(std::string const& body) {
   alignas(32) std::array<std::uint32_t, warp_lanes> out{};
   return run_small(body, {.behaviour = {.counts_traffic = true}},
@@ -72,7 +72,7 @@ inline Traffic run_small(std::string const& body, SmallLaunch const& launch, Mem
 /// %r1 of the first thread.
 [[nodiscard]] inline std::uint32_t result_of(std::string const& body) { return results_of(body)[0]; }
 
-/// What it is said to do wrong; empty if nothing.
+/// The message of its Fault; empty if there is none.
 [[nodiscard]] inline std::string fault_of(std::string const& body, SmallLaunch const& launch = {}) {
   try {
     static_cast<void>(results_of(body, launch));

@@ -35,7 +35,7 @@ cudaError_t enqueue(cudaStream_t stream, void const* kernel, std::function<void(
       work([gpu](std::uintptr_t address) { return find_memory(gpu, address); });
     } catch (Fault const& fault) {
       std::cerr << fault.what() << '\n';
-      std::abort();  // nobody would see it: the work is on a stream's thread
+      std::abort();  // an exception would be lost on a stream's thread
     }
   });
 }

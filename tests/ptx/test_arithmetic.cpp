@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What instructions make of numbers.
+/// The results of arithmetic instructions.
 #include <cmath>
 #include <iomanip>
 #include <limits>
@@ -92,7 +92,7 @@ TEST_CASE("fp32 follows IEEE 754, with the NaN of GPUs") {
   CHECK(number_of("fma.rn.f32", {1 + 0x1p-12F, 1 + 0x1p-12F, -1 - 0x1p-11F}) == 0x1p-24F);  // rounded once
   CHECK(number_of("fma.rm.f32", {1, 0x1p-30F, 1}) == 1.0F);
   CHECK(number_of("fma.rm.f32", {-1, 0x1p-30F, -1}) == std::nextafter(-1.0F, -2.0F));
-  CHECK(number_of("fma.rn.f32", {-1, 0x1p-30F, -1}) == -1.0F);  // the rounding is that of the one instruction
+  CHECK(number_of("fma.rn.f32", {-1, 0x1p-30F, -1}) == -1.0F);  // rounded once
   CHECK(bits_of("sub.f32", {infinity, infinity}) == 0x7fffffffU);
   CHECK(bits_of("add.f32", {-nan, 1}) == 0x7fffffffU);
   CHECK(bits_of("min.f32", {0.0F, -0.0F}) == 0x80000000U);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Accesses to memory, and what is wrong with some.
+/// Memory accesses, valid and invalid ones.
 #include <numeric>
 
 #include "small_kernel.hpp"
@@ -9,7 +9,7 @@ namespace {
 
 using Catch::Contains;
 
-/// %r2: where the thread's word of `memory` is; %r3: that of the next thread.
+/// %r2: address of the thread's word of `memory`; %r3: that of the next thread's word.
 std::string const words = R"(
     mov.u32 %r2, memory;
     shl.b32 %r3, %r0, 2;
@@ -17,7 +17,7 @@ std::string const words = R"(
     add.s32 %r3, %r2, 4;
 )";
 
-/// %r1 of the first thread, which alone has %p0; [%rd0+128] is nobody's.
+/// %r1 of the first thread, for which alone %p0 is true. No thread owns [%rd0+128].
 std::uint32_t result_beside(std::string const& body) {
   return results_of("setp.eq.u32 %p0, %r0, 0;" + body, {.out = std::vector<std::uint32_t>(64)})[0];
 }
@@ -53,7 +53,7 @@ TEST_CASE("threads that share memory without a barrier are faults") {
   CHECK_THAT(fault_of(write + read, two_warps), Contains("race with thread 1, which wrote at shared address 4"));
   auto const values = results_of(write + "bar.sync 0;" + read, two_warps);
   CHECK(values[40] == 41);
-  CHECK(values[63] == 0xffffffffU);  // nobody wrote it: NaN
+  CHECK(values[63] == 0xffffffffU);  // NaN, since it was not written
   CHECK_THAT(fault_of(write + "bar.sync 0;" + read + "st.shared.u32 [%r2], 0;", two_warps), Contains("reading"));
   CHECK_THAT(fault_of(words + "ld.shared.u32 %r1, [memory]; st.shared.u32 [memory], 0;"),
              Contains("race with several threads reading"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// PTX as text: what it is taken apart into, and what is refused.
+/// Parsing of PTX, and the text that is rejected.
 #include "small_kernel.hpp"
 #include "support/ptx/source.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What accesses to memory take: passes over banks, and sectors.
+/// The cost of memory accesses: passes over banks, and sectors.
 #include "small_kernel.hpp"
 #include "support/ptx/traffic.hpp"
 

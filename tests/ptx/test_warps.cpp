@@ -7,7 +7,7 @@ namespace {
 
 using Catch::Contains;
 
-/// Lanes go around as often as their number says, and count.
+/// Each lane loops as often as its number, and counts.
 std::string const loop = R"(
     mov.u32 %r1, 0;
 $around:

@@ -9,7 +9,8 @@ OTHER = pathlib.Path(__file__).resolve().parents[2] / "build/tensorboard/bin/pyt
 
 
 def need(*packages):
-    """Runs this program again by OTHER if a package is missing here. Ends with 77, skipped, if it is missing there as well."""
+    """Runs this program again by OTHER if a package is missing here. Exit status: 77, skipped, if it is missing there
+    as well."""
     missing = [name for name in packages if importlib.util.find_spec(name) is None]
     if not missing:
         return

@@ -33,7 +33,7 @@ def step_time(loads=("L1", "L2"), ranks=(2, 4)):
 
 
 def plan(parameters, ranks, units=32):
-    """With 16 bytes per parameter, and slots of two units."""
+    """A plan with 16 bytes per parameter and slots of two units."""
     stages = []
     for stage in range(4):
         held = [2 * parameters, 2 * parameters, 12 * parameters]
@@ -123,7 +123,7 @@ TENSOR = {"zeroth": (2400, 140), "zeroth sequence": (2300, 160), "zeroth over MP
 
 
 def tensor(rounds=3, peer_rounds=2):
-    """Megatron-Core's layers failed in the second round on L2, where a round's turns are all as much faster as its number."""
+    """Megatron-Core's layers failed in the second round on L2, and all turns of a round are faster by its number."""
     runs, failures = [], []
     for load, precision, number in itertools.product(("L1", "L2"), PRECISIONS, range(rounds)):
         for contender, (speed, peak) in TENSOR.items():
@@ -146,7 +146,7 @@ def tensor(rounds=3, peer_rounds=2):
 
 
 def gpu():
-    """(a check of a GPU of which one run failed, what PyTorch did there)."""
+    """(a GPU check in which one run failed, PyTorch's results there)."""
     trained = {"model": "1.5B", "stage": 0, "ranks": 1, "gpus": 1, "micro_batch": 16, "recompute": False, "nccl": False, "offload": "",
                "step_ms": 1300.0, "exposed_comm_ms": 10.0, "tokens_per_s": 50_000.0, "mfu": 0.5, "losses": [10.5], "planned_bytes": 2**34,
                "measured_bytes": 2**34, "as_planned": True}

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/lib/zeroth_checkpoint.py reads what train_gpt saves, and train_gpt goes on from what it writes, with the same bits.
+"""scripts/lib/zeroth_checkpoint.py reads checkpoints of train_gpt, and train_gpt resumes from those that it writes,
+with the same bits.
 
-Is skipped, with status 77, where neither this Python nor that of build/tensorboard has numpy and xxhash:
+Skipped, with status 77, if neither this Python nor that of build/tensorboard has numpy and xxhash:
     python3 -m venv build/tensorboard && build/tensorboard/bin/pip install numpy xxhash
-scripts/compare_converted.py runs DeepSpeed and PyTorch beside it.
+scripts/compare_converted.py also runs DeepSpeed and PyTorch.
 """
 import json
 import os

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""TensorBoard's own reader reads what train_gpt writes for it: every value, as in the files of comma-separated values.
+"""TensorBoard's own reader reads event files of train_gpt: every value, equal to those in its CSV files.
 
-Is skipped, with status 77, where neither this Python nor that of build/tensorboard has TensorBoard:
+Skipped, with status 77, if neither this Python nor that of build/tensorboard has TensorBoard:
     python3 -m venv build/tensorboard && build/tensorboard/bin/pip install tensorboard
 """
 import csv

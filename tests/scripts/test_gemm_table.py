@@ -14,7 +14,7 @@ import gemm_table  # noqa: E402
 
 
 def at(rate):
-    """An estimator of a GPU that is as fast on all products."""
+    """An estimator of a GPU with the same speed for all products."""
     return lambda m, n, k, _: gemm_table.operations(m, n, k) / rate
 
 
@@ -29,7 +29,8 @@ class Products(unittest.TestCase):
 
     def test_a_block_is_its_operations_over_its_time(self):
         self.assertAlmostEqual(gemm_table.of_block(64, 10, at(3e12), 4e12), 0.75)
-        # All take as long: 12 seconds for what would take 72 * 10 * 64^2 at the peak of one operation per second.
+        # All take the same time: 12 seconds in total, instead of 72 * 10 * 64^2 seconds at a peak of one operation per
+        # second.
         self.assertAlmostEqual(gemm_table.of_block(64, 10, lambda *_: 1, 1), 6 * 10 * 64**2)
 
 

@@ -73,7 +73,7 @@ class Loops(unittest.TestCase):
                                   "BRA `(.L_back)"), [])
 
     def test_lanes_continue_where_they_reconverge(self):
-        # Out of line is what ends with BSYNC, in the loop all the same.
+        # Out-of-line code that ends with BSYNC is still in the loop.
         lines = (".L_a:", "BSSY B0, `(.L_met)", "@P0 BRA `(.L_far)", "BSYNC B0", ".L_met:", "@P1 BRA `(.L_a)", "EXIT",
                  ".L_far:", "LDL R2, [R1]", "BSYNC.RECONVERGENT B0")
         self.assertEqual(in_loops(*lines), ["0x50"])
@@ -82,7 +82,7 @@ class Loops(unittest.TestCase):
         lines = (".L_a:", "CALL.REL.NOINC `($slow)", "@P0 BRA `(.L_a)", "EXIT", "$slow:", "LDL R2, [R1]",
                  "RET.REL.NODEC R4 0x0")
         self.assertEqual(in_loops(*lines), ["0x30"])
-        # By a label of its own a kernel calls what does not return.
+        # A kernel's call to a label of its own does not return.
         self.assertEqual(in_loops("@P0 CALL.REL.NOINC `(.L_b)", "EXIT", ".L_b:", "LDL R2, [R1]", "EXIT"), [])
 
     def test_indirect_jumps_are_refused(self):
@@ -117,7 +117,7 @@ class Occupancy(unittest.TestCase):
         for architecture, threads, registers, shared, blocks in [
                 (90, 256, 32, 0, 8),       # threads
                 (90, 256, 64, 0, 4),       # registers
-                (90, 256, 65, 0, 3),       # registers, in units of eight a thread
+                (90, 256, 65, 0, 3),       # registers, in units of eight per thread
                 (90, 32, 16, 0, 32),       # blocks
                 (80, 128, 32, 17028, 9),   # shared memory
                 (90, 128, 32, 17028, 12),  # more of it

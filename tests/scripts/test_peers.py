@@ -379,7 +379,7 @@ class Pipelines(unittest.TestCase):
 
     def test_a_rate_is_fitted_to_one_rank(self):
         simulator = simulated.Simulator("none", pathlib.Path("none"))
-        simulator.step_ms = lambda load, file, ranks, rate: 10 + 2e12 / rate  # milliseconds that no rate changes, and others
+        simulator.step_ms = lambda load, file, ranks, rate: 10 + 2e12 / rate  # milliseconds independent of the rate, and others
         self.assertAlmostEqual(simulator.rate(loads.LOADS["L1"], "{}", 110) / 2e10, 1)
 
     def test_a_different_loss_is_reported_with_its_step(self):
@@ -410,7 +410,7 @@ class TensorRanks(unittest.TestCase):
         runs += [self.run_of("dtensor tuned", number, speed, [100, 90]) for number, speed in enumerate((100, 50, 160))]
         runs += [self.run_of("dtensor sequence lean", 0, 40, [70, 80]), self.run_of("megatron tuned", 7, 40)]
         found = {line["ratio"]: (line["under"], line["value"]) for line in tensor_table.summarise(runs) if "ratio" in line}
-        self.assertEqual(found, {"speed over DTensor": ("dtensor tuned", 2),  # of 3, 2 and 1.25, not 200 over 100
+        self.assertEqual(found, {"speed over DTensor": ("dtensor tuned", 2),  # the median of 3, 2 and 1.25, not 200 over 100
                                  "memory over DTensor": ("dtensor sequence lean", 0.75)})
 
     def test_a_peer_with_the_embedding_whole_is_a_variant_of_that_peer(self):

@@ -31,7 +31,7 @@ class Kept(unittest.TestCase):
     """The files of the repository."""
 
     def test_readme_and_pictures_match_the_kept_files(self):
-        """With Python alone: no package, not even those that are installed."""
+        """Runs it with Python only, without packages, even installed ones."""
         ended = subprocess.run([sys.executable, "-I", "-S", "-B", "scripts/report.py", "--check", "--measured",
                                 "docs/measured", "--pictures", "docs/pictures", "--documents", "README.md",
                                 "docs/benchmarks.md"],

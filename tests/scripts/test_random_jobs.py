@@ -11,7 +11,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
 import random_jobs  # noqa: E402
 
-# The second process, whose seed is APART further, has seen another pair, and fails in `mode` "fails".
+# The second process, whose seed is larger by APART, has seen another pair, and fails in `mode` "fails".
 PROGRAM = """#!{python}
 import sys
 seed = int(sys.argv[sys.argv.index("--seed") + 1])

@@ -118,7 +118,7 @@ class Report(unittest.TestCase):
         html.parser.HTMLParser().feed(text)
 
     def resumed(self, first, second, weights=(b"w" * 5000, b"w" * 5000), options=()):
-        """As report(), of stages 0 and 3 and of a run in two parts."""
+        """Like report(), for stages 0 and 3 and a run in two parts."""
         files = [self.folder / name for name in ("first.jsonl", "second.jsonl", "straight", "resumed")]
         sample_runs.write(files[0], first)
         sample_runs.write(files[1], second)
@@ -142,7 +142,7 @@ class Report(unittest.TestCase):
         self.assertIn("saved, and gone on", text)
         self.assertEqual(text.count("<polyline"), 3)
         status, _, _ = self.resumed(sample_runs.records(0, steps=30), sample_runs.records(3, behind=25))
-        self.assertEqual(status, 0)  # what the first part has trained behind its checkpoint does not count
+        self.assertEqual(status, 0)  # steps of the first part after its checkpoint do not count
 
     def test_a_resumed_run_that_differs_is_found(self):
         first, second = sample_runs.records(0, steps=25), sample_runs.records(3, behind=25)

@@ -30,7 +30,7 @@ class Kills(unittest.TestCase):
     def test_repeated_steps_do_not_count_as_new(self):
         seconds, killed = self.seconds_of(lines(range(1, 21), range(18, 42), range(41, 60)), 2)
         self.assertEqual(killed, [100, 101])
-        # The clock is read at each line and at each kill: three lines are of steps that are made again, and one is new.
+        # The clock is read at each line and at each kill: three lines are of repeated steps, and one is of a new step.
         self.assertEqual(seconds, [(0, 4), (1, 2)])
 
     def test_a_job_that_does_not_resume_makes_fewer_steps(self):

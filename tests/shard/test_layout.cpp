@@ -275,7 +275,7 @@ TEST_CASE("segments of all slices are the parameters' elements, once, with their
   for_every_layout([](Description const& d, Layout const& layout) {
     bool good = true;
     for_every_part(layout, [&](Part const& part) {
-      // By parameter: the elements that segments gave it, over all slices.
+      // By parameter, the elements in segments, over all slices.
       std::vector<std::vector<Range>> seen(part.params.size());
       auto const collect = [&](Range range) {
         std::int64_t end = 0;
@@ -354,7 +354,7 @@ TEST_CASE("small parameters are flat units of their own, by DeepSpeed's rule, an
         Names{"first 1000 1152", "first (persistent) 15 0", "shared 20 384", "second (persistent) 10 0"});
   CHECK(names_of(20, 1000) ==
         Names{"first 1000 1152", "first (persistent) 15 0", "shared 20 0", "second (persistent) 10 0"});
-  // What would be over the model's threshold is passed over, and what comes later may fit.
+  // Parameters that would exceed the model's threshold are skipped, and later ones may fit.
   CHECK(names_of(20, 25) ==
         Names{"first 1000 1152", "first (persistent) 15 0", "shared 20 384", "second (persistent) 10 0"});
   CHECK(names_of(1000, 10) == Names{"first 1005 1536", "first (persistent) 10 0", "shared 20 384", "second 10 384"});

@@ -298,7 +298,7 @@ TEST_CASE("padding is what states hold beyond an even share of the model's eleme
   auto const second = model.unit("second");
   static_cast<void>(model.param(second, "frozen", {9}, Constant{0}, {.trainable = false}));  // 4 slices of 128
   Layout const layout{model.description(), 4};
-  auto const bf16 = precisions[2].precision;  // summed up in fp32, so beside what backward writes where that is whole
+  auto const bf16 = precisions[2].precision;  // summed in fp32, so in separate memory if gradients are whole
   auto const padding = [&](int stage) {
     return shard::plan_memory(layout, request_for(layout, stage, bf16, true)).padding;
   };

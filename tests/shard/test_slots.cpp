@@ -20,7 +20,7 @@ using shard::Slot;
 using shard::SlotCounts;
 using shard::SlotPool;
 
-/// A pool over memory of its own.
+/// A pool with its own memory.
 struct Pool {
   SlotCounts counts;
   std::unique_ptr<device::Device> device = device::make_cpu_device();

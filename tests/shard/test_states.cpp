@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Parameters, gradients and decisions, each alone on a memory of its own, on two ranks.
+/// Tests parameters, gradients and decisions separately, on two ranks.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ constexpr int world = 2;
 constexpr std::int64_t elements = 300;
 constexpr Placements all_sharded{Placement::shard, Placement::shard, Placement::shard};
 
-/// Three units: in the first and second one parameter each, whose element i is i and -i, in the third two.
+/// Three units. The first and the second have one parameter each, with elements i and -i; the third has two.
 Model three_units() {
   Model model;
   auto const from = [](float sign) {
@@ -61,7 +61,7 @@ shard::SlotCounts one_slot_each_class(Layout const& layout) {
   return slots;
 }
 
-/// What a test asks for otherwise.
+/// A test's changes to the request.
 using Change = std::function<void(shard::PlanRequest&)>;
 
 /// All that a Memory needs, and one.
@@ -225,7 +225,7 @@ TEST_CASE("parameters: gathered whole into slots, one at a time, until they are 
   CHECK(on_two_ranks(body) == nothing);
 }
 
-/// Sends a copy of what ranks hold, and brings the whole to memory of its own before it goes where it is asked for.
+/// Sends a copy of the ranks' elements, and gathers the whole in separate memory before it moves it to its destination.
 class CopyingGatherer final : public shard::Gatherer {
  public:
   explicit CopyingGatherer(Memory& memory) : Gatherer{memory} {}
@@ -303,7 +303,7 @@ TEST_CASE("gradients: contributions add up, what had none is zero, ranks' are su
   auto const body = [](Rank& rank) -> std::string {
     shard::Gradients gradients{rank.memory};
     constexpr auto flat = 2_flat;
-    constexpr auto used = 2_param;  // of its two parameters
+    constexpr auto used = 2_param;  // elements of its two parameters
     if (!gradients.begin(flat)) {
       return "no slot for the first gradient";
     }

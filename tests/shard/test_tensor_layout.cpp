@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What tensor ranks have of a model in its layout: flat units by kind, places of elements in the whole model, and
-/// whose squares count.
+/// A tensor rank's layout: flat units by kind, positions of elements in the whole model, and the ranks whose squares
+/// count.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -115,7 +115,7 @@ TEST_CASE("the first element of a cut column is where the whole parameter has it
   auto const& location = layout.location(first);
   auto const& part = layout.flats()[location.flat].trainable;
   auto const elements = shard::elements_of(description);
-  CHECK(elements[first] == 768 + 128);  // behind the whole of "table", [67, 10], and "norm"
+  CHECK(elements[first] == 768 + 128);  // after the whole of "table", [67, 10], and "norm"
   // Rows of 4 + 12 elements: columns 8 to 11 of the first section, and 24 to 35 of the second.
   auto const of_row = shard::segments(description, part, {location.in_part + 16, location.in_part + 32});
   REQUIRE(of_row.size() == 2);

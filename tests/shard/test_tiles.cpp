@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What of the optimizer's states is on a disk, in which tiles, and where: each element once, and nowhere else.
+/// The optimizer states on a disk, their tiles and positions: each element is there once.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -70,7 +70,7 @@ TEST_CASE("every element that the optimizer holds is in memory or in one tile, i
             all += count;
           }
           REQUIRE(next == tiles.on_disk.size());
-          // All that is asked for is on the disk, and no more than aligning costs beside it.
+          // All requested elements are on the disk, and at most the alignment in addition.
           REQUIRE(static_cast<double>(on_disk) >= std::floor(ratio * static_cast<double>(all)));
           REQUIRE(static_cast<double>(on_disk) <=
                   ratio * static_cast<double>(all) + (ratio == 0 ? 0 : shard::tile_alignment_count));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A machine whose times tests can work out by hand.
+/// A machine whose times can be computed by hand.
 #pragma once
 #include "zeroth/simulate/machine.hpp"
 

@@ -39,12 +39,12 @@ TEST_CASE("Busy times count only the part within an interval") {
 TEST_CASE("Links send one message at a time, in order of arrival") {
   Links links;
   CHECK(links.send(10, 5) == 15);
-  CHECK(links.send(12, 5) == 20);  // behind the first
+  CHECK(links.send(12, 5) == 20);  // after the first
   CHECK(links.send(40, 10) == 50);
   CHECK(links.send(18, 25) == 55);  // from 20 to 40, and from 50 on
   CHECK(links.send(0, 4) == 4);     // in the gap before
   CHECK(links.send(0, 10) == 59);   // from 4 to 10, and from 55 on
-  CHECK(links.send(30, 0) == 30);   // nothing waits for nobody
+  CHECK(links.send(30, 0) == 30);   // sending nothing does not wait
   CHECK(links.send(59, 1) == 60);
   links.forget_before(60);
   CHECK(links.send(30, 1) == 31);

@@ -23,7 +23,7 @@ Machine machine() {
   return machine;
 }
 
-/// Ranks `first`, `first + stride`, ... of a job of `world`, `count` of them.
+/// The reach of `count` ranks `first`, `first + stride`, ... in a job of `world` ranks.
 Reach of(int first, int stride, int count, int world) {
   std::vector<int> ranks;
   for (int i = 0; i < count; ++i) {
@@ -79,7 +79,8 @@ TEST_CASE("Copy engines gather within a node in one step, and do not slow comput
 }
 
 TEST_CASE("A communicator's cost follows from the nodes and adapters of its ranks") {
-  // Eight of a node: no network. One of each of four nodes: network steps alone, by an eighth of the adapters.
+  // Eight ranks of a node use no network. One rank of each of four nodes uses only network steps, with an eighth of the
+  // adapters.
   CHECK(cost_of(all_gather(1'000'000), of(8, 1, 8, 32), machine()).us() ==
         cost_of(all_gather(1'000'000), all(8), machine()).us());
   CHECK(cost_of(all_gather(1'000'000), of(3, 8, 4, 32), machine()).us() ==
@@ -87,12 +88,12 @@ TEST_CASE("A communicator's cost follows from the nodes and adapters of its rank
   // Two of each: as many network steps, and others; twice the adapters.
   CHECK(cost_of(all_gather(1'000'000), of(0, 4, 8, 32), machine()).us() ==
         Approx(10 + 4 * 2 + 3 * 20 + 7 * 4e6 / (50e9 / 4) * 1e6));
-  // A group of twelve on a node and a half, of which another one has the rest.
+  // A group of twelve on a node and a half; another group has the other half.
   auto const across = of(0, 1, 12, 24);
   CHECK(across.nodes == 2);
   CHECK(across.ranks_per_node == 8);
   CHECK(across.network_share == 0.5);
-  // The last node need not be full: who is there has it all.
+  // The last node need not be full: the ranks on it share all of its network.
   CHECK(all(12).network_share == 1);
   CHECK(of(1, 2, 6, 12).network_share == 0.5);
 }

@@ -38,7 +38,7 @@ struct LineShape {
   std::int64_t sums = 0, channels = 0, parameters = 8;
 };
 
-/// Units of a millisecond forward and two backward, of which one may be beside sums.
+/// Units of one millisecond forward and two backward, one of which may overlap sums.
 struct DividedLine {
   Model model;
   std::vector<UnitWork> work;

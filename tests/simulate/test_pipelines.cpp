@@ -190,7 +190,7 @@ TEST_CASE("A slow rank of a stage slows its pipeline down") {
   slow.all_ranks = true;
   auto const config = config_of(4, "1f1b", 8);
   auto const even = run(line.model, config, 8, line.work, free_machine(), slow);
-  slow.slowdown = {{4, 2.0}};  // of stage 2, at the place of rank 0, which is what pipeline[0] tells of
+  slow.slowdown = {{4, 2.0}};  // rank 4 is in stage 2, at the place of rank 0, about which pipeline[0] reports
   auto const uneven = run(line.model, config, 8, line.work, free_machine(), slow);
   CHECK(uneven.step_ms > even.step_ms + 8);
   CHECK(uneven.pipeline[0].bubble_ms > even.pipeline[0].bubble_ms + 4);

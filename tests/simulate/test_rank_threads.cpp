@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How simulated ranks end when something goes wrong.
+/// The end of simulated ranks after an error.
 #include "simulate/rank_threads.hpp"
 
 #include <atomic>
@@ -15,7 +15,7 @@
 namespace zeroth::simulate {
 namespace {
 
-/// What a rank does that waits for others until it is told not to.
+/// Waits for other ranks until the job is aborted.
 void wait_for(comm::AbortState const& abort) {
   while (!abort.aborted()) {
     std::this_thread::yield();
@@ -57,7 +57,7 @@ TEST_CASE("The cause is thrown even if its rank tells the others before it ends 
         3,
         [&](std::size_t rank) {
           if (rank == 2) {
-            abort.abort("the engine of rank 2 ended by an error");  // as its destructor does
+            abort.abort("the engine of rank 2 ended by an error");  // like its destructor
             while (told < 2) {
               std::this_thread::yield();
             }

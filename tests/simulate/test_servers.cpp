@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Simulated parameter servers against arithmetic, and against those of real jobs.
+/// Compares simulated parameter servers with arithmetic, and with those of real jobs.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -64,13 +64,13 @@ RealServers train_with(int workers, int servers, Config const& config) {
   return real;
 }
 
-/// What the decision of a step sends, by a ring of all ranks.
+/// Bytes that the decision of a step sends, by a ring of all ranks.
 std::int64_t decision_bytes(int ranks) {
   auto const numbers = static_cast<double>(optim::numbers_in_sums(0) * 8);
   return static_cast<std::int64_t>(2 * numbers * (ranks - 1) / ranks);
 }
 
-/// A model whose units are all alike, and have no padding for up to eight servers.
+/// A model of equal units without padding for up to eight servers.
 struct Even {
   static constexpr int units = 16;
   static constexpr std::int64_t count = 8 * 1024;  // of a unit
@@ -179,9 +179,9 @@ TEST_CASE("Workers that may be stale push when they come, and overlap each other
   auto const stale = run(even.model, served(1, 2, file), workers + 1, some, linked(slow_link));
   CHECK(1e3 * together.step_ms > 2 * workers * link_us);
   CHECK(stale.step_ms < together.step_ms * 1.01);
-  CHECK(1e3 * stale.step_ms >= 2 * workers * link_us * 0.99);  // what the server's link takes for each of them
+  CHECK(1e3 * stale.step_ms >= 2 * workers * link_us * 0.99);  // the time on the server's link for each worker
   CHECK(stale.report.staleness <= 2);
-  // Where math takes longer, they hardly wait.
+  // With longer math they hardly wait.
   std::vector<UnitWork> const more(Even::units, UnitWork{100e6, 200e6});
   auto const late = run(even.model, served(1, 2, file), workers + 1, more, linked(slow_link));
   CHECK(late.step_ms < run(even.model, served(1, 0, file), workers + 1, more, linked(slow_link)).step_ms);

@@ -142,7 +142,7 @@ TEST_CASE("A disk takes the time of its rate, inline or during math") {
   auto const beside = run(small.model, file(true), 4, work(), node);
   CHECK(beside.memory == plan(small.model, file(true), 4).bytes);
   CHECK(beside.exposed_io_ms < in_line.exposed_io_ms);
-  // Whatever runs beside what: a disk moves a step's bytes in a step.
+  // A disk moves a step's bytes within a step, whatever overlaps.
   CHECK(beside.step_ms >= Approx(std::max(disk_ms, 38.0)).epsilon(0.01));
   CHECK(beside.step_ms == Approx(2 * 19 + beside.exposed_io_ms).epsilon(0.01));
   node.disk_bytes_per_s = 0;
@@ -173,7 +173,7 @@ TEST_CASE("Copies to and from host memory take the time of the link's rate, each
   CHECK(beside.exposed_io_ms < in_line.exposed_io_ms);
   CHECK(beside.step_ms >= Approx(std::max(one_way_ms, 38.0)).epsilon(0.01));
   CHECK(beside.step_ms == Approx(2 * 19 + beside.exposed_io_ms).epsilon(0.01));
-  // Without such a link the memory of the device is the host's, and states are there.
+  // Without such a link device memory is host memory, so states are there already.
   node.host_bytes_per_s = 0;
   auto const there = run(small.model, file(true), 4, work(), node);
   CHECK(there.exposed_io_ms == 0);
@@ -354,7 +354,7 @@ TEST_CASE("Simulating all ranks takes the same step time as one rank for all") {
     CHECK(all.bytes_sent == one.bytes_sent);
     auto const late =
         run(small.model, small_config(stage), 4, work(), machine(fast), {.all_ranks = true, .slowdown = {{2, 3.0}}});
-    CHECK(late.step_ms == Approx(2 * 19 * 3).epsilon(0.01));  // everybody waits for rank 2
+    CHECK(late.step_ms == Approx(2 * 19 * 3).epsilon(0.01));  // all ranks wait for rank 2
     CHECK(late.exposed_comm_ms > 2 * 19);
   }
 }
@@ -461,7 +461,7 @@ TEST_CASE("Attention has its own rate, and activations and parameters cost memor
   auto recomputing = work();
   recomputing[0].attention_flops = recomputing[0].forward_flops / 2;
   double const before = step_ms(recomputing, {.attention_efficiency = 0.5}, 1e15);
-  recomputing[0].recompute_flops = recomputing[0].forward_flops * 0.75;  // of which attention is all that it was
+  recomputing[0].recompute_flops = recomputing[0].forward_flops * 0.75;  // attention's part is unchanged
   double const added = 1e-6 * recomputing[0].forward_flops * (0.25 + 2 * 0.5);
   CHECK(step_ms(recomputing, {.attention_efficiency = 0.5}, 1e15) ==
         Approx(before + micro_steps * added).epsilon(1e-6));
@@ -479,7 +479,7 @@ TEST_CASE("Math waits for stragglers, more on more nodes") {
 
 TEST_CASE("Ordered collectives start in the order in which a rank issued them") {
   SmallModel const small;
-  auto on = machine(1e6);  // what is reduced takes longer than math: gathers that were issued behind it wait
+  auto on = machine(1e6);  // reductions take longer than math, so gathers issued after them wait
   auto const config = small_config(3);
   auto const free = run(small.model, config, 4, work(), on);
   on.ordered_collectives = true;

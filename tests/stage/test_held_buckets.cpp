@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Which buckets let a tied parameter's gradient pass.
+/// The buckets that let a tied parameter's gradient go first.
 #include "stage/held_buckets.hpp"
 
 #include <cstdint>

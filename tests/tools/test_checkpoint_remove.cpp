@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// `zeroth checkpoint remove` and `gc`: what goes, what stays, and what is refused.
+/// `zeroth checkpoint remove` and `gc`: the checkpoints that are removed and kept, and rejected requests.
 #include <nlohmann/json.hpp>
 
 #include <filesystem>

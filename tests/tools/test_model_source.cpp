@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Which source a request selects.
+/// The source that a request selects.
 #include <numeric>
 
 #include "source_support.hpp"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What docs/torch.md says to write, in a fresh folder, against an installed package: it builds, its loss falls, and
-its whole program resumes from a checkpoint.
+"""Builds the code of docs/torch.md in a fresh folder, against an installed package: its loss falls, and its complete
+program resumes from a checkpoint.
 
     consume.py BUILD WORK TORCH_DIR CXX_FLAGS
 """
@@ -17,7 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def blocks(language):
-    """Code of docs/torch.md in this language."""
+    """The code of docs/torch.md in this language."""
     text = (ROOT / "docs" / "torch.md").read_text(encoding="utf-8")
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
@@ -48,7 +48,7 @@ def check_first(work):
 
 
 def check_whole(work):
-    """Runs it, and again from the last but one of its checkpoints, which must print the same."""
+    """Runs it, and again from the checkpoint before its last one, which must print the same."""
     said = start(work)
     lines = said.splitlines()
     accuracy = float(re.search(r"step 200 .* accuracy ([0-9.]+)", said)[1])

@@ -19,11 +19,11 @@ struct GanRun {
 /// Each step trains the critic once, then the generator. Losses, norms and weights are first the critic's. Its
 /// BatchNorm has buffers, which the generator's passes change as well. Two stage files, as they may differ.
 [[nodiscard]] Trained train_gan(Job& job, Config const& of_critic, Config const& of_generator, GanRun const& run = {});
-/// On threads; all ranks must have seen the same but for `buffers`, which are rank 0's.
+/// Trains on threads. All ranks must have the same results, except `buffers`, which are rank 0's.
 [[nodiscard]] Trained train_gan_on_threads(int world, Config const& of_critic, Config const& of_generator,
                                            GanRun const& run = {});
 using MakeOptimizer = std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<at::Tensor> const&)>;
-/// By two of libtorch's optimizers on batches of `batch`.
+/// Trains by two of libtorch's optimizers on batches of `batch` samples.
 [[nodiscard]] Trained train_gan_plainly(std::int64_t batch, int steps, MakeOptimizer const& make);
 
 }  // namespace zeroth::testing

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What all sources of these tests include, and what takes longest to compile.
+/// Headers that all sources of these tests include, and that take longest to compile.
 #pragma once
 #include <torch/torch.h>
 #undef CHECK

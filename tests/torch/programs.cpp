@@ -76,7 +76,7 @@ ZEROTH_TORCH_UNIT(Embed);
 ZEROTH_TORCH_UNIT(Splitter);
 ZEROTH_TORCH_UNIT(Merger);
 ZEROTH_TORCH_UNIT(Cell);
-/// Units inside of a unit that has parameters of its own, which it uses before, between and behind them.
+/// Units inside a unit with its own parameters, which it uses before, between and after them.
 struct OuterImpl : nn::Module {
   nn::LayerNorm before{register_module("before", nn::LayerNorm{nn::LayerNormOptions({width})})};
   at::Tensor scale{register_parameter("scale", at::full({width}, 0.9))};
@@ -309,7 +309,7 @@ Program experts_program(Job& /*job*/) {
     return is_left(first, count) ? "right" : "left";
   };
   program.loss = [net, is_left](std::int64_t first, std::int64_t count) mutable {
-    bool const left = is_left(first, count), both = !net->is_training();  // nobody skips in evaluation
+    bool const left = is_left(first, count), both = !net->is_training();  // no rank skips in evaluation
     return torch::mse_loss(net(noise(first, count, width), left || both, !left || both),
                            noise(first + 1, count, width));
   };

@@ -6,7 +6,8 @@ import sys
 
 
 def run(*command, folder=None):
-    """In `folder`, or here. Ends the test with all that the program printed, unless it succeeds. Returns its standard output."""
+    """Runs a program in `folder`, or here, and returns its standard output. If it fails, ends the test with all of its
+    output."""
     ended = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False, cwd=folder)
     if ended.returncode != 0:
         sys.exit(f"{' '.join(map(str, command))}\n{ended.stdout}\n{ended.stderr}")

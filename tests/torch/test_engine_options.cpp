@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a Trainer tells its engine about parameters and units: dtypes, gathers, gradients before the update, rates.
+/// Options that a Trainer passes to its engine: dtypes, gathers, gradients before the update, rates.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -22,7 +22,7 @@ using torch_adapter::Trainer;
 
 constexpr std::int64_t features = 20;
 
-/// A block whose norm computes in its own type.
+/// A block with a norm that computes in its own type.
 struct BlockImpl : nn::Module {
   nn::Linear linear{register_module("linear", nn::Linear{features, features})};
   nn::LayerNorm norm{register_module("norm", nn::LayerNorm{nn::LayerNormOptions({features})})};
@@ -133,7 +133,7 @@ TEST_CASE("units that are not resharded after forward are gathered less often, w
   };
   auto const plain = run({}), kept = run({"a", "b"});
   CHECK(kept.weight.equal(plain.weight));
-  CHECK(2 * plain.gathered == 3 * kept.gathered);  // of two units forward gathers both, and backward the first again
+  CHECK(2 * plain.gathered == 3 * kept.gathered);  // forward gathers both units, and backward gathers the first again
 }
 
 TEST_CASE("gradients that are clipped by value before the update train as by libtorch's clip_grad_value_") {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""torch_gpt trains what train_gpt trains, to rounding, and both read what the other one saved; torch_gan learns a circle;
-torch_vision tells digits apart, where scikit-learn's are found beside libtorch.
+"""torch_gpt trains like train_gpt, up to rounding, and each reads the other's checkpoints; torch_gan learns a circle;
+torch_vision classifies digits, if scikit-learn's are installed with libtorch.
 
     test_examples.py FOLDER_OF_PROGRAMS TORCH_DIR
 """

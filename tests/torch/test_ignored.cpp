@@ -22,7 +22,7 @@ using torch_adapter::UnitPolicy;
 
 struct LayerImpl : nn::Module {
   nn::Linear linear{register_module("linear", nn::Linear{8, 8})};
-  at::Tensor gain{register_parameter("gain", at::ones({8}, at::kDouble))};  // of a type that an engine refuses
+  at::Tensor gain{register_parameter("gain", at::ones({8}, at::kDouble))};  // a type that an engine rejects
   at::Tensor forward(at::Tensor const& x) { return at::tanh(linear(x)) * gain.to(at::kFloat); }
 };
 ZEROTH_TORCH_UNIT(Layer);
@@ -78,7 +78,7 @@ std::vector<at::Tensor> train(int stage, bool is_deferred, std::function<void(Tr
   return seen;
 }
 
-/// By one of libtorch's optimizers alone.
+/// Trains only by one of libtorch's optimizers.
 std::vector<at::Tensor> train_alone() {
   auto net = torch_adapter::seeded(6, [] { return Net{}; });
   torch::optim::AdamW optimizer{net->parameters(), torch::optim::AdamWOptions{1e-2}.weight_decay(0.1)};
@@ -160,7 +160,7 @@ TEST_CASE("a policy of ignored parameters that picks nothing or everything is re
                              "named_parameters(), such as \"a.gain\""));
   CHECK_THAT(with({"*.*", "*.*.*"}), Catch::Contains("TrainerOptions::ignored selects all parameters"));
   CHECK_THAT(with({torch_adapter::every<nn::LinearImpl>()}), Catch::Contains("parameter \"a.gain\" is of type Double"));
-  CHECK(with({torch_adapter::every<LayerImpl>()}) == "");  // what it registers itself
+  CHECK(with({torch_adapter::every<LayerImpl>()}) == "");  // parameters that it registers itself
 }
 
 }  // namespace

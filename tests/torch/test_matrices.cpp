@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Which parameters Muon updates, and how.
+/// The parameters that Muon updates, and its updates.
 #include <cmath>
 #include <functional>
 #include <memory>
@@ -129,7 +129,7 @@ std::vector<std::string> updated(torch_adapter::TrainerOptions const& options, H
 using Names = std::vector<std::string>;
 Names const layers{"first.up.weight", "first.down.weight", "second.up.weight", "second.down.weight"};
 
-/// What is like a hidden layer, and is none.
+/// Modules that resemble hidden layers.
 struct OthersImpl : nn::Module {
   nn::Linear shared{register_module("shared", nn::Linear{4, 4})}, frozen{register_module("frozen", nn::Linear{4, 4})};
   nn::Linear again{register_module("again", shared)}, one{register_module("one", nn::Linear{4, 4})};
@@ -270,7 +270,7 @@ TEST_CASE("a Linear's rows are its outputs, and the first step is along the orth
       moved = trainer.read("first.up.weight") - weight.detach();
     });
     REQUIRE(messages_of(outcome).empty());
-    // Where the gradient has nearly no size, the direction follows from its rounding: this compares the others.
+    // For tiny gradients the direction depends on their rounding. This compares the other directions.
     auto const along = (moved * expected).sum().item<double>() / expected.square().sum().item<double>();
     CHECK(along == Approx(1).epsilon(0.03));
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Every wrong use has a message that says what to do.
+/// Every misuse has a message with a remedy.
 #include <exception>
 #include <functional>
 #include <string>
@@ -23,7 +23,7 @@ Net make_net() {
 }
 at::Tensor loss_of(Net& net) { return net(input()).square().mean(); }
 
-/// What `use` throws on one rank.
+/// The error of `use` on one rank.
 template <class E = ContractError>
 std::string said(std::function<void(Job&, Net&)> const& use) {
   std::string message;
@@ -62,7 +62,7 @@ TEST_CASE("the error about a parameter read outside of passes names it, and says
   CHECK_THAT(said_in_training<c10::Error>(
                  [](Trainer&, Net& net) { static_cast<void>(net->a->linear->bias.data_ptr<float>()); }),
              contains("parameter \"a.linear.bias\""));
-  // In a pass, too, while its unit is closed: by what is not an operation, or on another thread.
+  // Also in a pass while its unit is closed: by code that is not an operation, or on another thread.
   auto const in_pass = [](std::function<void(Net&)> const& use) {
     return said_in_training<c10::Error>([&](Trainer& trainer, Net& net) {
       for (auto micro : trainer.micro_steps()) {
@@ -243,7 +243,7 @@ TEST_CASE("modules that cannot be trained are refused") {
   CHECK_THAT(said_in_training([](Trainer& trainer, Net& net) {
                auto const outcome = run_job(1, [&](Job& job) { Trainer{job, File{}.config(), *net}; });
                CHECK_THAT(messages_of(outcome), contains("parameter \"a.linear.weight\" has a Trainer already"));
-               for (auto micro : trainer.micro_steps()) {  // the first one goes on
+               for (auto micro : trainer.micro_steps()) {  // the first Trainer continues
                  micro.backward(loss_of(net));
                }
                trainer.step();
@@ -404,7 +404,7 @@ TEST_CASE("dropout with recompute is rejected if ranks are threads, and works on
       }
       Trainer trainer{job, File{}.config(), *net, options};
       double one = 1;
-      job.sum({&one, 1});  // all Trainers are there
+      job.sum({&one, 1});  // all Trainers exist
       for (auto micro : trainer.micro_steps()) {
         torch::manual_seed(4);
         micro.backward(net->forward(input()).square().mean());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a program may choose of units, values to start from, samples and memory, and what becomes of it.
+/// A program's choices of units, initial values, samples and memory, and their effects.
 #include <malloc.h>
 
 #include <algorithm>
@@ -323,8 +323,8 @@ TEST_CASE("parameters and gradients are in memory only once") {
       });
       File const file{.stage = stage, .slots = 2, .optimizer = R"("type": "SGD", "params": {"lr": 1e-3})"};
       Trainer trainer{job, file.config(), *net};
-      // Pages of their own for all large tensors: glibc's heap has holes that aligned memory of the same size does not
-      // fit in, and they would count.
+      // Separate pages for all large tensors: glibc's heap has holes into which aligned memory of the same size does
+      // not fit, and they would count.
       ::mallopt(M_MMAP_THRESHOLD, 4 << 20);
       REQUIRE(forget_peak());
       for (int step = 0; step < 3; ++step) {

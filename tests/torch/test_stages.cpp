@@ -130,7 +130,7 @@ TEST_CASE("groups, persistent parameters, and states and parameters on a disk tr
 
 TEST_CASE("modules train and evaluate like libtorch's AdamW, to rounding") {
   constexpr int steps = 6;
-  constexpr double clip = 0.04;  // below the norms of all of them
+  constexpr double clip = 0.04;  // below all norms
   for (auto const& program : programs) {
     for (bool const clips : {false, true}) {
       INFO(program.name << (clips ? ", clipped" : ""));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What is saved and restored, read and written; and SyncBatchNorm against BatchNorm on the whole batch.
+/// Saving, restoring, reading and writing; and SyncBatchNorm compared with BatchNorm on the whole batch.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -66,7 +66,7 @@ TEST_CASE("training resumes from a checkpoint with its buffers, bit for bit, at 
   }
 }
 
-/// What `run` writes to standard error.
+/// The text that `run` writes to standard error.
 std::string logged_by(std::function<void()> const& run) {
   Folder const folder;
   auto const file = folder / "log";
@@ -292,7 +292,7 @@ void expect_equal_to_whole_batch(std::vector<std::int64_t> const& rows) {
       sum += of_rank[p];
     }
     auto const expected = whole->parameters()[p].grad();
-    // The gradient of a bias ahead of a normalisation is 0: what is left is rounding.
+    // The gradient of a bias before a normalisation is 0 except for rounding.
     auto const scale = std::max(expected.abs().max().item<float>(), 1.0F);
     CHECK((sum - expected).abs().max().item<float>() < 2e-4F * scale);
   }

@@ -123,7 +123,7 @@ TEST_CASE("dropout in recomputed units works on one rank that has two Trainers")
 
 // ---- misuse ---------------------------------------------------------------------------------------------------------
 
-/// What `use` throws that has two Trainers and their modules.
+/// The error of `use`, which gets two Trainers and their modules.
 template <class E = ContractError>
 std::string said(std::function<void(Trainer&, Net&, Trainer&, Net&)> const& use) {
   std::string message;

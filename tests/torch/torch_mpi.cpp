@@ -20,7 +20,7 @@
 namespace zeroth::testing {
 namespace {
 
-/// What this rank of a job of processes saw, and how many there are.
+/// This rank's results in a job of processes, and the number of ranks.
 std::pair<Trained, int> train_in_processes(Config const& config, MakeProgram const& make, Run const& run = {}) {
   std::pair<Trained, int> result;
   int const status = torch_adapter::launch({.transport = process_transport()}, [&](Job& job) {
@@ -31,7 +31,7 @@ std::pair<Trained, int> train_in_processes(Config const& config, MakeProgram con
   return result;
 }
 
-/// With micro-steps, of which all stages make the same sum.
+/// A file with micro-steps, which all stages sum alike.
 File in_micro_steps(int stage) {
   return {.stage = stage, .accumulation = 3, .zeroth = R"("reduce_gradients": "every_micro_step")"};
 }

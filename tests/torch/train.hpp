@@ -17,8 +17,8 @@ namespace zeroth::testing {
 
 using TorchOptions = torch_adapter::TrainerOptions;
 
-/// A module, the mean loss of samples [first, first + count), what its Trainer is told, and which unit a rank skips
-/// that trains these samples.
+/// A module, the mean loss of samples [first, first + count), the options of its Trainer, and the unit that a rank with
+/// these samples skips.
 struct Program {
   std::shared_ptr<torch::nn::Module> module;
   std::function<at::Tensor(std::int64_t first, std::int64_t count)> loss;
@@ -28,7 +28,7 @@ struct Program {
 /// Makes one for a rank, the same on all.
 using MakeProgram = std::function<Program(Job&)>;
 
-/// What a rank saw.
+/// A rank's results.
 struct Trained {
   std::vector<float> losses, norms, weights, buffers;
   float evaluation = 0;
@@ -40,7 +40,7 @@ struct Run {
   int steps = 4;
   bool evaluates = true;
   std::function<void(torch_adapter::Trainer&)> begin{};            ///< Before the first step.
-  std::function<void(torch_adapter::Trainer&, int)> after_step{};  ///< With its number.
+  std::function<void(torch_adapter::Trainer&, int)> after_step{};  ///< Called with the step's number.
 };
 
 /// The stage file of these tests, and more members of its top level, of zero_optimization, and of zeroth. Members of
@@ -54,16 +54,16 @@ struct File {
 };
 
 [[nodiscard]] Trained train(Job& job, Config const& config, MakeProgram const& make, Run const& run = {});
-/// On threads; all ranks must have seen the same but for `buffers`, which are rank 0's.
+/// Trains on threads. All ranks must have the same results, except `buffers`, which are rank 0's.
 [[nodiscard]] Trained train_on_threads(int world, Config const& config, MakeProgram const& make, Run const& run = {});
-/// By libtorch's AdamW on batches of `batch`, with the decay of File; gradients are clipped to a norm of `clip`, if
-/// any.
+/// Trains by libtorch's AdamW on batches of `batch` samples, with the decay of File. Clips gradients to a norm of
+/// `clip`, if given.
 [[nodiscard]] Trained train_plainly(MakeProgram const& make, std::int64_t batch, int steps, double learning_rate,
                                     std::optional<double> clip = {});
 
-/// examples/torch_gpt, examples/torch_vision on images of noise, a module of all that is odd, one that reads parameters
-/// through views of all kinds, one of loaded TorchScript modules, one with dropout in each unit, whose masks follow
-/// from the samples where ranks are processes, and one of whose two experts a rank skips one.
+/// examples/torch_gpt, examples/torch_vision on images of noise, a module with unusual features, one that reads
+/// parameters through views of all kinds, one of loaded TorchScript modules, one with dropout in each unit, whose masks
+/// follow from the samples where ranks are processes, and one of whose two experts a rank skips one.
 [[nodiscard]] Program gpt_program(Job& job);
 [[nodiscard]] Program gpt_recomputed(Job& job);
 [[nodiscard]] Program vision_program(Job& job);
@@ -77,7 +77,7 @@ struct File {
 [[nodiscard]] Program gpt_deferred(Job& job);
 [[nodiscard]] Program odd_deferred(Job& job);
 [[nodiscard]] Program views_deferred(Job& job);
-/// Whose masks follow from libtorch's generator, wherever it is.
+/// A module whose masks depend on the state of libtorch's generator.
 [[nodiscard]] Program dropout_going_on(Job& job);
 [[nodiscard]] Program experts_program(Job& job);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What crosses the border between a program and the library, which may be a shared one: types known at run time, the
-/// program's own optimizer, errors that are caught by type, values that are inspected. Says what went wrong.
+/// Checks the boundary between a program and the library, which may be shared: types known at run time, the program's
+/// own optimizer, errors that are caught by type, values that are inspected. Prints problems.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -24,7 +24,7 @@ void expect(bool condition, char const* what) {
   }
 }
 
-/// Is it `E` that `f` throws? Anything else goes on to main().
+/// Whether `f` throws `E`. Other exceptions propagate to main().
 template <class E, class F>
 bool throws(F const& f) {
   try {
@@ -90,7 +90,7 @@ void train(zeroth::Job& job) {
   expect(throws<zeroth::ContractError>([&] { engine.read(weight, values); }), "no ContractError of a short read");
 }
 
-/// A model with one parameter more goes on from a checkpoint that lacks it.
+/// A model with an additional parameter resumes from a checkpoint that lacks it.
 void go_on(zeroth::Job& job, std::filesystem::path const& folder) {
   auto const config =
       zeroth::Config::from_json(R"({"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 1},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a user with a GPU writes: an engine on a stream of their own.
+/// A program of a user with a GPU: an engine on the user's own stream.
 #include <cstdio>
 #include <zeroth/adapters/cuda.hpp>
 #include <zeroth/device/cuda.hpp>

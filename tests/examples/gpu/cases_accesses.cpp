@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How wide the accesses of train_gpt's row kernels are, and how often they read a row.
+/// The width of accesses of train_gpt's row kernels, and how often they read a row.
 #include <numeric>
 #include <vector>
 
@@ -21,7 +21,7 @@ constexpr std::int64_t packs = columns / 8;  // of a row
 template <class Body>
 Accesses accesses_of(Body const& body) {
   OnMachine<float> const behind{{0.0F}};
-  static_cast<void>(behind.values());  // what was enqueued before has run
+  static_cast<void>(behind.values());  // waits for earlier work
   accesses = {};
   run(body);
   static_cast<void>(behind.values());

@@ -41,7 +41,7 @@ struct Inputs {
   std::vector<T> qkv, dy;
 };
 
-/// What attention gives.
+/// The results of attention.
 template <class T>
 struct Results {
   std::vector<T> y, dqkv;
@@ -140,7 +140,7 @@ BlockLayout layout_of(SparseAttention parameters, Extents const& e) {
   return {parameters, e.heads, e.context, 3};
 }
 
-/// With the layouts that `e.context` allows, and with the dense one.
+/// Checks the layouts that `e.context` allows, and the dense one.
 template <class T, template <class, int, class> class Kernels, int most_width>
 void check_layouts(Extents const& e) {
   INFO(e.sequences << " sequences of " << e.context << ", " << e.heads << " heads of " << e.width);

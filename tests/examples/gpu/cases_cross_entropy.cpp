@@ -2,8 +2,8 @@
 /// Cross-entropy's kernels against softmax in double.
 ///
 /// Tolerances: probabilities in fp32 come from sums of at most some thousand positive terms, in parts of some tens, so
-/// 1e-5 of the largest value leaves rounding a decimal digit. One that is stored in 16 bits is rounded once more, by at
-/// most 2^-9 (bf16) or 2^-11 (fp16) of itself.
+/// 1e-5 of the largest value leaves a margin of a decimal digit for rounding. Values stored in 16 bits are rounded once
+/// more, by at most 2^-9 (bf16) or 2^-11 (fp16) of themselves.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -19,7 +19,7 @@ namespace {
 
 using namespace gpt::testing;
 
-/// How rows lie in memory.
+/// The memory layout of rows.
 struct Place {
   std::int64_t stride, shift = 0;  ///< Elements from row to row, and behind an aligned address.
 };
@@ -100,7 +100,7 @@ Problem random_problem(std::int64_t rows, std::int64_t vocabulary) {
   return problem;
 }
 
-/// What the kernels make of a problem.
+/// The kernels' results for a problem.
 template <class T>
 struct Outcome {
   std::vector<float> losses, mean;

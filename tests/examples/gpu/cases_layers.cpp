@@ -2,8 +2,8 @@
 /// Kernels of train_gpt against the CPU's layers in double: embedding, LayerNorm, GELU, sums over rows.
 ///
 /// Tolerances: a result in fp32 comes from sums of at most some hundred terms of order one, so 1e-5 of the largest
-/// value leaves two decimal digits to rounding. One that is stored in 16 bits is rounded once more, by at most 2^-9
-/// (bf16) or 2^-11 (fp16) of itself.
+/// value leaves a margin of two decimal digits for rounding. Values stored in 16 bits are rounded once more, by at most
+/// 2^-9 (bf16) or 2^-11 (fp16) of themselves.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -35,7 +35,7 @@ struct NormOutput {
   std::vector<float> mean, rstd, dweight, dbias;
 };
 
-/// What the kernels make of arrays that begin `shift` elements behind an aligned address.
+/// The kernels' results for arrays that begin `shift` elements after an aligned address.
 template <class T>
 NormOutput<T> layer_norm(NormInput<T> const& in, std::int64_t columns, std::int64_t shift) {
   auto const rows = std::ssize(in.x) / columns;
@@ -102,7 +102,7 @@ std::vector<G> sums_of(std::vector<T> const& values, std::int64_t columns, std::
   return gradient.values();
 }
 
-/// In all ways: how many blocks there are, and in which order they and their threads run, makes no difference.
+/// Checks that results do not depend on the number of blocks, nor on the order in which blocks and threads run.
 template <class Result>
 void check_same_each_way(Result const& result) {
   zeroth::testing::machine().choose(0);
@@ -254,7 +254,7 @@ TEMPLATE_TEST_CASE("the embeddings and their gradients are the CPU's", "", float
   check_embeddings<TestType>(264, 1, 0);  // more than a tile of columns, more of one token than its threads add at once
 }
 
-/// Words of a tensor rank, and what is added to rows behind them.
+/// Checks the embedding of a tensor rank's words, and values that are then added to rows.
 template <class T>
 void check_parts_of_embedding(std::int64_t channels, std::int64_t shift) {
   INFO(channels << " channels, shift " << shift);

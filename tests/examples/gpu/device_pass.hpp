@@ -62,7 +62,7 @@ template <class T>
   return matrix;
 }
 
-/// In aligned rows, with NaN between them.
+/// Copies to aligned rows, with NaN between them.
 template <class T>
 [[nodiscard]] gpu::Matrix<T> on_device_aligned(Stream const& stream, std::vector<T> const& values,
                                                std::int64_t columns) {
@@ -76,7 +76,7 @@ template <class T>
   return matrix;
 }
 
-/// What lies between rows is left out.
+/// Leaves out elements between rows.
 template <class T>
 [[nodiscard]] std::vector<T> values_of(Stream const& stream, gpu::Matrix<T> const& matrix) {
   auto const rows = stream.download(matrix.data(), matrix.rows() * matrix.stride());

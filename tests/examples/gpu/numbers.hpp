@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Random numbers for kernels, and how far results are from what the CPU makes of them in double.
+/// Random numbers for kernels, and errors of results relative to the CPU's in double.
 #pragma once
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// train_gpt as it is, on the CUDA runtime and the NCCL of the tests: one of the processes that torchrun's variables
-// describe. Each attempt of a job meets in a folder of its own.
+// The unchanged train_gpt on the CUDA runtime and the NCCL of the tests, as one of the processes that torchrun's
+// variables describe. Each attempt of a job meets in its own folder.
 #include <cstdlib>
 #include <filesystem>
 #include <string>

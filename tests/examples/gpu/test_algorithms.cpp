@@ -49,7 +49,7 @@ std::string replaced(std::string text, std::string const& from, std::string cons
   return text.replace(at, from.size(), to);
 }
 
-/// What train_in() leaves, with algorithms from `text`, or with cuBLASLt's choice if that is empty.
+/// The result of train_in() with algorithms from `text`, or with cuBLASLt's choice if that is empty.
 Left trained(std::string const& text, Run run) {
   fake::reset();
   Folder const folder;
@@ -91,7 +91,8 @@ TEST_CASE("each product of a model gets the fastest of eight algorithms, which t
   fake::make_fastest(fastest);
   auto const algorithms = measured();
   fake::make_fastest(0);
-  // Forward, inputs' and weights' gradients of four layers of a block, less those of equal shape, and of the head.
+  // Products of forward, inputs' gradients and weights' gradients: for four layers of a block, without those of equal
+  // shape, and for the head.
   CHECK(algorithms.all().size() == 15);
   for (auto const& [kind, algorithm] : algorithms.all()) {
     INFO(describe(kind));
@@ -176,7 +177,7 @@ TEST_CASE("an algorithm that cuBLASLt rejects, or that needs too much memory, is
   auto const at = text.find(R"("algorithm": ")") + 14;
   auto const broken = text.substr(0, at) + "00" + text.substr(at + 2);
   auto whole = text;
-  // Every product's, for the first one that is used differs from the file's first.
+  // Changes every product's algorithm, because the first one that is used differs from the file's first.
   for (auto each = whole.find(R"("algorithm": ")"); each != std::string::npos;
        each = whole.find(R"("algorithm": ")", each + 1)) {
     whole.replace(each + 14, 16, "0000000000000000");

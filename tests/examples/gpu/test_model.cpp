@@ -25,7 +25,7 @@ struct Form {
   Epilogue epilogue = Epilogue::none;
   bool a_transposed = false, b_transposed = false;
   float beta = 0;
-  bool other = false;    ///< The addend lies elsewhere.
+  bool other = false;    ///< Whether the addend is in other memory.
   bool aligned = false;  ///< Rows are.
   std::int64_t columns = 16;
 };
@@ -123,7 +123,7 @@ void check_model(Shape const& shape, Recompute recompute, std::shared_ptr<KeyBlo
   expected.backward(reference, batch, expected_workspace, seed);
 
   // In 16 bits, activations are rounded by 2^-9 or 2^-11 of themselves at each of some ten roundings per block, which
-  // add up like errors that know nothing of each other; the loss is a mean over many.
+  // add up like independent errors. The loss is a mean over many.
   bool const narrow = sizeof(T) == 2;
   CHECK(static_cast<double>(stream.download(loss.mean, 1)[0]) ==
         Approx(expected_loss).epsilon(narrow ? 10 * tolerance<T> : 1e-6));
@@ -163,7 +163,7 @@ TEMPLATE_TEST_CASE("products are Eigen's, in all their forms", "", float, zeroth
           {.epilogue = Epilogue::bias, .beta = 1, .other = true, .aligned = aligned, .columns = columns});
     }
   }
-  for (std::int64_t const columns : {16, 17}) {  // of which GELU's epilogues take multiples of 8
+  for (std::int64_t const columns : {16, 17}) {  // GELU's epilogues require multiples of 8
     check_product<TestType>({.epilogue = Epilogue::bias_gelu, .columns = columns});
     check_product<TestType>({.epilogue = Epilogue::gelu_slope, .b_transposed = true, .columns = columns});
   }

@@ -13,7 +13,7 @@
 namespace gpt {
 namespace {
 
-/// What torchrun says to rank `rank` of `world` on one machine.
+/// The variables that torchrun sets for rank `rank` of `world` on one machine.
 std::map<std::string, std::string> torchrun(int rank, int world, int port) {
   return {{"RANK", std::to_string(rank)},        {"LOCAL_RANK", std::to_string(rank)},
           {"WORLD_SIZE", std::to_string(world)}, {"LOCAL_WORLD_SIZE", std::to_string(world)},

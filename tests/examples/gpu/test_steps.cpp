@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// train_gpt's loop on a GPU, or on what stands in for one, against the same loop on the CPU.
+/// train_gpt's loop on a GPU or an emulated one, against the same loop on the CPU.
 #include <map>
 #include <string>
 #include <vector>
@@ -98,7 +98,7 @@ TEST_CASE("every stage gives the same bits with tensor ranks on GPUs, kept or re
   CAPTURE(keys, divides_rows);
   Run run{.ranks = 4, .stage = 2, .steps = 3, .precision = keys, .dropout = 0.1F, .tensor = 2};
   run.divides_rows = divides_rows;
-  run.layers = 3;  // an input more than the slots of offloaded ones
+  run.layers = 3;  // one input more than there are slots for offloaded ones
   auto const base = on_gpu(run);
   CHECK(base.steps.size() == 3);
   run.stage = 3;
@@ -203,7 +203,7 @@ namespace {
 
 namespace fake_cuda = zeroth::testing::fake_cuda;
 
-/// Counts what is called from the fourth step on, between the engine's steps and in all.
+/// Counts calls from the fourth step on, between the engine's steps and in total.
 template <zeroth::Element T, zeroth::GradientOf<T> G>
 class CountingSteps : public gpu::MicroSteps<T, G> {
  public:

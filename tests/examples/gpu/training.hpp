@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// train_gpt's loop on a small model: what a run leaves behind.
+/// train_gpt's loop on a small model, and the results of a run.
 #pragma once
 #include <fmt/format.h>
 
@@ -37,7 +37,7 @@ struct Run {
   std::string layout = {};                ///< Members of zeroth.sparse_attention; empty: none.
   std::filesystem::path algorithms = {};  ///< --algorithms
   bool step_graph = false;                ///< --step-graph
-  std::int64_t save_every = 0;  ///< Into `saved` of the folder, from which it also goes on; 0: no checkpoints.
+  std::int64_t save_every = 0;            ///< Saves into `saved` of the folder, and resumes from it; 0: no checkpoints.
 };
 
 inline zeroth::Config config_of(Run const& run) {
@@ -57,7 +57,7 @@ inline zeroth::Config config_of(Run const& run) {
 
 inline Shape const shape{.layers = 2, .heads = 2, .channels = 16, .context = 12};
 
-/// The report's steps and memory, and what was saved.
+/// The report's steps and memory, and the saved weights.
 struct Left {
   json run;
   std::vector<json> steps, memory;
@@ -74,7 +74,7 @@ inline RunJob as_threads(zeroth::testing::MakeDevice make_device) {
   };
 }
 
-/// train_on_cpu(), train_on_gpu() or what a test makes of them.
+/// train_on_cpu(), train_on_gpu(), or a test's variant of them.
 using TrainOn = std::function<void(zeroth::Job&, Task const&)>;
 
 inline Left train_in(Folder const& folder, Run const& run, RunJob const& run_job, TrainOn const& train_on) {
