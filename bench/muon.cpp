@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Measures Muon: its products, the orthogonal matrices made of them, and whole updates of a GPT's matrices at one and
-/// two ranks, beside AdamW and LAMB.
+/// two ranks, compared with AdamW and LAMB.
 ///
 ///   bench_muon [ROUNDS]
 /// prints one JSON line per measurement.

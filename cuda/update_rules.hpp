@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// update() for each rule. The kernels are many, so each rule has a file of its own, and the files compile in parallel.
+/// update() for each rule. There are many kernels, so each rule has its own file, and files compile in parallel.
 #pragma once
 #include <cuda_runtime_api.h>
 

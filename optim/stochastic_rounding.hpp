@@ -34,7 +34,7 @@ inline constexpr std::uint32_t noise_ends = 0x7f7f0000U;
   return cut_off(value, magnitude < noise_ends ? noise : to_quiet);
 }
 
-/// The values that an update rounds. Each has random bits of its own.
+/// The values that an update rounds. Each has its own random bits.
 enum class Rounded : std::uint32_t { master, first_state, second_state };
 [[nodiscard]] ZEROTH_HOST_DEVICE constexpr Rounded rounded_state(int state) noexcept {
   return static_cast<Rounded>(1 + state);

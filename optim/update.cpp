@@ -89,8 +89,8 @@ struct OwnFactors {
 
 /// Updates one segment. P is the parameter's type, or void if the master is the parameter.
 ///
-/// 16-bit types are converted block by block in loops of their own: one loop over several element sizes would mix
-/// vectors of different lengths and run at half the speed.
+/// 16-bit types are converted block by block in separate loops: one loop over several element sizes would mix vectors
+/// of different lengths and run at half the speed.
 template <class G, class P>
 struct WideUpdate {
   UpdateArgs const& args;

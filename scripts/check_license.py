@@ -49,7 +49,7 @@ def main(arguments):
             file = REPOSITORY / name
             file.write_text(with_tag(file.read_text(encoding="utf-8"), sources[name]), encoding="utf-8")
         else:
-            print(f"error: {name}: none of its first three lines says {TAG} (scripts/check_license.py --fix adds it)",
+            print(f"error: {name}: none of its first three lines has {TAG} (scripts/check_license.py --fix adds it)",
                   file=sys.stderr)
     if missing and not given.fix:
         return 1

@@ -38,8 +38,8 @@ def arguments():
     parser.add_argument("--machines", type=pathlib.Path, default=REPOSITORY / "tests/simulate/published_machines.json",
                         help="machines of rows that are not presets: each is like one, with other values")
     parser.add_argument("--zeroth", type=pathlib.Path, default=REPOSITORY / "build/release/bin/zeroth")
-    parser.add_argument("--document", type=pathlib.Path, help="whose block \"published\" is to hold the tables")
-    parser.add_argument("--record", type=pathlib.Path, help="a JSON file that is to hold the summary")
+    parser.add_argument("--document", type=pathlib.Path, help="document whose block \"published\" gets the tables")
+    parser.add_argument("--record", type=pathlib.Path, help="a JSON file for the summary")
     return parser.parse_args()
 
 

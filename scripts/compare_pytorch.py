@@ -95,7 +95,7 @@ def muon(matrices, run, weight_decay):
 def make_optimizers(model, run):
     """[(optimizer, its rate over that of optimizer.params.lr)]"""
     if run.optimizer not in LOSS_BOUNDS or run.setting("data_types.param_dtype") != "fp32":
-        sys.exit("compare_pytorch.py: the stage file must say AdamW or Muon, and fp32")
+        sys.exit("compare_pytorch.py: the stage file must select AdamW or Muon, and fp32")
     weight_decay = run.setting("optimizer.params.weight_decay")
     if run.optimizer == "AdamW":
         return [(adamw(list(model.parameters()), run, weight_decay), 1.0)]

@@ -29,7 +29,7 @@ ONE_IS_SLOW = 2  # times as long as the others
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--zeroth", type=pathlib.Path, default=REPOSITORY / "build/release/bin/zeroth")
-    parser.add_argument("--document", type=pathlib.Path, help="whose block \"servers\" is to hold the tables")
+    parser.add_argument("--document", type=pathlib.Path, help="document whose block \"servers\" gets the tables")
     return parser.parse_args()
 
 

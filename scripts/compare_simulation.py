@@ -36,7 +36,7 @@ def arguments():
     parser.add_argument("--machines", type=pathlib.Path, default=REPOSITORY / "configs/machines")
     parser.add_argument("--zeroth", type=pathlib.Path, default=REPOSITORY / "build/release/bin/zeroth")
     parser.add_argument("--fit", action="store_true")
-    parser.add_argument("--document", type=pathlib.Path, help="whose block \"measured\" is to hold the table")
+    parser.add_argument("--document", type=pathlib.Path, help="document whose block \"measured\" gets the table")
     return parser.parse_args()
 
 

@@ -31,7 +31,7 @@ ADAM, MOMENTUM = ("exp_avg", "exp_avg_sq"), ("momentum_buffer",)
 def rule(text):
     pattern, sign, replacement = text.partition("=")
     if not sign:
-        raise argparse.ArgumentTypeError(f"{text!r}; allowed: PATTERN=REPLACEMENT, a regular expression and what takes its place")
+        raise argparse.ArgumentTypeError(f"{text!r}; allowed: PATTERN=REPLACEMENT, a regular expression and its replacement")
     return pattern, replacement
 
 

@@ -10,7 +10,7 @@ usage() { sed -n '3,7s/^# \{0,1\}//p' "$0"; }
 case ${1-} in
   -h | --help) usage; exit ;;
   --into) ;;
-  -*) echo "error: no option $1" >&2; usage >&2; exit 2 ;;
+  -*) echo "error: unknown option $1" >&2; usage >&2; exit 2 ;;
 esac
 invoked_from=$PWD
 cd "$(dirname "$0")/.."

@@ -11,7 +11,7 @@ usage() { sed -n '3,8s/^# \{0,1\}//p' "$0"; }
 case ${1-} in
   -h | --help) usage; exit ;;
   --into) ;;
-  -*) echo "error: no option $1" >&2; usage >&2; exit 2 ;;
+  -*) echo "error: unknown option $1" >&2; usage >&2; exit 2 ;;
 esac
 invoked_from=$PWD
 cd "$(dirname "$0")/.."
@@ -60,7 +60,7 @@ echo "== stage 3, without a limit"
 steps=12
 train $out/stage3.json $steps "$reports/stage3.jsonl" --save-initial $out/model
 
-echo "== what the plan advises for two thirds of that memory"
+echo "== the plan's advice for two thirds of that memory"
 total=$(build/release/bin/zeroth plan --model $out/model --ranks $ranks --config $out/stage3.json --json |
   python3 -c 'import json, sys; print(json.load(sys.stdin)["stages"][3]["total"])')
 gib=$(python3 -c "print($total * 0.66 / 2**30)")
@@ -71,17 +71,17 @@ advice
 advice --json |
   python3 scripts/lib/advised_offload.py $out/stage3.json "$disk" >$out/offload.json
 
-echo "== how much of its address space a process needs that follows the advice"
+echo "== the address space of a process that follows the advice"
 needed=$(MALLOC_ARENA_MAX=1 python3 scripts/lib/peak_address_space.py build/release/bin/train_gpt --config $out/offload.json \
   --data /usr/include/eigen3 --ranks $ranks --steps 2 "${shape[@]}")
 limit=$((needed + needed / 20))
-echo "$((needed / 1024)) MiB; the limit of what follows is $((limit / 1024)) MiB (ulimit -v)"
+echo "$((needed / 1024)) MiB; the limit from here on is $((limit / 1024)) MiB (ulimit -v)"
 
-echo "== stage 3 alone, under the limit, which is to be refused"
+echo "== stage 3 alone, under the limit: must be rejected"
 status=0
 limited $limit train $out/stage3.json $steps $out/refused.jsonl 2>&1 | tee $out/refused.log || status=$?
 if [ $status = 0 ] || ! grep -q "the plan asks for" $out/refused.log; then
-  echo "error: the plan did not refuse stage 3 under the limit" >&2
+  echo "error: the plan did not reject stage 3 under the limit" >&2
   exit 1
 fi
 

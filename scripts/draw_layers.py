@@ -100,7 +100,7 @@ def with_drawing(page, new):
 
 def main(arguments):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="change nothing; exit status 1 if the drawing is old")
+    parser.add_argument("--check", action="store_true", help="change nothing; exit status 1 if the drawing is out of date")
     parser.add_argument("--root", type=pathlib.Path, default=REPOSITORY, help="the repository to draw")
     options = parser.parse_args(arguments)
     page = options.root / PAGE
@@ -111,7 +111,7 @@ def main(arguments):
         print(f"draw_layers.py: {error}", file=sys.stderr)
         return 1
     if new != old and options.check:
-        print(f"{PAGE}: the drawing of the layers is old: run scripts/draw_layers.py", file=sys.stderr)
+        print(f"{PAGE}: the drawing of the layers is out of date: run scripts/draw_layers.py", file=sys.stderr)
         return 1
     if new != old:
         page.write_text(new)

@@ -55,10 +55,10 @@ def described(mutant):
 
 def parsed(arguments):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seed", type=int, default=1, help="of the choice (1)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the choice (1)")
     parser.add_argument("--number", type=int, default=20, help="of mutants (20)")
     parser.add_argument("--only", metavar="PATH", help="a folder or a file of the repository")
-    parser.add_argument("--again", action="store_true", help="those that survived, instead of random ones")
+    parser.add_argument("--again", action="store_true", help="mutants that survived, instead of random ones")
     parser.add_argument("--list", action="store_true", help="print them, and try none")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="of the build (as many as processors)")
     parser.add_argument("--timeout", type=int, default=300, help="seconds that a test may take (300)")

@@ -41,7 +41,7 @@ fi
 for part in "${parts[@]}"; do
   case " ${all[*]} " in
     *" $part "*) ;;
-    *) echo "error: \"$part\" is no part; parts are ${all[*]}" >&2; exit 2 ;;
+    *) echo "error: \"$part\" is not a part; parts are ${all[*]}" >&2; exit 2 ;;
   esac
 done
 

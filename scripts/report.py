@@ -46,13 +46,13 @@ def parsed(arguments):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="*", type=labelled, metavar="LABEL=FILE")
     parser.add_argument("--resumed", nargs=2, metavar="FILE", help="reports of a run in two parts; needs --weights")
-    parser.add_argument("--weights", nargs=2, metavar="FILE", help="of a run that never ended, and of the one in two parts")
+    parser.add_argument("--weights", nargs=2, metavar="FILE", help="of an uninterrupted run, and of the one in two parts")
     parser.add_argument("--measured", type=pathlib.Path, metavar="FOLDER", help="of kept measurements, instead of runs")
     parser.add_argument("--html", type=pathlib.Path, metavar="FILE", help="write a self-contained page")
     parser.add_argument("--pictures", type=pathlib.Path, metavar="FOLDER", help="write the charts as SVG files")
     parser.add_argument("--documents", type=pathlib.Path, metavar="FILE", nargs="+", default=[],
-                        help="put each block between its marks, in the one of these that has them; needs --pictures")
-    parser.add_argument("--check", action="store_true", help="write no pictures and no document; say which would change")
+                        help="put each block between its marks, in the document that has them; needs --pictures")
+    parser.add_argument("--check", action="store_true", help="write no pictures and no document; list those that would change")
     parser.add_argument("--title", help="of the page")
     options = parser.parse_args(arguments)
     if bool(options.runs) == bool(options.measured):

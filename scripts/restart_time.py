@@ -81,7 +81,7 @@ def main(arguments):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default=REPOSITORY / "build/release", help="folder of the build (build/release)")
     parser.add_argument("--ranks", type=int, default=4, help="processes (4)")
-    parser.add_argument("--kills", type=int, default=8, help="how often a rank is killed (8)")
+    parser.add_argument("--kills", type=int, default=8, help="number of kills (8)")
     given = parser.parse_args(arguments)
     if given.ranks < 1 or given.kills < 1:
         parser.error("--ranks and --kills must be 1 or more")

@@ -77,8 +77,8 @@ ZEROTH_DEVICE void find_largest(CodecBlocks const& of, Block& block, Shared& sha
   });
 }
 
-/// Scales blocks by their largest element. `Self` puts each thread's elements of a block where they belong:
-/// `put(block, thread, values, largest)`.
+/// Scales blocks by their largest element. `Self` stores each thread's elements of a block: `put(block, thread, values,
+/// largest)`.
 template <class Self, class T>
 struct ScaledBlocks : CodecBlocks {
   struct Shared {

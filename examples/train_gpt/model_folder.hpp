@@ -23,7 +23,7 @@ struct ShapeOptions {
 /// contradicts the folder, train_gpt does not support the folder's model, or the heads do not divide the channels.
 [[nodiscard]] Shape resolve_shape(ShapeOptions const& asked, std::filesystem::path const& init);
 
-/// A model folder under construction: `weights()` is in a folder beside it with a unique name, and publish() moves
+/// A model folder under construction: `weights()` is in a folder next to it with a unique name, and publish() moves
 /// everything into place; it follows a symbolic link to a folder. The rank that writes makes it before training, so
 /// that an unwritable place ends the job before it starts.
 class ModelFolder {

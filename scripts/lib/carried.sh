@@ -13,7 +13,7 @@ find_libraries() {
     fi
     found=$(find /usr/local/cuda/lib64/ /usr/local/cuda/targets "$packages/nvidia" -name "$name" -print -quit 2>/dev/null || true)
     if [ -z "$found" ]; then
-      echo "warning: no $name in the system's folders, /usr/local/cuda or $packages/nvidia: what needs it fails" >&2
+      echo "warning: no $name in the system's folders, /usr/local/cuda or $packages/nvidia: programs that need it will fail" >&2
       continue
     fi
     export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}${found%/*}

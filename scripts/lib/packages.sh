@@ -5,7 +5,7 @@
 require_packages() {
   local missing=() package
   if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
-    echo "note: this is no Debian or Ubuntu; needed (Debian's names): $*" >&2
+    echo "note: this is not Debian or Ubuntu; install these packages (Debian's names): $*" >&2
     return 0
   fi
   for package in "$@"; do
@@ -15,13 +15,13 @@ require_packages() {
     return 0
   fi
   if [ "${ZEROTH_INSTALL-}" = no ]; then
-    echo "note: no packages of the system here, and none are installed: ${missing[*]}" >&2
+    echo "note: ZEROTH_INSTALL=no, so these missing packages are not installed: ${missing[*]}" >&2
     return 0
   fi
   local as_root=()
   if [ "$(id -u)" -ne 0 ]; then
     if ! command -v sudo >/dev/null; then
-      echo "error: missing packages, and neither root nor sudo here. As root: apt-get install ${missing[*]}" >&2
+      echo "error: packages are missing, and this is neither root nor is there sudo. As root: apt-get install ${missing[*]}" >&2
       return 1
     fi
     as_root=(sudo)
@@ -37,7 +37,7 @@ require_cmake() {
   local version
   version=$(cmake --version 2>/dev/null | sed -n 's/^cmake version //p')
   if [ "$(printf '%s\n' 3.25 "${version:-0}" | sort -V | head -n 1)" != 3.25 ]; then
-    echo "error: CMake 3.25 or newer is needed, and here is ${version:-none}: 'pip install cmake' has it" >&2
+    echo "error: CMake 3.25 or newer is required, found ${version:-none}: 'pip install cmake' installs it" >&2
     return 1
   fi
 }

@@ -27,7 +27,7 @@ class HeadBits {
   void set(std::int64_t row, std::int64_t first, std::int64_t end) noexcept {
     each_word(first, end, [&](std::int64_t column, std::uint64_t mask) { word(row, column) |= mask; });
   }
-  /// Clears columns behind the diagonal.
+  /// Clears columns after the diagonal.
   void clear_later() noexcept {
     for (std::int64_t row = 0; row < blocks_; ++row) {
       each_word(row + 1, blocks_, [&](std::int64_t column, std::uint64_t mask) { word(row, column) &= ~mask; });

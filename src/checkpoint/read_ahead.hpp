@@ -10,7 +10,7 @@
 
 namespace zeroth::checkpoint {
 
-/// Use it on one thread; it has another one of its own.
+/// Use it on one thread; it reads on a second one.
 class ReadAhead {
  public:
   /// Fills memory with part `index`, as far as the file has it, and returns the number of bytes. Runs on its own

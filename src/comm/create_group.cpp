@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What ranks of a communicator do without a collective, so that some of them need not take part.
+/// Operations among ranks of a communicator without a collective, so that some of them need not take part.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

@@ -37,8 +37,8 @@ std::vector<std::string> gather_bytes(GatherOn const& on, std::string_view bytes
   if (longest == 0) {
     return result;
   }
-  // On all ranks every block is as long as the longest. Messages between those that have bytes would let a rank that
-  // has sent all of its own go on, and end the job by an error, before the others have received them.
+  // Every rank sends a block of the greatest length. With messages of different lengths, a rank that has sent its own
+  // bytes could continue, and end the job by an error, before the others have received them.
   auto const stride = [&](std::size_t rank) { return root ? lengths[rank] : longest; };
   std::int64_t total = 0;
   for (std::size_t rank = 0; receives && rank < lengths.size(); ++rank) {

@@ -20,7 +20,7 @@ constexpr std::size_t most_key_value_bytes = 4000;
 /// An encoded call, whose value and expected value may both be as long.
 constexpr std::size_t most_key_value_call_bytes = 2 * most_key_value_bytes + most_key_bytes + 64;
 
-/// Programs and the library have tables of keys of their own.
+/// Programs and the library have separate tables of keys.
 enum class KeySpace : std::uint8_t { program, library };
 
 /// One call of a rank.

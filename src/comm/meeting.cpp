@@ -42,7 +42,7 @@ std::vector<int> Meeting::come(int me, std::chrono::milliseconds timeout, IfLate
   cancelled_ = answer.value == given_up;
   auto result = answer.value == all_came ? std::vector<int>{} : missing();
   clean_up();
-  // Whatever the participants do next may block the rank that has the table: none may call it again before all go on.
+  // The participants' next calls may block the rank that has the table, so none may call it again before all continue.
   if (if_late == IfLate::cancel && !cancelled_ &&
       !call(Action::meet, "end", fmt::format("{}", count_), std::max(timeout, patience_at_the_end)).found) {
     throw PeerError{fmt::format("{} ranks met, but not all of them left the meeting within {}", count_,

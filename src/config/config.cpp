@@ -21,7 +21,7 @@
 namespace zeroth {
 
 namespace detail {
-/// What a program brings beside the file; null: nothing.
+/// A program's own functions; null if it has none.
 struct Brought {
   std::shared_ptr<optim::CustomRule const> rule;
   std::shared_ptr<optim::Multiply const> multiply;

@@ -90,7 +90,7 @@ Value accumulation_steps(Values const& values) {
 Value left_open(Values const& /*values*/) { throw Unknown{}; }
 
 namespace {
-/// "auto" beside the other 16-bit dtype: false if the other one is enabled.
+/// "auto" for one 16-bit dtype: false if the other one is enabled.
 Value not_where(bool other_says, bool other_enabled) {
   return other_says && other_enabled ? Value{false} : throw Unknown{};
 }

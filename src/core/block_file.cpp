@@ -39,7 +39,7 @@ int open_unnamed(std::filesystem::path const& folder) noexcept {
     return descriptor;
   }
 #endif
-  // The file system has no O_TMPFILE. Only a process that dies between these two calls leaves an empty file behind.
+  // The file system has no O_TMPFILE. Only a process that dies between these two calls leaves an empty file.
   auto name = (folder / "zeroth-XXXXXX").string();
   int const made = ::mkostemp(name.data(), O_CLOEXEC);
   if (made >= 0 && ::unlink(name.c_str()) != 0) {

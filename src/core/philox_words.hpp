@@ -10,7 +10,7 @@ namespace zeroth {
 /// Counters that differ only in the number of their group.
 struct PhiloxSequence {
   PhiloxKey key;
-  std::uint32_t above;  ///< The bits of word 1 beside the group's upper half. No bit may be set in both.
+  std::uint32_t above;  ///< The bits of word 1 in addition to the group's upper half. No bit may be set in both.
   std::uint32_t word_2, word_3;
 
   [[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE constexpr PhiloxWords operator[](

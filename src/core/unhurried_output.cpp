@@ -43,7 +43,7 @@ struct UnhurriedOutput::Queue {
       if (texts.empty()) {
         return;
       }
-      auto const& first = texts.front();  // a deque's elements stay where they are
+      auto const& first = texts.front();  // a deque's elements do not move
       lock.unlock();
       first.is_over ? zeroth::write_over(first.text) : write_output(first.text);
       lock.lock();

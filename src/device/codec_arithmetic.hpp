@@ -67,7 +67,7 @@ inline constexpr std::uint32_t infinity_bits = 0x7f800000U;
 /// The nearest integer, ties to even.
 [[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline std::int32_t encode_element(float value, float inverse,
                                                                                         float limit) noexcept {
-  constexpr float to_integer = 0x1.8p23F;  // sums with it have no bits behind the point
+  constexpr float to_integer = 0x1.8p23F;  // sums with it have no fractional bits
   float scaled = value * inverse;
   scaled = scaled < limit ? scaled : limit;  // NaN becomes the limit
   scaled = scaled > -limit ? scaled : -limit;

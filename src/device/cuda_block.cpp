@@ -38,7 +38,7 @@ std::string take_from(CudaAllocator const& allocator, void** block, std::int64_t
 void give_back_to(CudaAllocator const& allocator, void* block, std::int64_t bytes, StreamRef stream) noexcept {
   try {
     allocator.deallocate(block, static_cast<std::size_t>(bytes), stream);
-  } catch (...) {  // nobody to report it to
+  } catch (...) {  // the error cannot be reported here
   }
 }
 

@@ -46,7 +46,7 @@ class CudaContext {
   /// The number of the capture under way, from 1; 0 if work runs as it is enqueued. Any thread.
   [[nodiscard]] std::uint64_t capture() const noexcept { return capture_.load(std::memory_order_relaxed); }
   void set_capture(std::uint64_t number) noexcept { capture_.store(number, std::memory_order_relaxed); }
-  /// The event that is recorded behind each launch of a graph; null before the first graph. Not owned.
+  /// The event that is recorded after each launch of a graph; null before the first graph. Not owned.
   [[nodiscard]] cudaEvent_t launched() const noexcept { return launched_; }
   void set_launched(cudaEvent_t event) noexcept { launched_ = event; }
   /// Throws ContractError while work is captured, when nothing may wait on the host.

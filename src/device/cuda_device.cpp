@@ -111,7 +111,7 @@ class CudaDevice final : public Device {
   CudaSpans spans_{context_};
   CudaKernels kernels_;
   Ledger ledger_;
-  Ledger of_program_;  // what allocate_for_program() returned, apart from what the plan has
+  Ledger of_program_;  // memory from allocate_for_program(), which is not in the plan
   std::unique_ptr<CudaStream> compute_;
   CudaGraphs graphs_{context_};
 };

@@ -96,7 +96,7 @@ void CudaGraphs::begin(CudaStream& compute, std::span<Stream* const> streams) {
   for (std::size_t i = 0; i < beside_.size(); ++i) {
     follow(context_, compute_, beside_[i], *joins_[i]);
   }
-  // Other threads, such as those of NCCL and of a save, go on with calls that would end a capture of all threads.
+  // Other threads, such as those of NCCL and of a save, continue with calls that would end a capture of all threads.
   context_.expect(cudaStreamBeginCapture(compute_, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
   context_.set_capture(++captures_);
   for (auto* const stream : beside_) {

@@ -39,8 +39,8 @@ struct HostUpdate {
   UpdateThreads* team = nullptr;
 };
 
-/// Like optim::update(), but always writes parameters beside masters, and all of them: the rounded masters if the
-/// update is skipped, and zeros outside of segments. Allocates nothing.
+/// Like optim::update(), but always writes all parameters that are not masters: the rounded masters if the update is
+/// skipped, and zeros outside of segments. Allocates nothing.
 void update_whole(optim::UpdateArgs const& args);
 
 }  // namespace zeroth::device

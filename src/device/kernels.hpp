@@ -131,8 +131,8 @@ class Kernels {
   /// Whether all of `rule` runs here. A program's own rule is code for the CPU.
   [[nodiscard]] virtual bool runs(optim::Rule const& rule) const = 0;
   /// `args.update` and `args.segments` are host memory; `update` must stay valid until the stream has passed. Supports
-  /// the dtypes that a config can ask for: parameters beside masters are bf16 or fp16, and gradients of bf16 masters
-  /// are bf16.
+  /// the dtypes that a config can ask for: parameters that are not masters are bf16 or fp16, and gradients of bf16
+  /// masters are bf16.
   virtual void update(Stream& stream, optim::UpdateArgs const& args) = 0;
   /// See MoveMoments. `args.update` is as update() takes it; with `skip` nothing is written.
   virtual void move_moments(Stream& stream, MoveMoments const& args) = 0;

@@ -48,7 +48,7 @@ class EngineState {
   }
   /// A barrier. If only some ranks call it, their next collectives mismatch, and all ranks get the error.
   void meet(std::string_view purpose);
-  /// Applies the update that is owed with zeroth.delayed_update, ordered before what compute does next. Collective.
+  /// Applies the pending update of zeroth.delayed_update, ordered before later work of compute. Collective.
   void settle_update();
   /// Compares replicas; waits. Call when nothing else is enqueued.
   void compare_replicas(shard::States states, std::string const& after);

@@ -241,7 +241,7 @@ Plan plan_of_stages(model::Description const& whole, Config const& config, int w
   return result;
 }
 
-/// The plan of a worker, with what each server holds beside it.
+/// The plan of a worker, with the memory of each server.
 Plan plan_with_servers(model::Description const& model, Config const& config, int workers, PlanOptions const& options) {
   auto const alone = engine::make_blueprint(model, model, config, workers, options);
   auto result = plan_of(engine::with_servers(alone, model, false), options);

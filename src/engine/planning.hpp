@@ -44,8 +44,8 @@ void expect_tensor_part(Model const& model, Config const& config, Mesh const* me
 /// and the value that it needs. Empty otherwise.
 [[nodiscard]] std::string prefetch_warning(Blueprint const& blueprint);
 
-/// A note if zeroth.delayed_update is on and one bucket has all gradients, so that nothing runs beside backward: a
-/// value of reduce_bucket_size that makes several. Empty otherwise.
+/// A note if zeroth.delayed_update is on and one bucket has all gradients, so that nothing overlaps backward: a value
+/// of reduce_bucket_size that makes several. Empty otherwise.
 [[nodiscard]] std::string bucket_note(Blueprint const& blueprint);
 
 /// A note if another stage would round differently, because the stage decides when gradients are reduced: the key that

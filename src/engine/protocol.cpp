@@ -346,7 +346,7 @@ std::uint64_t Protocol::opened(Turn const& turn) {
   return guards_;
 }
 
-/// Actions that read parameters run forward again. Every other phase has actions of its own.
+/// Actions that read parameters run forward again. Every other phase has its own actions.
 void Protocol::check_phase(Phase phase, UnitId unit) const {
   if (!action_) {
     return;

@@ -35,7 +35,7 @@ struct Arrival {
 [[nodiscard]] std::vector<Arrival> arrivals(checkpoint::Record const& record, checkpoint::FoundByName const& found,
                                             shard::ShardManager const& manager, RestoreOptions const& options);
 
-/// What a partial restore leaves as it is, and what it does not take, one line each.
+/// The states that a partial restore does not change, and the saved states that it ignores, one line each.
 [[nodiscard]] std::vector<std::string> left_out(checkpoint::Record const& record, Share const& whole,
                                                 checkpoint::FoundByName const& found, RestoreOptions const& options);
 /// Whether averages of parameters are restored. If not, those of an engine that has them become the parameters.

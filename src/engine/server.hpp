@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a parameter server does, and how workers ask for it.
+/// The work of a parameter server, and the workers' requests.
 #pragma once
 #include "shard/server_links.hpp"
 #include "zeroth/engine/any_engine.hpp"
@@ -18,12 +18,12 @@ void serve(detail::EngineState& engine);
 
 /// Tells the servers to decide and update, if there are any. Call it on all workers, before they decide.
 void order_step(detail::EngineState& engine, StepOptions const& options);
-/// If workers may be stale: sends the sums of this worker's step behind its gradients, and begins to receive what
-/// servers answer. Call it on all workers, after they have decided.
+/// If workers may be stale: sends the sums of this worker's step after its gradients, and begins to receive the
+/// servers' answers. Call it on all workers, after they have decided.
 void push_step(detail::EngineState& engine, StepOptions const& options);
-/// Adds what servers have answered to the report of the last step.
+/// Adds the servers' answers to the report of the last step.
 void add_staleness(detail::EngineState& engine, StepReport& report);
-/// What `step` says about a step.
+/// The step options in the order `step`.
 [[nodiscard]] StepOptions options_of(shard::Order const& step);
 /// Tells the servers that this engine ends.
 void order_end(detail::EngineState& engine) noexcept;

@@ -27,7 +27,7 @@ using Kind = Order::Kind;
 
 constexpr std::string_view asking = "servers";
 
-/// Sends an order, and `more` behind it. Waits until it was received.
+/// Sends an order, followed by `more`. Waits until it was received.
 void ask(EngineState& engine, Kind kind, std::int64_t first = 0, std::string_view more = {}) {
   auto& servers = *engine.runtime.servers;
   auto& stream = *engine.runtime.reduce_stream;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What workers and parameter servers hold.
+/// The plans of workers and parameter servers.
 #pragma once
 #include "engine/planning.hpp"
 

@@ -51,7 +51,7 @@ class Share {
   /// Elements of a parameter of the whole model, over all tensor ranks.
   [[nodiscard]] std::int64_t count(ParamId param) const { return params_[param].count; }
   [[nodiscard]] std::string const& name(ParamId param) const { return params_[param].name; }  ///< Its name there.
-  /// What every rank knows of a parameter of the whole model, joined over tensor ranks.
+  /// A parameter of the whole model as every rank knows it, joined over tensor ranks.
   struct Known {
     std::string name;
     std::vector<std::int64_t> shape;

@@ -49,7 +49,7 @@ class StepAccumulator {
   /// Double-buffer index of this step's results, since the previous report may still be unread.
   [[nodiscard]] std::size_t parity() const noexcept { return parity_; }
 
-  /// Gives the step that begins the double-buffer index `parity`. Call between steps, when no report is owed.
+  /// Gives the step that begins the double-buffer index `parity`. Call between steps, when no report is pending.
   void set_parity(std::size_t parity) noexcept;
   /// Ends step `step`, which then owes a report.
   void close(std::int64_t step, EngineCounters const& now);

@@ -51,7 +51,8 @@ std::vector<MonitorEvent> events_of_metrics(Session const& session,
   return events;
 }
 
-/// What this rank adds to StepSums::seconds: time on rank 0, and on workers that may be stale, which add up nothing.
+/// This rank's contribution to StepSums::seconds: its time on rank 0, and on workers that may be stale, whose sums
+/// include only themselves.
 double seconds_of_rank_0(EngineState const& engine) {
   auto const& servers = engine.runtime.servers;
   bool const tells = engine.runtime.whole().rank() == 0 || (servers && servers->is_stale());

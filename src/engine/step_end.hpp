@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a step does once its update has been enqueued, and the report of the step before.
+/// The end of a step, after its update has been enqueued, and the report of the previous step.
 #pragma once
 #include <optional>
 
@@ -9,7 +9,7 @@
 
 namespace zeroth::engine {
 
-/// The report that the last step owes; nullopt if none is owed. Waits for that step's decision. Collective.
+/// The pending report of the last step; nullopt if there is none. Waits for that step's decision. Collective.
 [[nodiscard]] std::optional<StepReport> take_report(detail::EngineState& engine);
 /// This rank's contribution to the sums of the step that ends.
 [[nodiscard]] optim::StepSums sums_of_step(detail::EngineState const& engine);

@@ -28,7 +28,7 @@ class StepRecording {
 
   /// Begins with the passes.
   void begin();
-  /// Launches the passes, and goes on with the update. `rules` are those of the decision that was captured.
+  /// Launches the passes, and continues with the update. `rules` are those of the decision that was captured.
   void begin_update(optim::StepRules const& rules);
   /// Launches the update. Throws ContractError if the recorded calls were not those of one whole step.
   void end();

@@ -20,7 +20,7 @@ static_assert(at_once % lanes == 0);
 /// |r| <= log(2) / 2, and the series is truncated after r^7: the error is less than a tenth of the last place.
 ZEROTH_INLINE float exponential(float x) noexcept {
   constexpr float smallest = -87.0F;
-  constexpr float to_integer = 0x1.8p23F;                                  // sums with it have no bits behind the point
+  constexpr float to_integer = 0x1.8p23F;                                  // sums with it have no fractional bits
   constexpr float log_2_high = 0x1.62e4p-1F, log_2_low = 0x1.7f7d1cp-20F;  // n times the first is exact
   float const shifted = x * 0x1.715476p0F + to_integer;
   float const n = shifted - to_integer;

@@ -17,7 +17,7 @@ struct Addend {
   std::int64_t nonzero_count = 0;  ///< Elements that are finite and not 0.
 };
 
-/// Reads addends before they are summed, if it is told to.
+/// Reads addends before they are summed, on request.
 class Addends {
  public:
   explicit Addends(Memory& memory) noexcept : memory_{&memory} {}

@@ -49,7 +49,7 @@ void Carrier::run(Names const& names, FlatId unit, std::span<Trip const> trips) 
   }
 }
 
-/// The rank's piece is encoded where it belongs among all ranks' pieces.
+/// Encodes the rank's piece at its position among all ranks' pieces.
 comm::Collective Carrier::encoded(Trip const& trip, std::size_t h, std::byte*& free) {
   auto const& [operation, axes, from, to] = trip.route->hops[h];
   auto const dtype = trip.from.dtype;

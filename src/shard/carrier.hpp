@@ -30,7 +30,7 @@ struct Trip {
   float* sums = nullptr;
   bool accumulate = false;
   Codec codec = Codec::none;  ///< Codec of gathers; reductions use Settings::reduce_codec.
-  float* errors = nullptr;    ///< What encoding loses of `from`; see Encode.
+  float* errors = nullptr;    ///< Errors of encoding `from`; see Encode.
 };
 
 /// The only code that moves states of flat units between ranks. Counts the bytes that it moves.

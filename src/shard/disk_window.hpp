@@ -35,7 +35,7 @@ class DiskWindow {
   device::Stream* stream_;
   std::span<std::byte> memory_;
   std::int64_t bytes_;
-  device::Stored shown_{};        // where the window begins
+  device::Stored shown_{};        // start of the window
   std::int64_t shown_bytes_ = 0;  // 0: the window is empty
   bool edited_ = false;
 };

@@ -65,7 +65,7 @@ bool Gradients::begin(FlatId flat) {
       fill(flat, {placed.offset, placed.offset + placed.count}, 0xff);
     }
   }
-  if (!memory_->gradients_whole()) {  // a slot held another unit; memory of its own keeps its initial zeros
+  if (!memory_->gradients_whole()) {  // a slot has contents of another unit; separate memory keeps its initial zeros
     for (auto const& gap : part.padding) {
       fill(flat, gap, 0);
     }
@@ -216,7 +216,7 @@ void Gradients::reduce(std::span<FlatId const> flats, bool last) {
   reduced_last_ += last ? flats.size() : 0;
 }
 
-/// Copies the sums to where the update of this step will read them, once the update of the step before has.
+/// Copies the sums to memory that this step's update will read, once the previous step's update has read it.
 void Gradients::delay(FlatId flat) {
   auto const at = memory_->addresses(flat);
   stream_->wait(memory_->updated(flat));

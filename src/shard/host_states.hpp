@@ -14,10 +14,10 @@ namespace zeroth::shard {
 class Memory;
 
 /// Takes the tiles of a plan in turn. Gradients come to the host on the write stream, and parameters too if they are
-/// the masters. The host updates in the order of a stream of its own, and new parameters return on the read stream.
-/// The host's work is an element of a CUDA stream, so CUDA knows its order among the copies, which flags in memory
-/// would hide. A tile's memory is free once its parameters have been copied. The compute stream waits for all of a flat
-/// unit, as if it had updated it.
+/// the masters. The host updates in the order of a separate stream, and new parameters return on the read stream. The
+/// host's work is an element of a CUDA stream, so CUDA knows its order among the copies, which flags in memory would
+/// hide. A tile's memory is free once its parameters have been copied. The compute stream waits for all of a flat unit,
+/// as if it had updated it.
 class HostStates final : public OffloadedStates {
  public:
   /// `memory` has the gradients and parameters of the same states.

@@ -60,7 +60,7 @@ TensorKind tensor_kind_of(model::Description const& description, ParamId param) 
   return options.partial ? TensorKind::partial : TensorKind::whole;
 }
 
-/// What the parameters of a flat unit have in common, besides the unit.
+/// The properties that the parameters of a flat unit share, besides the unit.
 struct Sort {
   bool persistent;
   TensorKind tensor_kind;
@@ -104,7 +104,7 @@ model::SharedParam const* shared_with_stages(model::Description const& descripti
   return found == shared.end() ? nullptr : &*found;
 }
 
-/// Whether `param` is a flat unit of its own.
+/// Whether `param` forms a flat unit by itself.
 bool stands_alone(model::Description const& description, ParamId param) noexcept {
   return !description.params[param].ties.empty() || shared_with_stages(description, param) != nullptr;
 }
@@ -250,8 +250,7 @@ void Layout::sum_ties_apart(model::Description const& description) {
   }
 }
 
-/// The first user's gradients are accumulated in the parameter's flat unit, every other user's in a flat unit of its
-/// own.
+/// The first user's gradients are accumulated in the parameter's flat unit, every other user's in a separate flat unit.
 void Layout::divide(model::Description const& description, FlatId flat, Placed placed,
                     model::SharedParam const* shared) {
   auto const users = flats_[flat].users;

@@ -53,14 +53,14 @@ struct Part {
 
 /// How tensor ranks hold the parameters of a flat unit.
 enum class TensorKind : std::uint8_t {
-  cut,     ///< Each rank has a part of its own. Also used if there is only one tensor rank.
+  cut,     ///< Each rank has its own part. Also used if there is only one tensor rank.
   whole,   ///< All ranks have the same parameters and the same gradients.
   partial  ///< All ranks have the same parameters, and each has one addend of their gradients.
 };
 
 /// The unit of gathers and reductions: one unit's own parameters, or one tied parameter. A unit's persistent parameters
-/// form a separate flat unit, and so do those of each TensorKind, its matrices if they have a rule of their own, and
-/// those that are fp32 in a model of 16 bits. A flat unit may also hold only the gradient of one unit's use of a tied
+/// form a separate flat unit, and so do those of each TensorKind, its matrices if they have their own rule, and those
+/// that are fp32 in a model of 16 bits. A flat unit may also hold only the gradient of one unit's use of a tied
 /// parameter, if uses are summed apart.
 struct FlatUnit {
   std::string name;
@@ -72,7 +72,7 @@ struct FlatUnit {
   bool speaks = true;           ///< False if an earlier stage has it too, which saves it and counts its squares.
   TensorKind tensor_kind = TensorKind::cut;
   bool of_one_use = false;  ///< Accumulates the gradient of one use of a tied parameter, that by `writers`.
-  bool matrices = false;    ///< Its parameters are matrices, which have a rule of their own. See update_of().
+  bool matrices = false;    ///< Its parameters are matrices, which have their own rule. See update_of().
   bool fp32 = false;        ///< Its parameters are fp32 in a model of 16 bits. See precision_of().
   /// The part that backward writes.
   [[nodiscard]] Part const& gradients() const noexcept { return apart.params.empty() ? trainable : apart; }
@@ -110,11 +110,11 @@ struct Tie {
   std::vector<int> stages;  ///< The stages that have the parameter, ascending.
 };
 
-/// What decides, besides the model, which parameters share a flat unit.
+/// Settings that decide, with the model, which parameters share a flat unit.
 struct LayoutOptions {
   PersistenceSettings persistence{};
   TiedGradients tied = TiedGradients::together;
-  bool matrices_apart = false;  ///< They have a rule of their own.
+  bool matrices_apart = false;  ///< Matrices have their own rule.
   bool fp32_apart = false;      ///< The compute dtype has 16 bits.
 };
 [[nodiscard]] inline LayoutOptions layout_options(Settings const& settings) noexcept {

@@ -137,7 +137,7 @@ void MatrixDirections::prepare() {
   }
 }
 
-/// What makes a matrix of this home orthogonal.
+/// The arguments that make a matrix of this home orthogonal.
 optim::OrthogonalArgs MatrixDirections::work_on(HomedMatrix const& matrix) const noexcept {
   return {.matrix = reinterpret_cast<bf16*>(matrix.parts > 1 ? at_.joined() : at_.own_part(matrix)),
           .rows = matrix.rows,

@@ -133,7 +133,8 @@ TEST_CASE("A device is written, not replaced, also through a link") {
   REQUIRE(::grantpt(terminal) == 0);
   REQUIRE(::unlockpt(terminal) == 0);
   std::string const device = ::ptsname(terminal);
-  int const kept_open = ::open(device.c_str(), O_RDWR | O_NOCTTY);  // or what is written is gone with who wrote it
+  int const kept_open = ::open(device.c_str(), O_RDWR | O_NOCTTY);  // otherwise written text is gone when its writer
+                                                                    // ends
   write_whole_file("page", device, "text");
   std::array<char, 8> got{};
   CHECK(::read(terminal, got.data(), got.size()) == 4);

@@ -217,7 +217,7 @@ TEST_CASE("creation of a communicator that never finishes fails at the deadline"
       CHECK_THAT(problem, Contains("of communicator '" + name + "'"));
       CHECK_THAT(problem, Contains("PeerError"));
     }
-    for (auto const& problem : problems) {  // of those who were told as well
+    for (auto const& problem : problems) {  // including ranks that were notified
       CHECK_THAT(problem, Contains("did not end within"));
     }
     CHECK(left_over() == "");

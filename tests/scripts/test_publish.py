@@ -353,7 +353,7 @@ class Record(unittest.TestCase):
         ended = subprocess.run([REPOSITORY / "scripts/record.sh", "savings", "speed"], capture_output=True, text=True,
                                check=False)
         self.assertEqual((ended.returncode, ended.stdout), (2, ""))
-        self.assertEqual(ended.stderr, 'error: "speed" is no part; parts are demo stages gpu step_time peers '
+        self.assertEqual(ended.stderr, 'error: "speed" is not a part; parts are demo stages gpu step_time peers '
                                        'tensor checkpoints savings silent adamw collectives engine_overhead products '
                                        'muon codecs pipeline servers\n')
 

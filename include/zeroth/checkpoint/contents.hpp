@@ -152,7 +152,7 @@ struct ZEROTH_EXPORT Contents {
   /// unless signs are sent. Their only state is "error". In a file they come before the states of `spaces`.
   std::vector<Space> errors;
   std::vector<FileGroup> groups;  ///< Ascending and disjoint. Files in no group have no states.
-  /// Bytes of SaveOptions::rank_state in each file, behind the states; empty if the save had none.
+  /// Bytes of SaveOptions::rank_state in each file, after the states; empty if the save had none.
   std::vector<std::int64_t> rank_states;
 
   /// Bytes of states in file `place`.

@@ -16,7 +16,7 @@ namespace zeroth::checkpoint {
 /// The file that names the checkpoint saved last.
 inline constexpr char const* latest_name = "latest";
 
-/// Suffix of a checkpoint that is being written, or that an interrupted run left behind.
+/// Suffix of a checkpoint that is being written, or of one that an interrupted run has left.
 inline constexpr std::string_view partial_suffix = ".partial";
 /// Suffix of a checkpoint that is being removed.
 inline constexpr std::string_view leaving_suffix = ".deleting";

@@ -26,7 +26,7 @@ struct Position {
   std::optional<optim::LossScaleState> loss_scale;  ///< The loss scale of the next step, if it is dynamic.
 };
 
-/// Where a checkpoint comes from.
+/// The origin of a checkpoint.
 struct Origin {
   std::string created;       ///< "2026-01-31T23:59:59Z"
   std::string version;       ///< Zeroth's version.
@@ -44,8 +44,8 @@ struct Record {
   std::string optimizer;                 ///< The optimizer's type in a stage file.
   std::string stage_file;                ///< The resolved stage file: Config::to_json().
   std::vector<std::byte> program_state;  ///< The program's own bytes: see SaveOptions.
-  Origin origin;                         ///< Where the checkpoint comes from.
-  Contents contents;                     ///< Where every state is in the files.
+  Origin origin;                         ///< The origin of the checkpoint.
+  Contents contents;                     ///< The location of every state in the files.
 };
 
 /// Name of the record's file in a checkpoint's folder.

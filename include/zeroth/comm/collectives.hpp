@@ -47,7 +47,7 @@ class ZEROTH_EXPORT Collectives {
   /// zeroth/comm/uneven.hpp. `what` names them in messages and is the same on all ranks. `what` and all buffers must
   /// stay valid until the wait is over. Throws ContractError if comm::Communicator::submit() rejects them.
   [[nodiscard]] Work start(std::span<comm::Collective const> collectives, std::string_view what);
-  /// Starts one collective as a transaction of its own.
+  /// Starts one collective as a separate transaction.
   [[nodiscard]] Work start(comm::Collective const& collective, std::string_view what);
 
   /// The communicator, for its name, rank, world and options. Transactions submitted to it directly are ordered among
@@ -75,7 +75,8 @@ class ZEROTH_EXPORT Collectives::Work {
   /// does nothing. Throws PeerError if they failed: see comm::Communicator.
   void wait();
   /// Blocks the host until they have finished, then does what wait() does and returns true; returns false if that takes
-  /// longer than `most`. The program may go on and ask again. Throws PeerError if they failed. Looks every 0.1 ms.
+  /// longer than `most`. The program may continue and call it again. Throws PeerError if they failed. Polls every 0.1
+  /// ms.
   [[nodiscard]] bool wait_for(std::chrono::milliseconds most);
   /// Whether they have finished. Never blocks. True after wait() on the CPU.
   [[nodiscard]] bool done() const;

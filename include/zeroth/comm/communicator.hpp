@@ -24,7 +24,7 @@ namespace zeroth::comm {
 
 class FlightRecorder;
 
-/// What a collective does; see Collective for shapes.
+/// The kind of a collective; see Collective for shapes.
 enum class Operation : std::uint8_t {
   all_reduce,
   all_gather,
@@ -148,7 +148,7 @@ class ZEROTH_EXPORT Communicator {
   /// and zero counts are allowed, if they are the same on all ranks.
   void submit(device::Stream& stream, Label const& label, std::span<Collective const> collectives);
 
-  // Each of these submits one collective as a transaction of its own; see Collective for shapes and `reduce`, and
+  // Each of these submits one collective as a separate transaction; see Collective for shapes and `reduce`, and
   // submit(). For blocks that differ in length see zeroth/comm/uneven.hpp.
 
   /// The reduction over ranks, on all ranks: [count] to [count]. `factor` is premul_sum's: see Collective.

@@ -29,7 +29,8 @@ struct JobState;
 /// noted.
 class ZEROTH_EXPORT Job {
  public:
-  /// Where a rank's machine is among those of its job. A machine is a running kernel: containers on it count as one.
+  /// The position of a rank's machine among those of its job. A machine is a running kernel: containers on it count as
+  /// one.
   struct Machine {
     int index = 0;  ///< Machines are in the order of their first ranks.
     int count = 1;  ///< Machines of the job.
@@ -70,7 +71,7 @@ class ZEROTH_EXPORT Job {
   /// The store of keys and values that all ranks of launch() share. Use it no longer than this job.
   [[nodiscard]] KeyValueStore key_value_store();
 
-  /// Where this rank's machine is among those of this job. Collective; waits. Cost: an all-gather.
+  /// The position of this rank's machine among those of this job. Collective; waits. Cost: an all-gather.
   [[nodiscard]] Machine machine();
   /// Splits the job into one part for each machine, with ranks in this job's order: split() by machine().index.
   [[nodiscard]] Job split_by_machine(std::string const& name);

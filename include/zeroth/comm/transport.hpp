@@ -32,7 +32,7 @@ struct TransportTraits {
   /// Whether it reduces in rank order, bitwise equal to `local`, and supports Collective::sums.
   bool reduces_in_order;
   Reduce last_operator;    ///< It supports this operator and all before it.
-  std::string_view start;  ///< What to do if no launcher started the process; empty if it needs none.
+  std::string_view start;  ///< The remedy if no launcher started the process; empty if the transport needs none.
 };
 
 /// The properties of all transports. `launch()` has a second table: how to run a job over each.

@@ -59,7 +59,7 @@ class ZEROTH_EXPORT Stream {
   /// Total milliseconds that the host has spent on this stream's work; 0 if the stream runs concurrently with the host.
   [[nodiscard]] virtual double host_ms() const = 0;
   /// Begins a span of the device's timeline, if it has one; it covers the work enqueued until end_span(). The views
-  /// must outlive the work. Such spans do not nest, but a wait() within one becomes a span of its own inside it.
+  /// must outlive the work. Such spans do not nest, but a wait() within one becomes a separate span inside it.
   virtual void begin_span(std::string_view what, std::string_view unit) = 0;
   virtual void end_span() = 0;  ///< Ends the span.
   /// The native stream; null if the host itself does the work.
@@ -134,8 +134,8 @@ class ZEROTH_EXPORT Device {
                                                                    std::string_view contents);
   /// Makes an event for this device's streams. Other devices may wait for it.
   [[nodiscard]] virtual std::unique_ptr<Event> make_event() = 0;
-  /// The index of the first of `events` that is done; nullopt if none is. A device with a clock of its own waits on the
-  /// host until it knows when each of them is done, and returns the earliest.
+  /// The index of the first of `events` that is done; nullopt if none is. A device with its own clock waits on the host
+  /// until it knows when each of them is done, and returns the earliest.
   [[nodiscard]] virtual std::optional<std::size_t> first_done(std::span<Event const* const> events) const;
   /// Makes a stream. With overlap off, work runs on the calling thread when it is enqueued.
   [[nodiscard]] virtual std::unique_ptr<Stream> make_stream(char const* name, Overlap overlap) = 0;

@@ -15,7 +15,8 @@ struct MemoryBytes {
   /// Parameters as the math reads them, unsharded or this rank's shard. If they have the master's dtype, they are the
   /// master as well.
   std::int64_t parameters = 0;
-  std::int64_t gradients = 0;  ///< What backward writes and the optimizer reads, unsharded or a shard.
+  std::int64_t gradients = 0;  ///< Gradients as backward writes them and the optimizer reads them, unsharded or a
+                               ///< shard.
   std::int64_t optimizer = 0;  ///< Optimizer states, and the master if it is separate from the parameters.
   std::int64_t slots = 0;      ///< Gathered parameters and full gradients of the few units in use.
   std::int64_t scratch = 0;    ///< Conversions, partial sums, communicator staging, scalars.

@@ -26,7 +26,8 @@ struct StorageOptions {
   /// Called a few times a second by streams that wait for transfers. Throws if the transfers are no longer needed, such
   /// as at the end of the job; its exception ends them. Empty: never.
   std::function<void()> check = {};
-  std::string_view contents = "states";  ///< What is stored, for messages, in the plural. Must outlive the storage.
+  std::string_view contents = "states";  ///< The name of the contents, for messages, in the plural. Must outlive the
+                                         ///< storage.
 };
 
 /// A position in storage, and its description in messages. The views must outlive the work.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Activations that wait for backward on a disk, or in host memory beside a GPU.
+/// Activations that wait for backward on a disk or, with a GPU, in host memory.
 #pragma once
 #include <cstddef>
 #include <cstdint>

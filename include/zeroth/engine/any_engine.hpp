@@ -85,8 +85,8 @@ class ZEROTH_EXPORT AnyEngine {
   /// A recorder of whole steps as CUDA graphs. Throws ContractError that names the reason if steps of this engine
   /// cannot be recorded: graphs need a GPU, NCCL, and steps for which the host has nothing to decide.
   [[nodiscard]] StepGraph step_graph();
-  /// Waits for all work and for a running save, and returns the report that step() still owes. Between steps it also
-  /// applies an update that is owed with zeroth.delayed_update.
+  /// Waits for all work and for a running save, and returns the pending report of step(). Between steps it also applies
+  /// a pending update of zeroth.delayed_update.
   ///
   /// Call it after the loop, or after any step() to get its report at once, which idles the device; training may
   /// continue. If the save failed, throws its error, and the next call returns the report.
@@ -141,8 +141,8 @@ class ZEROTH_EXPORT AnyEngine {
   /// they hold. The checkpoint becomes `folder`/step_00001000, by the number of steps, once all of it is on disk: two
   /// steps later at the earliest, or in finish() or Saving::wait().
   ///
-  /// With zeroth.delayed_update the update that is owed is applied first, and waited for. So a checkpoint has all of
-  /// its steps; the next step reads the parameters that it has.
+  /// With zeroth.delayed_update it first applies the pending update, and waits for it. So a checkpoint includes all of
+  /// its steps, and the next step reads the parameters that it has.
   ///
   /// Files are written during training. An update waits only until what it overwrites has been read, or written,
   /// depending on zeroth.checkpoint.buffer_bytes (StepReport::save_ms). On a GPU the host waits for that. Needs

@@ -81,7 +81,7 @@ struct RestoreOptions {
   /// throws, because a program that starts over would replace checkpoints that might be repaired. Each checkpoint is
   /// read twice then, first to check its hashes only, because a restore that has changed states cannot start over.
   bool start_over_if_all_damaged = false;
-  RestoreOf of = RestoreOf::everything;  ///< What to take.
+  RestoreOf of = RestoreOf::everything;  ///< The parts to restore.
   /// Returns the name that a parameter of the model has in the checkpoint, or nullopt for a parameter that keeps its
   /// values and states. Without a function names are the model's. Called for every parameter, on every rank.
   std::function<std::optional<std::string>(std::string const& name)> saved_name{};

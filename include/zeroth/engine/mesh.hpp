@@ -57,7 +57,7 @@ class ZEROTH_EXPORT Mesh {
   void share_compute_stream();
 
   Job* whole_;
-  std::unique_ptr<device::Device> device_;     // of the stream that the mesh makes; otherwise null
+  std::unique_ptr<device::Device> device_;     // has the stream that the mesh makes; null without one
   std::optional<Job> data_, tensor_, stages_;  // each varies along one axis
   std::optional<Job> model_;                   // ranks that together hold the model once, if parameters are divided
   Axis pipeline_;

@@ -18,7 +18,7 @@ namespace zeroth {
 
 /// Inputs of a plan besides model and file.
 struct PlanOptions {
-  comm::Transport transport = comm::Transport::local;  ///< mpi and tcp reduce in scratch memory of their own.
+  comm::Transport transport = comm::Transport::local;  ///< mpi and tcp reduce in their own scratch memory.
   DeviceKind device = DeviceKind::cpu;                 ///< Host memory is a tier besides a GPU's own memory.
 };
 
@@ -27,7 +27,7 @@ struct PlannedSlots {
   int slots = 0;                    ///< Number of buffers.
   std::int64_t capacity_count = 0;  ///< Elements per buffer.
   std::int64_t flat_units = 0;      ///< Flat units that take turns in them.
-  Dtype dtype = Dtype::fp32;        ///< Of their elements.
+  Dtype dtype = Dtype::fp32;        ///< Dtype of their elements.
 };
 
 /// A communicator that an engine makes.
@@ -90,14 +90,14 @@ struct PlannedStage {
   std::int64_t parameter_count = 0;  ///< Elements of its parameters.
   int in_flight = 0;                 ///< Max micro-steps between forward and backward at the same time.
   std::int64_t message_bytes = 0;    ///< The part of `slots` that messages from and to its neighbours use.
-  MemoryBytes bytes;                 ///< What each of its ranks allocates; its ledger shows the same.
+  MemoryBytes bytes;                 ///< Bytes that each of its ranks allocates; its ledger shows the same.
   MemoryBytes padding;               ///< The part of `bytes` that is padding: see Plan::padding.
 };
 
 /// The memory of parameter servers.
 struct PlannedServers {
   int count = 0;        ///< Servers; 0: none.
-  MemoryBytes bytes;    ///< What each of them allocates; its ledger shows the same.
+  MemoryBytes bytes;    ///< Bytes that each server allocates; its ledger shows the same.
   MemoryBytes padding;  ///< The part of `bytes` that is padding: see Plan::padding.
   // Over links, in a step, without the few bytes of orders and decisions.
   std::int64_t pushed_bytes = 0;    ///< A worker sends these to all servers together.
@@ -128,7 +128,7 @@ struct Plan {
   std::string largest_flat_unit;             ///< The one with most elements; a slot must hold it.
   std::int64_t largest_flat_unit_count = 0;  ///< Its elements, without padding.
 
-  MemoryBytes bytes;  ///< What a rank allocates; its ledger shows the same.
+  MemoryBytes bytes;  ///< Bytes that a rank allocates; its ledger shows the same.
   /// The part of `bytes` for alignment of parameters, gradients and optimizer states. Zero for slots and scratch.
   MemoryBytes padding;
   std::vector<PlannedStage> pipeline;  ///< Stages, if there are several.

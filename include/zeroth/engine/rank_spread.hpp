@@ -20,8 +20,8 @@ struct RankSpread {
 
 /// Rank r has values[r]. Throws ContractError if there are none.
 [[nodiscard]] ZEROTH_EXPORT RankSpread spread_of(std::span<double const> values);
-/// The spread of `mine` over all ranks, on all ranks. Collective; waits. For times and memory that a StepReport has of
-/// its own rank only.
+/// The spread of `mine` over all ranks, on all ranks. Collective; waits. For times and memory that a StepReport has
+/// only for its own rank.
 [[nodiscard]] ZEROTH_EXPORT RankSpread spread_over_ranks(Job& job, double mine);
 /// "10.100 ms at least (rank 1), 12.000 ms on average, 15.200 ms at most (rank 3, 1.27 times the average)"
 [[nodiscard]] ZEROTH_EXPORT std::string describe(RankSpread const& spread, std::string const& unit);

@@ -59,8 +59,8 @@ struct StepReport {
   /// can decide by it in the same way: to save every ten minutes, or to end before a limit. With
   /// zeroth.parameter_server.staleness each worker has its own clock.
   double elapsed_s = 0;
-  /// With zeroth.parameter_server.staleness: how many steps the slowest worker was behind this one when it could go on.
-  /// On each worker its own, like loss, norm and metrics then.
+  /// With zeroth.parameter_server.staleness: the number of steps that the slowest worker was behind this one when it
+  /// could continue. Each worker has its own value, and then also its own loss, norm and metrics.
   int staleness = 0;
   double step_ms = 0;          ///< From the previous call of step() to this one.
   double exposed_comm_ms = 0;  ///< Time that the compute stream waited for communication, or ran it inline.

@@ -37,7 +37,7 @@ class StepRecording;
 /// limits hold while a step is recorded: nothing may wait on the host or allocate device memory.
 ///
 /// Reports of launched steps have an exposed_comm_ms of 0, because no event within a graph is timed. At stage 3, the
-/// next step's first gathers are part of the update's graph, and forward begins behind the last update.
+/// next step's first gathers are part of the update's graph, and forward begins after the last update.
 class ZEROTH_EXPORT StepGraph {
  public:
   StepGraph(StepGraph&&) noexcept;             ///< Takes over the recording.

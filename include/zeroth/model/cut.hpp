@@ -90,13 +90,13 @@ class ZEROTH_EXPORT CutPart {
   struct Section {
     std::int64_t in_part;   // where its part begins
     std::int64_t in_whole;  // the same, in the parameter
-    std::int64_t count;     // of the part that are no padding
+    std::int64_t count;     // elements of the part that are not padding
     std::int64_t padded;    // with padding
     friend bool operator==(Section const&, Section const&) = default;
   };
   std::vector<std::int64_t> shape_, whole_shape_;
   std::vector<Section> sections_;
-  std::int64_t outer_ = 1, inner_ = 1;  // product of the extents before that dimension, and of those behind it
+  std::int64_t outer_ = 1, inner_ = 1;  // product of the extents before that dimension, and of those after it
   std::int64_t extent_ = 0, whole_extent_ = 0;
   bool has_padding_ = false;
 };

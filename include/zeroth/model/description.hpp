@@ -21,7 +21,7 @@ inline constexpr std::int64_t largest_count = std::int64_t{1} << 54U;
 /// One parameter.
 struct ParamDescription {
   std::string name;                 ///< Unique in the model; UTF-8.
-  std::vector<std::int64_t> shape;  ///< What this rank holds, outermost extent first.
+  std::vector<std::int64_t> shape;  ///< This rank's shape, outermost extent first.
   std::int64_t count = 0;           ///< Elements of `shape`.
   Init init;                        ///< Initial values.
   ParamOptions options;             ///< How it is trained.

@@ -69,13 +69,13 @@ struct StepScalars {
   /// Updates applied so far; optimizers, their bias correction and the schedule use this count.
   std::int64_t applied = 0;
   LossScaleState loss_scale;  ///< Loss scale of the next step.
-  // what update() reads
+  // inputs of update()
   float gradient_scale = 0;    ///< Multiplies every gradient: 1 / (weight * loss scale * prescale), times clipping.
   float learning_rate = 0;     ///< Learning rate of this update.
   float bias_correction1 = 1;  ///< 1 - betas[0]^t
   float bias_correction2_sqrt = 1;  ///< sqrt(1 - betas[1]^t)
   bool skip = false;                ///< No rank updates: a gradient was not finite, or no micro-step had any weight.
-  // what the report says
+  // values for the report
   bool stop = false;          ///< A rank asked to stop.
   bool nonfinite = false;     ///< The sum of squares is not finite: an element is not, or the squares exceed fp32.
   float loss = 0;             ///< Mean loss.

@@ -49,7 +49,7 @@ enum class MeshAxis : std::uint8_t {
 /// are farthest apart.
 using Nearness = std::array<MeshAxis, 3>;
 
-/// What to simulate and what to keep.
+/// Options of a simulation and its results.
 struct Options {
   /// Simulate every rank, each on a thread. Otherwise only rank 0 is simulated, or the first rank of each pipeline
   /// stage, and the others (of its stage) are assumed to run at the same pace. With parameter servers all workers and

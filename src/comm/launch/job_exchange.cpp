@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the ranks of a job tell each other: sums, bytes, machines.
+/// Exchanges among the ranks of a job: sums, bytes, machines.
 #include <fmt/format.h>
 
 #include <algorithm>

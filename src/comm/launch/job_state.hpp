@@ -12,7 +12,7 @@
 
 namespace zeroth::detail {
 
-/// Made by launch() and by Job::split(), and by tests around a communicator of their own.
+/// Made by launch() and by Job::split(), and by tests around their own communicators.
 struct JobState {
   std::unique_ptr<comm::Communicator> communicator;  ///< All ranks; engines split theirs from it.
   int local_rank = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A job whose ranks are processes that communicate by NCCL, each with a GPU of its own.
+/// A job whose ranks are processes that communicate by NCCL, each with its own GPU.
 #pragma once
 #include <functional>
 

@@ -4,8 +4,8 @@
 
 namespace zeroth::comm {
 
-/// Flushes everything that the program has printed, before the process is ended. Does nothing if nobody reads its
-/// standard output.
+/// Flushes everything that the program has printed, before the process is ended. Does nothing if its standard output
+/// has no reader.
 void flush_output() noexcept;
 /// Flushes the output, then ends the process. Skips destructors and the work of other threads.
 [[noreturn]] void end_process(int status) noexcept;

@@ -13,7 +13,7 @@
 
 namespace zeroth::comm {
 
-/// While it lives, delivers SIGINT, SIGTERM and SIGUSR1 to a thread of its own, and reports their effect on stderr. The
+/// While it lives, delivers SIGINT, SIGTERM and SIGUSR1 to its own thread, and reports their effect on stderr. The
 /// handler only passes on the number, on whatever thread it runs, so the actions may do anything. No thread's signal
 /// mask changes, so that programs started by ranks inherit the usual one. A signal that was ignored before stays
 /// ignored. Signals end forked children as usual.

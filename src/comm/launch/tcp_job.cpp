@@ -35,7 +35,7 @@ std::shared_ptr<TcpSession> open_session(LaunchOptions const& options, LaunchedR
                                   .join_timeout = options.join_timeout}};
     try {
       read_tcp_variables(variable, tcp);
-    } catch (ConfigError const& error) {  // the others are told when they meet, which may never happen
+    } catch (ConfigError const& error) {  // other ranks learn of it when all meet, which may never happen
       tcp.rendezvous.problem = error.what();
       logger().error("{}", error.what());
     }

@@ -60,7 +60,7 @@ void raise_to(std::atomic<std::int64_t>& most, std::int64_t value) noexcept {
   }
 }
 
-/// The calling thread only watches. Ranks are threads of their own, so that a frozen one can be reported.
+/// The calling thread only watches. Each rank has its own thread, so that a frozen one can be reported.
 class ThreadJob {
  public:
   ThreadJob(LaunchOptions const& options, std::function<void(Job&)> const& rank_main);
@@ -153,7 +153,7 @@ int ThreadJob::run() {
   return exit_code_;
 }
 
-/// If one cannot be started, those that have been are told to end.
+/// If a thread cannot be started, aborts the job, so that started ones end.
 void ThreadJob::start_ranks() {
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
     auto const number = static_cast<int>(rank);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Control messages between MPI threads beside the collectives: failures, leaving ranks, and status queries.
+/// Control messages between MPI threads, separate from collectives: failures, leaving ranks, and status queries.
 #pragma once
 #include <mpi.h>
 
@@ -36,7 +36,7 @@ struct ControlMessage {
 };
 static_assert(std::is_trivially_copyable_v<ControlMessage>);
 
-/// Sends and receives control messages on a communicator of its own. Call only on the MPI thread; never waits.
+/// Sends and receives control messages on its own communicator. Call only on the MPI thread; never waits.
 class MpiControl {
  public:
   explicit MpiControl(MPI_Comm communicator);  ///< Takes ownership of the communicator; close() frees it.

@@ -14,7 +14,7 @@ namespace {
 
 using MessageKind = ControlMessage::Kind;
 constexpr int keeper = 0;
-/// For rank 0's answer, beside the wait of the call itself.
+/// For rank 0's answer, in addition to the wait of the call itself.
 constexpr std::chrono::seconds patience_for_keeper{10};
 
 }  // namespace

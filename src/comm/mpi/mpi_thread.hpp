@@ -17,7 +17,7 @@
 
 namespace zeroth::comm {
 
-/// Non-blocking MPI calls that are started together and end together. Reused by one owner, who waits for each use
+/// Non-blocking MPI calls that are started together and end together. Reused by one owner, which waits for each use
 /// before the next.
 class MpiOperation {
  public:

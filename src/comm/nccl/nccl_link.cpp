@@ -157,8 +157,8 @@ ncclComm_t NcclLink::split(int color, int key, Clock::time_point deadline, ncclC
   return slot;
 }
 
-/// NCCL may never return from either call. A thread of its own can then be left behind, with the objects that NCCL may
-/// still use.
+/// NCCL may never return from either call. They run on a separate thread, which is then abandoned with the objects that
+/// NCCL may still use.
 void NcclLink::end_handle(Ending ending) noexcept {
   auto* const handle = std::exchange(handle_, nullptr);
   if (handle == nullptr) {

@@ -99,8 +99,8 @@ void NcclPending::release(Work& work) noexcept {
   free_.push_back(&work);
 }
 
-/// Checks which have begun and ended. Launches wait for the lock that it holds, so it asks CUDA about few: work behind
-/// unfinished work on the same stream has not begun.
+/// Checks which have begun and ended. Launches wait for the lock that it holds, so it queries CUDA about few of them:
+/// work after unfinished work on the same stream has not begun.
 void NcclPending::settle(Clock::time_point now) {
   std::optional<cudaStream_t> busy;
   for (auto* const work : launched_) {

@@ -197,7 +197,7 @@ std::string NcclSession::describe_whereabouts() const {
   return body.take();
 }
 
-/// A thread of its own, so that a rank whose host is busy or frozen in the program's own work can answer.
+/// Runs on a separate thread, so that a rank whose host is busy or frozen in the program's work can answer.
 void NcclSession::answer() noexcept {
   ::pthread_setname_np(::pthread_self(), "nccl answers");
   this_rank() = {rank_, world_, {}};

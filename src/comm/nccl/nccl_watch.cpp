@@ -31,7 +31,7 @@ constexpr std::chrono::seconds patience_at_the_end{10};
 struct NcclWatch::State {
   int rank = 0, world = 1, gpu = 0;
   std::mutex hooks_mutex;      // held while one is called
-  std::optional<Hooks> hooks;  // none once the thread is left behind
+  std::optional<Hooks> hooks;  // none once the thread is abandoned
   mutable std::mutex mutex;
   std::vector<std::shared_ptr<NcclLink>> links;
   Counter ending, ended;
@@ -94,13 +94,14 @@ void NcclWatch::State::look(NcclLink& link, bool asks_nccl) {
 
 void NcclWatch::State::end_all(std::string const& reason) const {
   auto const every = all();
-  for (auto const& link : every) {  // first, so that nothing more is enqueued behind work that is about to end
+  for (auto const& link : every) {  // first, so that nothing more is enqueued after work that is about to end
     auto const first = link->pending.describe_first();
     link->pending.fail(std::make_exception_ptr(PeerError{
         first.empty() ? reason
                       : fmt::format("{}; rank {} was in {} of communicator '{}'", reason, rank, first, link->name())}));
   }
-  // Concurrently: an abort in NCCL waits for the GPU, where work of one communicator may be behind that of another.
+  // Concurrently: an abort in NCCL waits for the GPU, where work of one communicator may be queued after that of
+  // another.
   std::vector<std::jthread> aborts;
   aborts.reserve(every.size());
   for (auto const& link : every) {

@@ -24,7 +24,7 @@ class NcclWatch {
     std::function<std::string(NcclLink const& link, NcclPending::Late const& late)> explain;
   };
   NcclWatch(int rank, int world, int gpu, Hooks hooks);
-  /// If NCCL does not return from an abort, the thread is left behind, and calls no hook any more.
+  /// If NCCL does not return from an abort, the thread is abandoned, and calls no more hooks.
   ~NcclWatch();
   NcclWatch(NcclWatch const&) = delete;
   NcclWatch& operator=(NcclWatch const&) = delete;

@@ -12,8 +12,8 @@
 
 namespace zeroth::comm {
 
-/// How many connections that have sent nothing yet a listener keeps, beside the ranks that may arrive at once; and how
-/// long it pauses when the system refuses a new one.
+/// The number of connections without data that a listener keeps, in addition to the ranks that may arrive at once; and
+/// its pause after the system has refused a new one.
 inline constexpr std::size_t most_pending_connections = 64;
 inline constexpr std::chrono::milliseconds rest_after_refused_accept{200};
 /// A rank that cannot connect for this long logs it.

@@ -38,7 +38,7 @@ constexpr seconds patience_at_abort{3};     // longer than the client's own, lik
 constexpr seconds patience_for_verdict{patience_for_timeout_reports + seconds{3}};
 constexpr seconds patience_for_last_words{1};
 constexpr milliseconds longest_wait{longest_wait_ms};
-constexpr std::uint64_t spare_descriptors = 64;  // beside one for each rank
+constexpr std::uint64_t spare_descriptors = 64;  // in addition to one for each rank
 
 void check_options(StoreOptions const& options) {
   ZEROTH_EXPECTS(options.world >= 1 && options.rank >= 0 && options.rank < options.world,

@@ -62,11 +62,11 @@ struct StoreOptions {
 /// on_failure has been called, and its calls throw PeerError with the reason. A separate thread sends heartbeats: they
 /// detect a frozen process, not a hung loop.
 ///
-/// Threads: any thread may call any function; one thread runs beside them and sleeps while nothing happens.
-/// Errors: ContractError for invalid keys, values and uses. PeerError if the job has failed, or a needed rank has left.
-/// LateError at a timeout: it names the missing ranks, and the job continues.
-/// Destruction: leaves the job. Rank 0 first waits until all others that joined have left, or leave_timeout has passed.
-/// If an exception unwinds it, it fails the job. Takes no longer than leave_timeout and three seconds.
+/// Threads: any thread may call any function; one additional thread runs, and sleeps while nothing happens. Errors:
+/// ContractError for invalid keys, values and uses. PeerError if the job has failed, or a needed rank has left.
+/// LateError at a timeout: it names the missing ranks, and the job continues. Destruction: leaves the job. Rank 0 first
+/// waits until all others that joined have left, or leave_timeout has passed. If an exception unwinds it, it fails the
+/// job. Takes no longer than leave_timeout and three seconds.
 class Store {
  public:
   /// Rank 0 listens and returns; another rank returns when rank 0 has accepted it. Throws SystemError if rank 0 cannot
@@ -93,7 +93,7 @@ class Store {
   /// values it is a barrier. The first timeout of any rank ends it for all waiting ranks.
   std::vector<std::string> gather(std::string_view name, std::string_view value, std::chrono::milliseconds timeout);
 
-  /// A call of the job's KeyValueTable, which rank 0 has beside the keys above.
+  /// A call of the job's KeyValueTable, which rank 0 has in addition to the keys above.
   [[nodiscard]] KeyValueAnswer key_value(KeyValueCall const& call);
 
   /// Fails the job. Returns when rank 0 has told all ranks, or after two seconds. Only the job's first reason is kept;

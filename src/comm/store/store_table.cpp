@@ -178,8 +178,8 @@ void StoreTable::expire(Clock::time_point now) {
                        absent.empty() ? "" : "; absent: " + describe_ranks(absent, *roster_)));
     return true;
   });
-  // A rank that gives up ends the gather for all: without it the others cannot complete it either, and it would be
-  // named beside the ranks that are to blame.
+  // A rank that gives up ends the gather for all: without it the others cannot complete it either, and would name it
+  // together with the ranks at fault.
   std::erase_if(gathers_, [&](auto const& gather) {
     auto const& [name, parts] = gather;
     if (std::none_of(parts.begin(), parts.end(), [&](auto const& each) { return each.second.wait.deadline <= now; })) {

@@ -179,7 +179,7 @@ void TcpCollectives::exchange_with_peers(std::span<Collective const> messages, s
 // ---- reductions -----------------------------------------------------------------------------------------------------
 
 /// Each rank shows its blocks, and takes those of the others chunk by chunk. Requests are sent first: otherwise they
-/// would wait behind blocks that others have already requested.
+/// would queue after blocks that others have already requested.
 void TcpCollectives::give_blocks(Blocks const& blocks) {
   for_others([&](int other) {
     if (blocks.receives(other)) {

@@ -167,9 +167,9 @@ struct MeanLoss {
   }
 };
 
-/// dlogits = (softmax - one at the target) * seed / rows. Columns of `dlogits` behind those of `logits` are padding,
-/// and get 0. The rows of `dlogits` may begin where those of `logits` do: then gradients take the place of logits that
-/// have been read, and those of 16 bits half of it.
+/// dlogits = (softmax - one at the target) * seed / rows. Columns of `dlogits` after those of `logits` are padding, and
+/// get 0. The rows of `dlogits` may begin where those of `logits` do: then gradients take the place of logits that have
+/// been read, and those of 16 bits half of it.
 template <Element T>
 struct CrossEntropyBackward {
   static constexpr int threads = 256;

@@ -12,8 +12,9 @@
 
 namespace zeroth::torch_adapter::detail {
 
-/// An exception that an engine threw where libtorch does not let exceptions through. libtorch then throws an error of
-/// its own about the parameter that was not available; this one is the cause. One per thread, as ranks may be threads.
+/// An exception that an engine threw in a place from which libtorch does not propagate exceptions. libtorch then throws
+/// its own error about the parameter that was not available; this one is the cause. One per thread, as ranks may be
+/// threads.
 [[nodiscard]] inline std::exception_ptr& swallowed() noexcept {
   thread_local std::exception_ptr error;
   return error;

@@ -11,8 +11,8 @@
 
 namespace zeroth::torch_adapter::detail {
 
-/// What a micro-step changes besides gradients, saved for one that runs twice: the module's buffers, and the generator
-/// if this is the only rank of its process.
+/// State besides gradients that a micro-step changes, saved for one that runs twice: the module's buffers, and the
+/// generator if this is the only rank of its process.
 class KeptState {
  public:
   explicit KeptState(std::vector<at::Tensor> const& buffers) {

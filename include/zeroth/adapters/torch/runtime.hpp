@@ -253,7 +253,7 @@ class Runtime {
   enum class Phase { forward, backward, after };
   struct Recomputed {
     std::size_t unit;
-    int calls = 0;  // of the holder that have not returned
+    int calls = 0;  // calls of the holder that have not returned
   };
   static constexpr std::size_t none = static_cast<std::size_t>(-1);
 

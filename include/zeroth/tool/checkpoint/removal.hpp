@@ -23,7 +23,7 @@ struct Retention {
 /// and changes nothing, if another process or thread reads it. Throws SystemError if it cannot be removed.
 [[nodiscard]] ZEROTH_EXPORT bool remove_checkpoint(std::filesystem::path const& checkpoint);
 
-/// What remove_unneeded() removes besides the leftovers of aborted jobs.
+/// Checkpoints that remove_unneeded() removes in addition to leftovers of aborted jobs.
 struct RemovalOptions {
   Retention retention;
   bool dry_run = false;  ///< Removes nothing. The folder is not locked, so a job may save in it.

@@ -15,7 +15,7 @@ namespace zeroth::config {
 struct Problem {
   std::string path;  ///< "zero_optimization.stage"; empty for the text as a whole.
   int line = 0;      ///< From 1; 0 if the key is not in the file.
-  std::string text;  ///< What is wrong, and what is allowed.
+  std::string text;  ///< The problem, and the allowed values.
 };
 
 /// A list of problems. Keeps the text of the first `most`, and counts the others.
