@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=bash Sourced. require_packages PACKAGE...: installs the missing packages, or names them if it cannot.
+# shellcheck shell=bash
+# Sourced. require_packages PACKAGE...: installs the missing packages, or names them if it cannot.
 # With ZEROTH_INSTALL=no in the environment it installs nothing, and names packages that may be missing.
 
 require_packages() {

@@ -51,7 +51,7 @@ class Check {
       add(field, fmt::format("{}; allowed: {} or more", value, least));
     }
   }
-  /// `known`: the context's blocks, and not the most that one can have.
+  /// `known`: `blocks` is the number of the context's blocks, otherwise the maximum of any context.
   void at_most_blocks(std::string_view field, std::int64_t value, std::int64_t blocks, bool known) {
     if (value > blocks) {
       add(field, fmt::format("{}, but {} {} blocks; allowed: up to {}", value,

@@ -124,7 +124,8 @@ void take_name(fs::path const& partial, fs::path const& checkpoint) {
   }
 }
 
-/// By the time of last change, since records may be large. A checkpoint without a record or a time counts as young.
+/// Compares times of last change, and reads no record, which may be large. A checkpoint without a record or a time
+/// counts as young.
 bool is_younger(fs::path const& checkpoint, std::chrono::seconds than) {
   if (than <= std::chrono::seconds{0}) {
     return false;

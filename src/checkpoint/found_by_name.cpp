@@ -17,9 +17,9 @@ FoundByName::FoundByName(std::span<Space const> spaces) {
   slots_.resize(std::bit_ceil(2 * count + 1));
   entries_.reserve(count);
   hashes_.reserve(count);
-  std::vector<std::uint32_t> entry_of;  // of each position, in the order of the spaces
+  std::vector<std::uint32_t> entry_of;  // entry of each position, in the order of the spaces
   entry_of.reserve(count);
-  std::vector<std::size_t> ends;  // of each entry in positions_; first the number of its positions
+  std::vector<std::size_t> ends;  // end of each entry in positions_; at first the number of its positions
   ends.reserve(count);
   for (auto const& space : spaces) {
     for (auto const& param : space.params) {

@@ -101,7 +101,7 @@ std::string to_text(Record const& record, std::int64_t largest) {
             {"step", position.step},
             {"applied", position.applied},
             {"samples", position.samples}};
-  if (position.applied > position.step) {  // workers that may be stale make several in a step
+  if (position.applied > position.step) {  // workers that may be stale apply several updates per step
     json["updates_per_step"] = (position.applied + position.step - 1) / std::max(position.step, std::int64_t{1});
   }
   if (position.loss_scale) {

@@ -12,7 +12,7 @@ namespace zeroth::checkpoint {
 
 /// Increased by every change that an older reader would misread. In version 1 all files had slices of all spaces; in
 /// version 2 each parameter was in one space, in version 3 there were no errors, and in version 4 no states of ranks.
-/// All are read. The first version that has what the checkpoint has is written, from version 2 on.
+/// All versions can be read. A checkpoint is written in the lowest version, from 2 on, that has everything it contains.
 inline constexpr std::int64_t format_version = 5;
 inline constexpr std::int64_t format_without_rank_states = 4;
 inline constexpr std::int64_t format_without_errors = 3;

@@ -40,8 +40,8 @@ struct OtherFormat final : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// The path to a node: "spaces[3].params[7].name". It becomes text in messages alone, as a record has many nodes. What
-/// it is made of must outlive it.
+/// The path to a node: "spaces[3].params[7].name". It is turned into text only for messages, because a record has many
+/// nodes. The parent path and the name must outlive it.
 class Path {
  public:
   Path() = default;  ///< The document itself.

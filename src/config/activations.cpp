@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Activations: the section activation_checkpointing, DeepSpeed's and ours.
+/// Activations: DeepSpeed's section activation_checkpointing, and the one in Zeroth's section.
 #include <fmt/format.h>
 
 #include <charconv>

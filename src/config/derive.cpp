@@ -190,7 +190,7 @@ Value adam_rate(Values const& values) {
 Value cycle_second(Values const& values) { return values.get<"scheduler.params.cycle_first_step_size">(); }
 Value cycle_second_stairs(Values const& values) { return values.get<"scheduler.params.cycle_first_stair_count">(); }
 Value decay_factor(Values const& values) {
-  return values.get<"scheduler.type">() == "ExponentialLR" ? Value{} : 0.1;  // which needs one: a rule
+  return values.get<"scheduler.type">() == "ExponentialLR" ? Value{} : 0.1;  // a rule reports that it is missing
 }
 
 Value warmup_max(Values const& values) {

@@ -50,7 +50,7 @@ constexpr ForeignKey table[] = {
     {"graph_harvesting", Form::boolean, removed, "false", ""},
     {"curriculum_learning", Form::object, removed, R"({"enabled": false})", "the program loads its data itself"},
     {"progressive_layer_drop", Form::object, removed, R"({"enabled": false})", ""},
-    // ---- sections about other programs than a training loop of Zeroth's
+    // ---- sections for programs other than a training loop
     {"torch_autocast", Form::object, refused, R"({"enabled": false})", "use fp16 or bf16"},
     {"aio.single_submit", Form::boolean, no_effect, "false", "requests are submitted as they come"},
     {"aio.overlap_events", Form::boolean, no_effect, "true", "requests are answered as they come"},

@@ -639,7 +639,8 @@ inline constexpr Alias aliases[] = {
   return found == std::end(keys) ? std::nullopt : std::optional<std::size_t>{found - std::begin(keys)};
 }
 
-/// A path of the table, as a template argument. A typing error does not compile, and the value's type follows.
+/// A path of the table, as a template argument. A misspelled path does not compile, and the path determines the value's
+/// type.
 template <std::size_t N>
 struct Path {
   char text[N] = {};

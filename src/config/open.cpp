@@ -59,7 +59,7 @@ void fill_dtype(Values& values, Values const& given) {
   }
 }
 
-/// If the file lacks the section and the program brings it, all of it is the program's.
+/// If the file lacks the section and the program provides it, all of its values are the program's.
 void fill_section(Values& values, Values const& given, std::string_view section, bool brings) {
   bool const whole = brings && says_nothing_of(values, section);
   for (std::size_t i = 0; i < key_count; ++i) {

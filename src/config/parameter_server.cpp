@@ -7,7 +7,7 @@
 namespace zeroth::config {
 namespace {
 
-/// What a file with `servers` servers cannot have beside them.
+/// The problem of a file that combines `servers` parameter servers with `other`.
 std::string refused_beside(std::int64_t servers, std::string const& other, std::string_view why,
                            std::string_view allowed) {
   return fmt::format("{}, but {}, and {}; set this to 0, or {}", servers, other, why, allowed);

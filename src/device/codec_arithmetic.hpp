@@ -130,7 +130,7 @@ inline constexpr std::uint32_t nonfinite_code = 0x1ff, largest_code_of_signs = 0
                                                                                           std::int32_t count) noexcept {
   return code == 0 ? std::uint16_t{0} : static_cast<std::uint16_t>(code | static_cast<std::uint32_t>(count - 1) << 9U);
 }
-/// How many elements are not zeros, from the first on.
+/// The number of elements that have the magnitude, counted from the first one; the rest are zeros.
 [[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline std::int32_t count_of_header(
     std::uint16_t header) noexcept {
   return header == 0 ? 0 : (header >> 9U) + 1;
@@ -167,7 +167,7 @@ struct MomentFactors {
 
 [[nodiscard, gnu::always_inline]] ZEROTH_HOST_DEVICE inline float decode_element(std::int32_t code,
                                                                                  float scale) noexcept {
-  // Zeros choose the factor, not whether to multiply: so loops are vectorised.
+  // A zero selects another factor instead of skipping the multiplication, so that loops are vectorised.
   return static_cast<float>(code) * (code == 0 ? 0.0F : scale);
 }
 

@@ -48,7 +48,7 @@ std::string take_registrable(void** block, std::int64_t bytes) {
   if (result == ncclSuccess) {
     return {};
   }
-  auto const last = cudaGetLastError();  // set inside NCCL, if its call keeps the error
+  auto const last = cudaGetLastError();  // the CUDA error behind it, if NCCL left one
   return last == cudaSuccess ? nccl().error_string(result)
                              : fmt::format("{}: {}", nccl().error_string(result), text_of(last));
 }

@@ -11,7 +11,7 @@
 namespace zeroth::device {
 namespace {
 
-/// Before, NCCL's collectives of several communicators lose their order within a graph.
+/// With earlier drivers, NCCL's collectives of several communicators lose their order within a graph.
 constexpr int first_driver = 12090;
 
 /// Makes `later` wait for what was enqueued on `earlier`.

@@ -130,7 +130,7 @@ void CudaStream::fold(Reduce reduce, void* const* outputs, int output_count, voi
   if (failed() || count == 0) {
     return;
   }
-  // One input is the result. In place there is nothing to do, and it may be all gradients of a model.
+  // A single input is the result already. In place, where it may be all gradients of a model, nothing is copied.
   if (input_count == 1 && factor == 1) {
     auto const begin = first * bytes_of(dtype);
     std::for_each_n(outputs, output_count, [&](void* output) {

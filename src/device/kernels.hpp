@@ -142,8 +142,8 @@ class Kernels {
   /// optim::orthogonalise on the device. On a GPU the products are cuBLASLt's, `args.workspace` has the pieces of
   /// gpu_matrix_workspace(), and a skipped step leaves zeros.
   virtual void orthogonalise(Stream& stream, optim::OrthogonalArgs const& args) = 0;
-  /// Does what only the first orthogonalise() of a matrix of this shape takes long for: on a GPU it loads cuBLASLt and
-  /// its kernels, and throws SystemError if that fails. Changes the matrix and the workspace.
+  /// Prepares orthogonalise() for matrices of this shape, whose first call would otherwise take long: on a GPU it loads
+  /// cuBLASLt and its kernels, and throws SystemError if that fails. Changes the matrix and the workspace.
   virtual void prepare_orthogonalise(Stream& /*stream*/, optim::OrthogonalArgs const& /*args*/) {}
   /// Calls update_whole() on each share, on threads of the host other than the caller's. `update`, and all that it
   /// points to, is host memory and must stay valid until the stream has passed. The rule must not be a program's own.

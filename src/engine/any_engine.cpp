@@ -50,7 +50,7 @@ void check_types(Config const& config, Dtype compute, Dtype gradient) {
   }
 }
 
-/// Not earlier: a delayed update, which this step's passes have applied, uses the factors of its own step.
+/// Only here, because a delayed update, which this step's passes have applied, uses the factors of its own step.
 void take_rate_factors(EngineState& engine) {
   auto& factors = engine.session.rate_factors;
   if (factors.empty()) {

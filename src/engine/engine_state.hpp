@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The parts behind every engine, wired together, and the operations that need several of them.
+/// The parts of every engine, connected, and the operations that need several of them.
 #pragma once
 #include <exception>
 #include <memory>

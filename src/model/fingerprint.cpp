@@ -33,7 +33,7 @@ struct AddInit {
       return value;
     });
   }
-  /// Adds a few of its values, each computed twice.
+  /// Adds a few of the function's values, each computed twice.
   template <class F>
   void add_samples(char const* kind, F const& value_at) const {
     constexpr std::int64_t most = 16;

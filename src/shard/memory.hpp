@@ -94,8 +94,8 @@ class Memory {
     Dtype reduced_dtype;
     /// Compute copy of the optimizer's elements; null if the parameters are the master, or if the copy is on the disk.
     std::byte* updated_parameters;
-    float* errors;        // of whole gradients or first moments: what encoding has lost; null if nothing is kept
-    float* slice_errors;  // the same of this rank's slice of their sums
+    float* errors;        // losses of encoding whole gradients or first moments; null if none are kept
+    float* slice_errors;  // those of encoding this rank's slice of the sums
     float* block_sums;    // null if this rank counts no squares
     std::byte *lent_parameters, *lent_gradient;  // memory for guards, with poison
   };
@@ -107,9 +107,9 @@ class Memory {
   [[nodiscard]] std::byte* tied() const noexcept;
   /// Bucket buffer in the reduction dtype; null if nothing is converted.
   [[nodiscard]] std::byte* conversion() const noexcept;
-  /// Memory for what a transaction of `lane` sends and receives encoded. Null if it encodes nothing.
+  /// Memory for the encoded data that a transaction of `lane` sends and receives. Null if it encodes nothing.
   [[nodiscard]] std::byte* codec_scratch(Lane lane) const noexcept;
-  /// Scratch for MatrixDirections; null if there are no matrices with a rule of their own.
+  /// Scratch for MatrixDirections; null without it.
   [[nodiscard]] std::byte* directions() const noexcept;
   /// Scratch for ParameterNorms, and the trust ratios in it, by parameter; null if the rule has none.
   [[nodiscard]] std::byte* parameter_norms() const noexcept;
@@ -199,7 +199,8 @@ class Memory {
   [[nodiscard]] optim::UpdateArgs update_args(FlatId flat, Range elements) const noexcept;
   /// The segments of such elements.
   [[nodiscard]] std::vector<optim::Segment> segments_of(FlatId flat, Range elements) const;
-  /// The stream of updates. Delayed ones run beside compute, on the gather stream: each is followed by its publish.
+  /// The stream of updates. Delayed updates run concurrently with compute, on the gather stream, where each one is
+  /// followed by its publish.
   [[nodiscard]] device::Stream& update_stream() const noexcept {
     return request_.settings.delayed_update ? *context_.gather_stream : compute();
   }

@@ -278,10 +278,9 @@ void plan_slots(PlanRequest const& request, MemoryPlan& plan) {
   plan.gradient_slots = slots.take(request.gradient_slots.total_bytes(bytes_of(request.settings.precision.gradient)));
 }
 
-/// Where first moments are encoded, each rank also sums squares of its own whole gradients.
-/// Squares of parameters that all tensor ranks have whole count once, on the first of these ranks. They come after all
-/// others. With parameter servers, servers have the slices; or if workers may be stale, each worker sums squares of its
-/// own whole gradients.
+/// If first moments are encoded, each rank also sums squares of its own whole gradients. Squares of parameters that all
+/// tensor ranks have whole count once, on the first of these ranks. They come after all others. With parameter servers,
+/// servers have the slices; or if workers may be stale, each worker sums squares of its own whole gradients.
 void plan_block_sums(Layout const& layout, PlanRequest const& request, MemoryPlan& plan) {
   bool const is_worker = request.placements.optimizer.is_absent;
   bool const is_stale = request.settings.parameter_server.staleness > 0;

@@ -64,7 +64,8 @@ struct FlatOffsets {
   std::int64_t gradient = -1;  ///< gradient dtype, trainable, whole; -1: in slots
   std::int64_t sums = -1;  ///< fp32, trainable, whole, of micro-steps; -1: backward accumulates, or there is only one
   std::int64_t reduced = -1;       ///< accumulation dtype, trainable; -1: in place, in `sums` or `gradient`
-  std::int64_t delayed = -1;       ///< accumulation dtype, trainable: of a step whose update is owed; -1: none is
+  std::int64_t delayed = -1;       ///< accumulation dtype, trainable: those of a step whose update is pending; -1:
+                                   ///< updates are not delayed
   std::int64_t errors = -1;        ///< fp32, whole: errors of encoding by `sign`; -1: none
   std::int64_t slice_errors = -1;  ///< fp32, slice: the same for sums that this rank encodes; -1: none
   std::int64_t block_sums = -1;    ///< Index of the first partial sum of squares of this rank's slice; -1: none.
@@ -87,7 +88,7 @@ struct DiskPlan {
   std::int64_t host_tiles = -1;
   int gather_buffers = 0;         ///< Each as large as a tile: for what gathers read.
   std::int64_t window_bytes = 0;  ///< Size of each of two windows, for reads and writes outside of updates.
-  /// Where each state begins in a tile's memory; if the host updates, where the gradient and the parameters begin.
+  /// Offset of each state in a tile's memory; if the host updates, those of the gradient and the parameters.
   std::array<std::int64_t, most_updated> in_tile{};
   /// The total size in slots.
   [[nodiscard]] std::int64_t memory_bytes() const noexcept {
@@ -110,8 +111,9 @@ struct MemoryPlan {
                                                      ///< rank.
   std::int64_t scalars = 0;                          ///< See StepMemory.
   std::int64_t conversion = -1;                      ///< A bucket in the reduction dtype; -1: not needed.
-  std::int64_t encoded_reduce = -1;                  ///< What the reduce lane sends and receives encoded; -1: nothing.
-  std::int64_t encoded_gather = -1;                  ///< The same of the gather lane.
+  std::int64_t encoded_reduce = -1;                  ///< Encoded data that the reduce lane sends and receives; -1:
+                                                     ///< none.
+  std::int64_t encoded_gather = -1;                  ///< The same for the gather lane.
   std::int64_t tied = -1;                            ///< See TiedSums::scratch_bytes(); -1: not needed.
   /// See MatrixDirections: directions of this rank's elements, matrices of its home, workspace. -1: not needed.
   std::int64_t directions = -1;

@@ -73,7 +73,7 @@ class Optimizer {
   [[nodiscard]] float loss_scale();
   /// The same scale in the device's memory, for work of the compute stream before the next decide().
   [[nodiscard]] float const* loss_scale_on_device() const noexcept { return &step_->scalars.loss_scale.scale; }
-  /// Call when no update is owed any more: the next loss has the scale that the last decide() set.
+  /// Call when no update is pending any more: the next loss has the scale that the last decide() set.
   void settle() noexcept { scale_decided_ = last_decided_; }
 
  private:

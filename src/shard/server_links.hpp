@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What moves between workers and parameter servers.
+/// The links between workers and parameter servers.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -60,8 +60,8 @@ struct ChannelSplits {
 /// on the gather stream. A channel has two ranks, so no rank waits for another one than its peer. A flat unit has a
 /// slice for each server.
 ///
-/// Ranks go through units in one order, a worker through the servers in theirs, a server through the workers in theirs.
-/// So whatever is first in the order of (unit, server, worker) can always go on.
+/// All ranks process units in the same order; for each unit a worker takes servers in their order, and a server takes
+/// workers in theirs. So the first unfinished transfer in the order of (unit, server, worker) can always proceed.
 class ServerLinks {
  public:
   /// Collective on `all`: workers, then servers; waits. `is_stale`: workers may be.

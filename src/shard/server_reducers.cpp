@@ -55,7 +55,7 @@ class AddingReducer final : public Reducer {
 
  private:
   [[nodiscard]] Trip trip(Unreduced const& gradient) const override { return no_trip(memory(), gradient.flat); }
-  /// `gradient.data` is memory for what comes, and for the sum behind it.
+  /// `gradient.data` is memory for what is received, followed by the sum.
   void take_over(Unreduced const& gradient, bool complete) override {
     auto& links = *memory().context().servers;
     auto& stream = memory().stream(Lane::reduce);

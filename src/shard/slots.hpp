@@ -32,8 +32,8 @@ struct SlotCounts {
 };
 
 /// Groups flat units by size, largest first: a class holds units of more than half of its capacity. A count of 0 means
-/// that the unit needs no slot. Those that are fp32 in a model of 16 bits have classes of their own, after the others.
-/// The returned classes have no slots yet.
+/// that the unit needs no slot. Units that are fp32 in a model of 16 bits have separate classes, after the others. The
+/// returned classes have no slots yet.
 [[nodiscard]] SlotCounts classify(ById<FlatId, std::int64_t> const& counts, ById<FlatId, char> const& fp32 = {});
 
 /// A buffer and the two events that guard it.

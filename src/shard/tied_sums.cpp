@@ -6,7 +6,8 @@
 namespace zeroth::shard {
 namespace {
 
-/// Maximum elements that stages exchange at a time: scratch that is small beside a slice of a parameter worth tying.
+/// Maximum elements that stages exchange at a time: the scratch memory is small compared to a slice of a parameter
+/// worth tying.
 constexpr std::int64_t most_in_piece = std::int64_t{1} << 20U;
 
 std::int64_t summed_count(FlatUnit const& flat, PlanRequest const& request) noexcept {

@@ -61,8 +61,8 @@ struct Tiles {
   std::int64_t largest_count = 0;        ///< Elements of the largest tile.
 };
 
-/// Keeps in memory what is updated first: the next forward begins with it. Flat units that have no states beside their
-/// parameters have no tiles.
+/// Keeps in memory what is updated first, because the next forward begins with it. Flat units whose only states are
+/// their parameters have no tiles.
 [[nodiscard]] Tiles cut_tiles(Layout const& layout, ById<FlatId, char> const& has_states, Placement optimizer,
                               Places const& places, Offload const& offload);
 

@@ -90,7 +90,7 @@ GatherCount count_gathers(shard::Layout const& layout, Settings const& settings,
   Rehearsed parameters{layout};
   Gathers<Rehearsed> gathers{layout, Order{layout, budget_of(settings), limits.training}, limits.parameter_slots, false,
                              parameters};
-  // Frozen units stay gathered across updates, so that the pattern may repeat only after several steps.
+  // Frozen units stay gathered across updates, so the pattern may repeat only after several steps.
   struct Begin {
     ById<shard::FlatId, char> gathered;
     ById<shard::FlatId, std::int64_t> gathers;

@@ -127,7 +127,7 @@ class Gathers {
   [[nodiscard]] std::int64_t misses() const noexcept { return misses_; }  ///< Turns that waited for a gather.
 
  private:
-  /// Whether a gather of `flat` was decided, which is what counts here.
+  /// Whether `flat` needs no gather or one was decided, even if it has not started.
   [[nodiscard]] bool gathered(shard::FlatId flat) noexcept {
     return none_ || layout_->flats()[flat].gathered_count() == 0 || decided_.find(flat) != nullptr;
   }

@@ -10,8 +10,8 @@ namespace zeroth::stage {
 using shard::SlotCounts;
 
 /// A window of turns [begin, end) of a pass, and the flat units that they use: calls `changed(flat, 1)` or `(flat, -1)`
-/// when the window begins or ceases to use one. It moves turn by turn, so that a walk through a pass costs time by its
-/// turns, not by the width of windows. Turn -1 uses nothing.
+/// when the window begins or ceases to use one. It moves turn by turn, so the cost of a walk through a pass depends on
+/// the number of turns, not on the width of windows. Turn -1 uses nothing.
 template <class Changed>
 class Order::Window {
  public:

@@ -33,7 +33,7 @@ struct PrefetchBudget {
   std::int64_t max_live_count = 0;  ///< Limit of prefetch: gathered elements, including those in use.
 };
 
-/// Training turns that are not gathered ahead, because their units do not fit beside those of the previous turn.
+/// Training turns that are not gathered ahead, because their units and those of the previous turn do not fit together.
 struct PrefetchShortage {
   std::int64_t turns = 0;
   std::int64_t needed_count = 0;  ///< The smallest max_live_count that leaves none.

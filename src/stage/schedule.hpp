@@ -62,14 +62,14 @@ class Schedule {
   /// Reduces the remaining gradients. Every unit of the pass must have had all its backward turns.
   void end_pass();
   /// Updates every unit in forward order. Each update is followed by publishing, and by the first gathers of the next
-  /// pass. If updates are delayed, this one is owed: each unit is updated and published once the next step's passes
-  /// have used it for the last time.
+  /// pass. If updates are delayed, this one stays pending: each unit is updated and published once the next step's
+  /// passes have used it for the last time.
   void update();
   /// Drops all gathered parameters, and gathers those that forward uses first: into the same slots, whatever happened
   /// before. Call between steps, or have update() end so from now on, so that all steps enqueue the same. Collective.
   void start_over();
   void set_starts_over(bool starts_over) noexcept { starts_over_ = starts_over; }
-  /// Applies the update that is owed, if there is one. Call between steps. Collective.
+  /// Applies the pending update, if there is one. Call between steps. Collective.
   void settle();
   /// After a failure: nothing more is reduced.
   void abandon() noexcept {
@@ -105,11 +105,11 @@ class Schedule {
   int open_backward_ = 0;  // guards of units that do not stay open
   bool reduces_ = false, last_ = false, ends_step_ = false, went_back_ = false;
   bool starts_over_ = false;
-  bool owed_ = false;                                // the last step's update has not been applied, unless a unit's is
+  bool owed_ = false;                                // the last step's update is pending; some units may have it
   ById<shard::FlatId, std::size_t> users_left_;      // units whose backward turns are not over
-  ById<shard::FlatId, std::size_t> to_begin_;        // of these, units whose last turn has not begun
+  ById<shard::FlatId, std::size_t> to_begin_;        // those of them whose last turn has not begun
   std::vector<UnitId> forward_;                      // turns of this pass before backward
-  std::vector<shard::FlatId> updated_, persistent_;  // not published yet
+  std::vector<shard::FlatId> updated_, persistent_;  // updated, and not published yet
 };
 
 }  // namespace zeroth::stage

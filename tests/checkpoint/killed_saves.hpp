@@ -64,7 +64,7 @@ inline bool dies_in_save(std::filesystem::path const& folder, Config const& conf
   for (int rank = 0; rank < 4; ++rank) {
     ranks.push_back(::fork());
     REQUIRE(ranks.back() >= 0);
-    if (ranks.back() == 0) {  // which has one thread, and makes its own
+    if (ranks.back() == 0) {  // the child has one thread, and starts its own
       ::_exit(die_in_save(folder, config, training, rank, {victim, number}, port.number()));
     }
   }

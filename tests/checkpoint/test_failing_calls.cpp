@@ -135,7 +135,7 @@ TEST_CASE("a disk that stays full fails every save until there is room again") {
 
 TEST_CASE(
     "a process that is killed at any call leaves the previous checkpoint or the new one, and the next run works") {
-  auto const world = GENERATE(1, 2);  // two ranks make calls in any order, one always in the same
+  auto const world = GENERATE(1, 2);  // the order of calls varies with two ranks, not with one
   Folder const folder;
   run_small(world, small_config(2), [&](auto& engine, auto& small, auto&) {
     train(engine, small, 1);
@@ -151,7 +151,7 @@ TEST_CASE(
     fs::copy(folder.path(), copy.path(), fs::copy_options::recursive | fs::copy_options::overwrite_existing);
     pid_t const child = ::fork();
     REQUIRE(child >= 0);
-    if (child == 0) {  // the child has one thread, and makes its own
+    if (child == 0) {  // the child has one thread, and starts its own
       auto const result = attempt(world, copy.path(), number, FailPoints::kill);
       ::_exit(result.errors.front().front().empty() ? 0 : 3);
     }
@@ -503,7 +503,7 @@ TEST_CASE("ranks of which only some take a failed save as a value are told so") 
     };
     step();
     auto saving = engine.save("/dev/null/zeroth");
-    while (!saving.done()) {  // until the same step on both
+    while (!saving.done()) {  // ends in the same step on both ranks
       step();
     }
     if (job.rank() == 0) {

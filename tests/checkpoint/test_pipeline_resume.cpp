@@ -174,8 +174,8 @@ TEST_CASE("a pipeline's save is complete once step sums show that the ranks of a
             })) == "");
     INFO(shape.text());
     CHECK(steps == std::vector(4, steps.front()));
-    CHECK(steps.front() >= 3);  // at the earliest written by the first step, committed by the second, known in the
-                                // third
+    CHECK(steps.front() >= 3);  // at the earliest it is written by the first step, committed by the second, and known
+                                // in the third
     CHECK(files == std::vector<std::string>(4, ".lock latest step_00000000 "));
   }
 }

@@ -210,7 +210,7 @@ TEST_CASE("at another number of ranks all states are the same right after a rest
     for (int stage = 0; stage <= 3; ++stage) {
       INFO(fmt::format("{}, {} ranks at stage {}", types.name, world, stage));
       auto const into = folder / fmt::format("{}-{}", world, stage);
-      // Trains no steps: saves the restored states again when training would begin.
+      // Trains no steps, but saves the restored states again where training would begin.
       TrainOptions options;
       options.steps = 3;
       options.begin = [&](AnyEngine& engine) {

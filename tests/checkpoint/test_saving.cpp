@@ -61,8 +61,8 @@ TEST_CASE("a save completes a few steps later without a call that waits for it")
     for (auto const& each : errors) {
       CHECK(each.empty());
     }
-    CHECK(steps_until_done >= 3);  // at the earliest written by the first step, committed by the second, known in the
-                                   // third
+    CHECK(steps_until_done >= 3);  // at the earliest it is written by the first step, committed by the second, and
+                                   // known in the third
     CHECK(latest_in(folder.path()) == "step_00000000");
     CHECK(folder.contents() == ".lock latest step_00000000 ");
   }

@@ -205,7 +205,7 @@ TEST_CASE("padding is not restored, whatever a file contains there") {
 
 TEST_CASE("a missing or damaged file of one tensor rank is reported on all ranks, at any number of them") {
   SavedGrid const saves;
-  auto const place = saves.second / "place_00001.safetensors";  // of the second tensor rank
+  auto const place = saves.second / "place_00001.safetensors";  // file of the second tensor rank
   auto const good = read_file(place);
   for (auto const& grid : {Grid{2, 1, 2, 3}, Grid{1, 2, 1, 1}, Grid{1, 1, 4, 0}}) {
     INFO(grid.text());

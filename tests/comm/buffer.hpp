@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Memory of a case's collectives: its device's, which the host may be unable to read.
+/// Memory for the collectives of a case. It is the device's, which the host may be unable to read.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace zeroth::comm::conformance {
 
-/// One rank's memory for all its cases: of its device, and as much of the host, through which bytes are copied in and
-/// out. Taken in large pieces, since allocating and freeing memory makes GPUs wait for each other.
+/// One rank's memory for all its cases: memory of its device, and as much host memory, through which bytes are copied
+/// in and out. Allocated in large pieces, since allocating and freeing memory makes GPUs wait for each other.
 class Workspace {
  public:
   explicit Workspace(device::Device& device);

@@ -61,7 +61,7 @@ struct Case {
 /// All may run one after another on one communicator, at any world size.
 [[nodiscard]] std::vector<Case> conformance_cases();
 
-/// Each case ends the job: it needs a communicator of a job of its own, and at least two ranks. Backends check
+/// Each case ends the job, so it needs a communicator of a separate job, and at least two ranks. Backends check
 /// transactions (CommOptions::check) when these run.
 [[nodiscard]] std::vector<Case> fault_cases();
 

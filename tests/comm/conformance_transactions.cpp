@@ -77,7 +77,7 @@ std::string check_lists(Rank& rank) {
   return problem_in(bundles);
 }
 
-/// Work in line with the caller: on its own stream, and on one that overlaps nothing.
+/// Work that runs inline with the caller: on the compute stream, and on a stream without overlap.
 std::string check_in_line(Rank& rank) {
   auto const stream = rank.device.make_stream("test", device::Overlap::off);
   Dice dice{2};
@@ -131,8 +131,8 @@ std::string check_two_streams(Rank& rank) {
   return problem_in(bundles);
 }
 
-/// A slow producer, a gather that waits for its event, and a consumer that waits for the gather's, each on a stream of
-/// its own. One rank is later than the others.
+/// A slow producer, a gather that waits for its event, and a consumer that waits for the gather's event, each on a
+/// separate stream. One rank is later than the others.
 std::string check_events(Rank& rank) {
   constexpr std::int64_t count = 100;
   auto& communicator = rank.communicator;
@@ -207,7 +207,7 @@ std::string check_records(Rank& rank) {
   auto const stream = rank.device.make_stream("test", device::Overlap::on);
   Dice dice{5};
   std::deque<Bundle> bundles;
-  std::vector<std::uint64_t> expected;  // sequence of each record
+  std::vector<std::uint64_t> expected;  // sequence number of each record
   for (std::uint64_t sequence = 1; sequence <= 20; ++sequence) {
     auto const& bundle = bundles.emplace_back(rank, dice, 4, part.communicator());
     part.communicator().submit(*stream, {"recording", "a unit"}, bundle.list());

@@ -49,7 +49,7 @@ Values joined(std::vector<Values> const& blocks) {
   return all;
 }
 
-/// One rank in a case: memory for all blocks, with one element before and one behind that must stay as they are.
+/// One rank in a case: memory for all blocks, with one element before them and one after them that must not change.
 class Side {
  public:
   explicit Side(Rank& rank)
@@ -93,7 +93,7 @@ class Side {
   std::unique_ptr<device::Stream> stream_;
 };
 
-/// `values` with this rank's block in its place.
+/// `values` with this rank's block at its offset.
 Values with_own_block(Side const& side, Values values) {
   auto const own = blocks_of(side.me(), side.counts())[static_cast<std::size_t>(side.me())];
   std::ranges::copy(own, values.begin() + static_cast<std::ptrdiff_t>(side.offset(side.me())));

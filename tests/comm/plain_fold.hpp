@@ -18,7 +18,7 @@ template <class T>
 inline constexpr bool is_located =
     std::is_same_v<T, LocatedFp32> || std::is_same_v<T, LocatedInt32> || std::is_same_v<T, LocatedFp64>;
 
-// ---- what ranks bring -----------------------------------------------------------------------------------------------
+// ---- the ranks' elements --------------------------------------------------------------------------------------------
 
 /// Few different numbers, so that ranks often contribute equal ones; among floats zeros of both signs, infinities and
 /// NaNs.
@@ -53,7 +53,7 @@ T element(int rank, std::int64_t index) {
   }
 }
 
-// ---- what comes of it -----------------------------------------------------------------------------------------------
+// ---- the result -----------------------------------------------------------------------------------------------------
 
 /// The factor of premul_sum: exact in every dtype, so that NCCL does not round it. Products and their sum are rounded.
 inline constexpr double factor = 0.6875;

@@ -225,7 +225,7 @@ class SideOf final : public Side {
     return all;
   }
   void fill(Values values) { input_ = std::move(values); }
-  /// One element before and one behind must stay as they are.
+  /// One element before and one after it must not change.
   void expect(Values values) {
     auto const guard = element<T>(99, 7);
     expected_ = std::move(values);

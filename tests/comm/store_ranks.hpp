@@ -58,7 +58,7 @@ template <class F>
   return options;
 }
 
-/// Runs `body` with every rank's store on a thread of its own. Returns each result or exception, [world]. `change` may
+/// Runs `body` with every rank's store on a separate thread. Returns each result or exception, [world]. `change` may
 /// modify each rank's options.
 [[nodiscard]] inline std::vector<std::string> among_stores(
     int world, std::function<std::string(Store&)> const& body,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The table behind the key-value store, without ranks.
+/// The table of the key-value store, without ranks.
 #include <stdexcept>
 
 #include "comm/key_values.hpp"

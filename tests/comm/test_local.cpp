@@ -10,7 +10,7 @@ namespace {
 TEST_CASE("the local communicator conforms") {
   int const world = GENERATE(from_range(testing::worlds({1, 2, 3, 4, 5, 7}, {1, 5})));
   auto const cases = conformance_cases();
-  // All cases on one communicator, as in a program: no case may leave anything behind.
+  // All cases use one communicator, as in a program: no case may affect later ones.
   auto const problems = run_ranks(world, [&](Rank& rank) { return problems_of(cases, rank); });
   for (auto const& problem : problems) {
     CAPTURE(world);

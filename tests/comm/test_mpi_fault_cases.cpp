@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Faults end a job, and its processes: each case of the suite runs in a job of its own.
+// Faults end a job and its processes, so each case of the suite runs in a separate job.
 #include <array>
 
 #include "comm/conformance.hpp"
@@ -9,7 +9,7 @@
 namespace zeroth::comm::conformance {
 namespace {
 
-/// One of the suite's cases, in a job of `ranks` ranks.
+/// Runs one of the suite's cases, in a job of `ranks` ranks.
 struct Run {
   Run(std::size_t number, int ranks) : world{ranks}, child{options(number)} {}
   [[nodiscard]] testing::Child::Options options(std::size_t number) const {

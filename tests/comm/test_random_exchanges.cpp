@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A failure prints the seed; ZEROTH_SEED repeats it.
+/// A failure prints the seed; the environment variable ZEROTH_SEED repeats the run.
 #include <string>
 #include <vector>
 

@@ -15,7 +15,7 @@ namespace {
 constexpr int calm_ms = 60'000;    // longer than any of these tests: everything is reported at once
 constexpr int hurried_ms = 2'000;  // for tests that wait for a timeout
 
-/// Processes that each perform the deed of their rank.
+/// Processes, each with the behaviour of its rank.
 class Processes : public testing::Children {
  public:
   Processes(int heartbeat_ms, std::vector<std::string> const& deeds, std::size_t world = 0)

@@ -75,7 +75,7 @@ TEST_CASE("An event file begins with its version and has a message for each step
     CHECK(messages[1].substr(9) == "\x10\xac\x02" + summary);
   }
   auto const second = tensorboard_monitor(settings);
-  CHECK(std::distance(std::filesystem::directory_iterator{folder / "run"}, {}) == 2);  // a file of its own
+  CHECK(std::distance(std::filesystem::directory_iterator{folder / "run"}, {}) == 2);  // a separate file for each run
 }
 
 TEST_CASE("The CSV monitor has a file for each name, and a resumed run appends to it") {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A hash of much memory shows every bit, wherever it is.
+/// The hash of large memory depends on every bit, wherever it is.
 #include <set>
 #include <vector>
 

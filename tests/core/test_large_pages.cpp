@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Memory that processes share, in large pages: it is what it would be without them.
+/// Memory that processes share, in large pages: it behaves as it would without them.
 #include "core/large_pages.hpp"
 
 #include <sys/mman.h>
@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::int64_t large_page = 2 << 20;
 
-/// A file without a name, mapped by two.
+/// A file without a name, mapped twice.
 class Shared {
  public:
   explicit Shared(std::int64_t bytes) : file_{::memfd_create("zeroth test", MFD_CLOEXEC)} {

@@ -20,7 +20,7 @@ namespace {
 std::vector<float> uniform(Random const& random, std::int64_t first, std::size_t count) {
   std::vector<float> values(count + 1, 7.0F);
   random.uniform(first, std::span{values}.first(count));
-  REQUIRE(values.back() == 7.0F);  // nothing was written behind the end
+  REQUIRE(values.back() == 7.0F);  // nothing was written after the end
   values.pop_back();
   return values;
 }

@@ -55,7 +55,7 @@ class Bench {
     return cudaLaunchHostFunc(
         stream, [](void* data) { (*static_cast<std::function<void()>*>(data))(); }, &kept);
   }
-  /// Lets `waiting` wait for the work that `stream` has.
+  /// Makes `waiting` wait for the work enqueued on `stream`.
   cudaError_t order(cudaStream_t stream, cudaStream_t waiting) {
     auto* const point = event();
     auto const error = cudaEventRecord(point, stream);
@@ -115,7 +115,7 @@ inline cudaError_t finish(cudaStream_t stream) {
   return count;
 }
 
-/// Returns the result of a call on another thread.
+/// Makes a call on another thread, and returns its result.
 [[nodiscard]] inline cudaError_t elsewhere(std::function<cudaError_t()> const& call) {
   auto result = cudaSuccess;
   std::jthread{[&] { result = call(); }}.join();

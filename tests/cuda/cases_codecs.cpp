@@ -90,7 +90,7 @@ TEMPLATE_TEST_CASE("signs are encoded with the CPU's bits, and leave its errors"
       auto const count = blocks * codec_block_count;
       auto values = testing::random_values<TestType>(count, 3, numbers);
       if (blocks > 1) {
-        std::fill_n(values.end() - 200, 200, TestType{});  // zeros behind the last element, and in all of a block
+        std::fill_n(values.end() - 200, 200, TestType{});  // zeros after the last element, and in a whole block
       }
       auto errors = testing::random_values<float>(count, 4, Numbers::ordinary);
       if (blocks > 1) {

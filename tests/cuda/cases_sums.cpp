@@ -36,7 +36,7 @@ bool equal(std::vector<T> const& a, std::vector<T> const& b) {
 
 enum class Outputs { one, two, in_place };
 
-/// One fold on the machine and on the CPU. `far` is what elements are counted from.
+/// One fold on the machine and on the CPU. `far` is added to all indices of elements.
 template <class T>
 void check_rank_fold(Dtype dtype, int ranks, Outputs outputs, std::int64_t shift, std::int64_t first,
                      std::int64_t count, Numbers numbers, std::int64_t far = 0, Reduce reduce = Reduce::sum) {
@@ -185,7 +185,7 @@ TEST_CASE("rank_fold to no output reads and writes nothing") {
   args.count = 10;
   CHECK(rank_fold(machine().stream(), args) == cudaSuccess);
   OnMachine<float> const memory{{1.0F}};
-  CHECK(memory.values() == std::vector<float>{1.0F});  // and the stream goes on
+  CHECK(memory.values() == std::vector<float>{1.0F});  // and the stream continues
 }
 
 auto fields_of(optim::StepSums const& sums) {

@@ -20,7 +20,7 @@ using testing::random_floats;
 using testing::rounded;
 using testing::same_bits;
 
-/// P is void where the master is the parameter.
+/// P is void if the master is the parameter.
 template <class GradientType, class ParameterType, class MasterType = float, class MomentsType = float>
 struct Types {
   using G = GradientType;

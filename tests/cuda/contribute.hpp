@@ -62,8 +62,8 @@ std::optional<StepReport> step_on_gpu(Engine<T, G>& engine, SmallModel const& sm
   return engine.step();
 }
 
-/// One rank's first eight steps. All ranks stand still while rank 0 calls `begin`, before the fourth step, and `end`,
-/// behind the eighth; it calls `each_step` behind each of these five.
+/// One rank's first eight steps. All ranks are idle while rank 0 calls `begin`, before the fourth step, and `end`,
+/// after the eighth; it calls `each_step` after each of these five.
 template <class Begin, class EachStep, class End>
 void eight_steps_on_gpu(Job& job, Config const& config, std::barrier<>& together, Begin const& begin,
                         EachStep const& each_step, End const& end) {

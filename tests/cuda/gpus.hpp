@@ -28,7 +28,7 @@ inline void begin_on(Gpus const& /*gpus*/) {}
 #else
 inline void begin_on(Gpus const& gpus) { fake_cuda::reset({.gpus = gpus.count, .delays = gpus.delays}); }
 [[nodiscard]] inline bool are_there(int /*count*/) { return true; }
-/// Objects that were not freed.
+/// Describes objects that were not freed.
 [[nodiscard]] inline std::string left_on_gpus() { return fake_cuda::leftovers(); }
 #endif
 
@@ -41,7 +41,7 @@ inline void post_on_gpu(device::Stream& stream, device::Task const& task) {
   auto const run = [](void* data) { (*std::unique_ptr<device::Task>{static_cast<device::Task*>(data)})(); };
   auto const error = cudaLaunchHostFunc(raw, run, owned.get());
   if (error == cudaSuccess) {
-    static_cast<void>(owned.release());  // the task's own now
+    static_cast<void>(owned.release());  // the callback owns the task now
   }
 #else
   auto const error = fake_cuda::enqueue(raw, [own = task]() mutable { own(); });

@@ -35,10 +35,10 @@ class StepInputs {
     static_cast<void>(cudaFreeHost(host_));
     static_cast<void>(cudaFree(device_));
   }
-  /// Copies `samples`, the number of samples so far, behind the work of `stream`.
+  /// Copies `samples`, the number of samples so far, after the work of `stream`.
   void copy(std::int64_t samples) {
     auto* const from = static_cast<std::int64_t*>(host_) + turn_;
-    turn_ = 1 - turn_;  // the copy before the last one is over, since the host has its step's report
+    turn_ = 1 - turn_;  // the copy before the last one is complete, since the host has the report of its step
     *from = samples;
     check(cudaMemcpyAsync(device_, from, sizeof samples, cudaMemcpyDefault, stream_));
     samples_ = samples;
@@ -100,9 +100,10 @@ std::optional<StepReport> enqueue_step(Engine<T, G>& engine, SmallModel const& s
 /// The actions in and between steps, on every rank.
 struct GraphPlan {
   int steps = 12;
-  int first_recorded = 3;  ///< Steps before it are not recorded. Not below `steps`: none is.
+  int first_recorded = 3;  ///< The first step that is recorded. If it is not below `steps`, no step is recorded.
   Overflow overflow = {};
-  bool disturbs = false;                             ///< Evaluations, and a step that is not recorded, come in between.
+  bool disturbs = false;                             ///< Whether evaluations and a step that is not recorded come in
+                                                     ///< between.
   std::function<void(int step)> before_replay = {};  ///< On every rank; may be empty.
 };
 

@@ -25,10 +25,11 @@ inline constexpr std::int64_t mib = std::int64_t{1} << 20U;
 inline constexpr std::int64_t piece = 2 * mib;          // unit in which the driver allocates memory
 inline constexpr std::int64_t all_elements = 16 * mib;  // 256 MiB of states in all at stage 0
 #else
-inline constexpr std::int64_t piece = 4096;  // blocks are asked for twice where they are not aligned
+inline constexpr std::int64_t piece = 4096;  // blocks that are not aligned are requested twice
 inline constexpr std::int64_t all_elements = mib / 4;
 #endif
-/// Arenas of a rank at most, each of which ends in a piece that is not full: one per category, and scratch twice.
+/// Maximum number of a rank's arenas, each of which ends in a piece that is not full: one per category, and two for
+/// scratch.
 inline constexpr std::int64_t most_arenas = 8;
 
 [[nodiscard]] inline std::int64_t bytes_in_use() {
@@ -41,8 +42,9 @@ inline constexpr std::int64_t most_arenas = 8;
 
 /// Memory in use on one GPU, in bytes.
 struct Grown {
-  std::int64_t before = 0;         ///< Before there was a rank, with the GPU's context and other programs.
-  std::int64_t contexts = 0;       ///< Kernels, streams, events and the job's communicators: what a small engine left.
+  std::int64_t before = 0;         ///< Before any rank started: the GPU's context, and other programs.
+  std::int64_t contexts = 0;       ///< After a small engine was destroyed: kernels, streams, events and the job's
+                                   ///< communicators.
   std::int64_t communicators = 0;  ///< Bytes of the small engine besides its states.
   std::int64_t states = 0;         ///< Bytes of the large engine, over all ranks, with its communicators.
   std::int64_t planned_small = 0, planned = 0;  ///< Planned for all ranks.
@@ -129,7 +131,7 @@ template <class Run>
 }
 
 /// Prints it, and appends it as a line of JSON to the file that the environment variable ZEROTH_MEMORY_FIGURES names.
-/// `granularity`: in which the communicator's allocator hands out memory; 0 if it has none.
+/// `granularity`: unit in which the communicator's allocator hands out memory; 0 if it has no allocator.
 inline std::string tell(Grown const& grown, std::string const& communicator, int world, int stage,
                         std::int64_t granularity = 0) {
   auto const in_mib = [](std::int64_t bytes) { return static_cast<double>(bytes) / static_cast<double>(mib); };

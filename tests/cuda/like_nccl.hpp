@@ -10,7 +10,7 @@
 
 namespace zeroth::testing {
 
-/// Reduces as NCCL does: by sums that ranks get rounded, and then add to what they have.
+/// Reduces as NCCL does: ranks receive rounded sums, and then add them to the existing ones.
 class LikeNccl final : public WrappedCommunicator {
  public:
   using WrappedCommunicator::WrappedCommunicator;

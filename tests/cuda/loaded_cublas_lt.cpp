@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A library that is loaded in place of libcublasLt: whole, or bare of all functions but one.
+/// A library that is loaded in place of libcublasLt: complete, or with only one of its functions.
 #include "device/cublas_lt_functions.hpp"
 
 #define CUBLAS_LT_FUNCTION(name, function) \

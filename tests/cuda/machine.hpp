@@ -20,7 +20,7 @@ class Machine {
   Machine(Machine const&) = delete;
   Machine& operator=(Machine const&) = delete;
   virtual ~Machine() = default;
-  /// Ways to run the same kernels; every case is run in each of them.
+  /// Number of ways to run the same kernels; every case runs in each of them.
   [[nodiscard]] virtual int ways() const = 0;
   virtual void choose(int way) = 0;
   /// Aligned to 256 bytes.
@@ -30,7 +30,7 @@ class Machine {
   /// Once everything that was launched is done.
   virtual void download(void* to, std::byte const* from, std::size_t bytes) = 0;
   [[nodiscard]] virtual cudaStream_t stream() = 0;
-  /// Bytes behind every array that a kernel must leave alone. 0 where a sanitizer watches instead.
+  /// Bytes after every array that a kernel must not change. 0 if a sanitizer checks that instead.
   [[nodiscard]] virtual std::size_t guard_bytes() const = 0;
 };
 
@@ -40,7 +40,7 @@ class Machine {
 /// Call at the start of a case: the rest of the case is repeated for each way.
 inline void every_way() { machine().choose(GENERATE(range(0, machine().ways()))); }
 
-/// A host array's copy on the machine, `shift` elements behind an aligned address.
+/// A host array's copy on the machine, `shift` elements after an aligned address.
 template <class T>
 class OnMachine {
  public:

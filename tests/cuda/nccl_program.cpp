@@ -32,7 +32,7 @@ bool is_at_work(std::filesystem::path const& folder, int rank) {
                      [&](auto const& each) { return std::filesystem::exists(each.path() / first); });
 }
 
-/// Rank 1 throws instead of coming to a sum that the others wait for, while NCCL does not return from an abort.
+/// Rank 1 throws instead of joining a sum that the others wait for, while NCCL does not return from an abort.
 void wait_for_ever(Job& job, std::filesystem::path const& folder) {
   auto const device = job.make_device();
   auto const memory = device->allocate(device::Category::slots, 1 << 20);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Ranks as threads of the test that communicate by NCCL: each has what a process would have.
+/// Ranks as threads of the test that communicate by NCCL, each with the objects that a process would have.
 #pragma once
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
@@ -30,7 +30,7 @@ inline void begin_nccl_on(Gpus const& /*gpus*/) {}
 #else
 /// GPUs that can access host memory on heaps and stacks, which some tests use.
 inline constexpr fake_cuda::Machine with_host_memory{.reaches_host_memory = true};
-/// A machine as new, and an NCCL.
+/// Resets the machine and its NCCL.
 inline void begin_nccl(fake_cuda::Machine const& machine = with_host_memory) {
   fake_cuda::reset(machine);
   fake_nccl::reset();
@@ -57,7 +57,8 @@ inline void begin_nccl_on(Gpus const& gpus) { begin_nccl({.gpus = gpus.count, .d
                                              std::make_shared<comm::FlightRecorder>(rank, world));
 }
 
-/// Runs `body(Rank&, std::unique_ptr<Communicator>&)` on every rank's thread; what each one returned or threw.
+/// Runs `body(Rank&, std::unique_ptr<Communicator>&)` on every rank's thread, and returns what each one returned or
+/// threw.
 template <class Body>
 [[nodiscard]] std::vector<std::string> run_nccl_ranks(int world, Body const& body, int gpus = 1,
                                                       comm::CommOptions const& options = {}) {

@@ -38,7 +38,7 @@ TEST_CASE("a phase is complete before the next one begins") {
   }
 }
 
-/// A mistake: threads read what others write in the same phase.
+/// Contains a mistake: threads read what others write in the same phase.
 struct Race {
   static constexpr int threads = 32;
   struct Shared {
@@ -88,7 +88,7 @@ TEST_CASE("shared memory that was never written is NaN") {
   CHECK(std::isnan(own));
 }
 
-/// Looks at shared memory, or changes it, where threads are alone.
+/// Reads or changes shared memory where threads run individually.
 struct Alone {
   static constexpr int threads = 32;
   struct Shared {

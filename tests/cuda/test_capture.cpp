@@ -191,7 +191,7 @@ TEST_CASE("external events are recorded and waited for at each launch") {
   auto* const graph = bench.end(stream);
   REQUIRE(graph != nullptr);
   CHECK(nodes_of(graph) == 4);
-  CHECK(cudaEventQuery(between) == cudaSuccess);  // not recorded yet
+  CHECK(cudaEventQuery(between) == cudaSuccess);  // the event is not recorded yet
   auto* const executable = bench.instantiate(graph);
   REQUIRE(executable != nullptr);
   for (int launch = 1; launch <= 3; ++launch) {

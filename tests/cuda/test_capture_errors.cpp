@@ -21,7 +21,7 @@ std::string end_of(cudaStream_t stream) {
 std::string const invalidated = "cudaErrorStreamCaptureInvalidated";
 std::string const unsupported = "cudaErrorStreamCaptureUnsupported";
 
-/// Sets the calling thread's mode for as long as it lives.
+/// Sets the calling thread's mode during its lifetime.
 class Mode {
  public:
   explicit Mode(cudaStreamCaptureMode mode) : mode_{mode} { cudaThreadExchangeStreamCaptureMode(&mode_); }

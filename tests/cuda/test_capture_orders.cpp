@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The order of a graph's nodes on the tests' CUDA runtime, without an edge too, and faults of the machine.
+/// The order of a graph's nodes on the tests' CUDA runtime, also with an edge removed, and faults of the machine.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -98,14 +98,14 @@ TEST_CASE("an edge that others imply can be dropped without effect") {
   auto* const graph = bench.end(stream);
   REQUIRE(graph != nullptr);
   CHECK(edges_of(graph) == 3);
-  fake_cuda::drop_edge(1);  // from 0 to 2
+  fake_cuda::drop_edge(1);  // the edge from node 0 to node 2
   auto* const executable = bench.instantiate(graph);
   REQUIRE(executable != nullptr);
   CHECK(fake_cuda::graphs_made().at(0).redundant);
   CHECK(cudaGraphLaunch(executable, stream) == cudaSuccess);
   CHECK(finish(stream) == cudaSuccess);
   CHECK(order == std::vector<int>{0, 1, 2});
-  CHECK(bench.instantiate(graph) != nullptr);  // only the next graph
+  CHECK(bench.instantiate(graph) != nullptr);  // affects only the next graph
   CHECK_FALSE(fake_cuda::graphs_made().at(1).dropped);
 }
 

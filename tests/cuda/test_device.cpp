@@ -83,7 +83,7 @@ TEST_CASE("memory is aligned wherever CUDA's blocks start, and is freed") {
 }
 #endif
 
-/// Blocks of a program's pool that are with a device, and the streams that it named.
+/// Blocks of a program's pool that a device has allocated, and the streams that it passed.
 struct Pool {
   std::mutex mutex;
   std::map<void*, std::size_t> blocks;
@@ -119,7 +119,7 @@ TEST_CASE("a device takes its memory from the program's allocator, on its comput
   Pool pool;
   pool.serve();
   auto device = device::make_cuda_device(0);
-  device::set_cuda_allocator({});  // for devices made from here on
+  device::set_cuda_allocator({});  // applies to devices made after this call
   auto memory = device->allocate(Category::optimizer, 10'000);
   CHECK(reinterpret_cast<std::uintptr_t>(memory->data()) % 4096 == 0);
   CHECK(all_zero(contents_of(*device, *memory)));
@@ -356,7 +356,7 @@ TEST_CASE("waits of the compute stream, and work without overlap, are measured o
   post_on_gpu(*in_line, sleep);
   in_line->end_span();
   in_line->synchronize();
-  CHECK(in_line->host_ms() > 29);  // the GPU's clock beside the host's
+  CHECK(in_line->host_ms() > 29);  // the GPU's clock may differ a little from the host's
   CHECK(beside->host_ms() == 0);
 }
 
@@ -438,7 +438,7 @@ TEST_CASE("all waits are measured, however far the host is ahead") {
   ahead.open();
   compute.synchronize();
   CHECK(seen == count);
-  CHECK(compute.waited_ms() > 50);  // in the last one alone
+  CHECK(compute.waited_ms() > 50);  // the last wait alone takes that long
   auto const made = fake_cuda::calls("cudaEventCreateWithFlags");
   for (int i = 0; i < count; ++i) {
     compute.wait(*event);
@@ -533,10 +533,10 @@ TEST_CASE("a thread without a current GPU can add spans of any GPU's stream", "[
     { device::SpanScope const span{*stream, "save", "block 1"}; }
     cudaGetDevice(&gpu);
   }}.join();
-  stream->synchronize();  // throws what went wrong
+  stream->synchronize();  // throws the first error
   device->set_timeline(nullptr);
   CHECK(timeline.spans().size() == 1);
-  CHECK(gpu == 0);  // where such a thread begins
+  CHECK(gpu == 0);  // the current GPU of a new thread
 }
 
 TEST_CASE("a stream waits for a stream with the same handle on another GPU or of another rank", "[two GPUs]") {

@@ -26,7 +26,7 @@ constexpr auto const* offloaded =
 /// Keys of zeroth.
 constexpr auto const* updated_by_host = R"(, "offload_update": "host")";
 
-/// Trains without looking at values. What the ranks threw.
+/// Trains without checking values. Returns the exceptions of the ranks.
 Outcome train_blindly(int world, int gpus, int stage, std::string const& zero = {}, std::string const& zeroth = {}) {
   auto const config = small_config(stage, {.zero = zero, .zeroth = zeroth});
   return run_job(

@@ -27,7 +27,7 @@ Config config_of(int stage, int timeout_ms) {
                                        stage, timeout_ms));
 }
 
-/// The ranks but the bad one, which may wait until they have ended.
+/// Counts the ranks other than the faulty one, which may wait until they have ended.
 class Others {
  public:
   /// Exists while a rank trains.
@@ -42,7 +42,7 @@ class Others {
     Others& all_;
     bool is_bad_;
   };
-  /// Or until it is certain that they do not end.
+  /// Waits for that, or until it is certain that they do not end.
   void await_end() const {
     auto const deadline = Clock::now() + std::chrono::minutes{1};
     while (!ended_.try_wait() && Clock::now() < deadline) {

@@ -89,7 +89,7 @@ TEST_CASE("ranks that enter two transactions in opposite order get an error at o
     CHECK(contains(problem, "of communicator 'first'"));
     CHECK(contains(problem, "of communicator 'second'"));
   }
-  CHECK(std::chrono::steady_clock::now() - began < std::chrono::minutes{1});  // and not after the ten of the timeout
+  CHECK(std::chrono::steady_clock::now() - began < std::chrono::minutes{1});  // before the timeout of ten minutes
 }
 
 TEST_CASE("a transaction must be on GPUs on all ranks, or on the host on all ranks") {

@@ -15,7 +15,7 @@ TEST_CASE("the memory use that the driver reports grows by the planned amount") 
       };
       auto const grown = measure_growth(run, world, stage);
       INFO(tell(grown, "local", world, stage));
-      // Both ways: an arena smaller than a piece may have found room in one that was there before.
+      // The difference may have either sign: an arena smaller than a piece may have found room in an existing one.
       auto const rounded = world * most_arenas * piece;
       CHECK(grown.states >= grown.planned - rounded);
       CHECK(grown.states <= grown.planned + rounded);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Muon on GPUs: stages are bit-equal, memory is as planned, and the direction is the CPU's but for roundings.
+/// Muon on GPUs: stages are bitwise equal, memory is as planned, and directions equal the CPU's except for rounding.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -126,7 +126,7 @@ TEST_CASE("Muon on GPUs: a plan has the workspace of cuBLASLt", "[host]") {
     CHECK(on_gpu == bytes);
     CHECK(more_than_on_cpu(more) == on_gpu - (on_cpu + 255) / 256 * 256);
   };
-  check(optim::NewtonSchulzMethod::standard, "", 3 * 2304 + (32 << 20) + 256 + 256);  // of 33 x 33
+  check(optim::NewtonSchulzMethod::standard, "", 3 * 2304 + (32 << 20) + 256 + 256);  // for 33 x 33
   check(optim::NewtonSchulzMethod::gram, R"(, "ns_method": "gram")", 3 * 2304 + (32 << 20) + 256 + 256);
 }
 
@@ -142,7 +142,7 @@ TEST_CASE("Muon on GPUs: a program's own products are refused by name", "[host]"
 #ifndef ZEROTH_ON_GPU
 namespace {
 
-/// Why ranks ended that call `before_step`.
+/// Returns the error of ranks that call `before_step`.
 std::string why_not(std::function<void(int)> const& before_step = [](int) {}) {
   begin_on({});
   MatrixOptions options;

@@ -62,7 +62,7 @@ void all_gather(Rank& mine, ncclComm_t communicator, float const* from, cudaStre
   complete(communicator);
 }
 
-/// Runs `body` on a thread for each rank; what each returned.
+/// Runs `body` on a thread for each rank, and returns the results.
 std::vector<std::string> on_ranks(std::function<std::string(Rank&)> const& body) {
   fake_nccl::reset();
   ncclUniqueId first{}, second{};
@@ -122,7 +122,7 @@ TEST_CASE("groups in graphs meet those of the other ranks at each launch, betwee
     fake_cuda::reset({.delays = delays});
     INFO("seed " << fake_cuda::graph_seed());
     auto const problems = on_ranks([](Rank& mine) {
-      // Three steps at once, to be connected; then launches, with groups that run at once between them.
+      // Three steps without capture, which connect the ranks; then launches, with uncaptured groups between them.
       auto const step = [&mine] {
         all_reduce(mine.one, mine.input, mine.sum, mine.stream);
         mine.bench.order(mine.stream, mine.side);
@@ -159,7 +159,7 @@ TEST_CASE("groups of one communicator stay in the order of capture, those of two
     fake_cuda::reset({.delays = seed, .graph_seed = seed});
     CAPTURE(seed);
     auto const problems = on_ranks([](Rank& mine) {
-      all_reduce(mine.one, mine.input, mine.sum, mine.stream);  // to be connected
+      all_reduce(mine.one, mine.input, mine.sum, mine.stream);  // connects the ranks
       all_reduce(mine.two, mine.input, mine.sum, mine.stream);
       finish(mine.stream);
       cudaStreamBeginCapture(mine.stream, thread_mode);
@@ -196,7 +196,7 @@ TEST_CASE("a group that loses its edge sends what was there before") {
   }
   fake_cuda::reset();
   auto const problems = on_ranks([](Rank& mine) {
-    all_reduce(mine.one, mine.input, mine.sum, mine.stream);  // to be connected
+    all_reduce(mine.one, mine.input, mine.sum, mine.stream);  // connects the ranks
     finish(mine.stream);
     cudaStreamBeginCapture(mine.stream, thread_mode);
     fake_cuda::enqueue(mine.stream, [&mine] {

@@ -307,7 +307,7 @@ TEST_CASE("exactly the memory that collectives send comes from NCCL's allocator"
       }
       CHECK(sent >= world);
       CHECK(fake_nccl::calls("ncclMemAlloc") == sent);
-      CHECK(fake_cuda::calls("cudaMalloc") == sent + kept + world);  // the session's words for barriers
+      CHECK(fake_cuda::calls("cudaMalloc") == sent + kept + world);  // and each rank's word for barriers
       CHECK(left_over() == "");
     }
   }

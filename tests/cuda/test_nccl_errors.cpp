@@ -87,10 +87,10 @@ TEST_CASE("a collective that never ends is found, named and aborted on every ran
                             Contains("of communicator 'test'") && Contains("all have submitted it") &&
                             Contains("NCCL_WIN_ENABLE=0"));
   }
-  REQUIRE(waiting.size() == 1);  // all of them get the error
+  REQUIRE(waiting.size() == 1);  // all errors name the same rank
   CHECK(std::set<std::string>{"rank 0", "rank 1", "rank 2"}.contains(*waiting.begin()));
   CHECK(std::chrono::steady_clock::now() - began < std::chrono::minutes{1});
-  CHECK(fake_nccl::calls("ncclCommAbort") == 3 * 2);  // 'world' and 'test', on every rank
+  CHECK(fake_nccl::calls("ncclCommAbort") == 3 * 2);  // communicators 'world' and 'test', on every rank
   CHECK(left_over() == "");
 }
 
@@ -299,7 +299,7 @@ TEST_CASE("an NCCL abort that does not return does not keep ranks from ending") 
   for (auto const& problem : problems) {
     CHECK_THAT(problem, Contains("waited") && Contains("of communicator 'world'"));
   }
-  while (left_over() != "") {  // until the threads that were left behind have come back
+  while (left_over() != "") {  // until the abandoned threads have returned
     std::this_thread::sleep_for(milliseconds{1});
   }
   CHECK(fake_nccl::calls("ncclCommAbort") == 2);
@@ -333,7 +333,7 @@ TEST_CASE("destruction waits for slow ranks until the job fails") {
       1, soon);
   CHECK(problems == std::vector<std::string>(2));
   fake_nccl::stall_destroy(false);
-  while (left_over() != "") {  // until the threads that were left behind have come back
+  while (left_over() != "") {  // until the abandoned threads have returned
     std::this_thread::sleep_for(milliseconds{1});
   }
   CHECK(fake_nccl::calls("ncclCommDestroy") == 2);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// launch() where a launcher has started processes on GPUs. The test is such a process, one of one.
+/// launch() in processes on GPUs that a launcher has started. The test is such a process, the only one of its job.
 #include <cstdlib>
 #include <map>
 #include <stdexcept>
@@ -13,7 +13,7 @@
 namespace zeroth::testing {
 namespace {
 
-/// Variables of this process, while it lasts.
+/// Sets variables of this process during its lifetime.
 class Variables {
  public:
   explicit Variables(std::map<std::string, std::string> variables) : variables_{std::move(variables)} {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The same as test_memory.cpp where NCCL has a part: its contexts, and memory that comes from its allocator.
+/// Like test_memory.cpp, with NCCL: its contexts, and memory from its allocator.
 #include <algorithm>
 #include <memory>
 

@@ -37,7 +37,7 @@ namespace fake_nccl = testing::fake_nccl;
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-/// The rests of a rank in a sum that is under way for so many questions.
+/// The sleeps of a rank in a sum that is still in progress for that many queries.
 std::vector<long> rests_of_a_sum(int questions) {
   testing::begin_nccl();
   std::vector<long> rests;
@@ -62,7 +62,7 @@ TEST_CASE("polling starts to sleep after a millisecond, at first briefly") {
   STATIC_REQUIRE(rest_between(0, milliseconds{0}) == microseconds{0});
   STATIC_REQUIRE(rest_between(500, microseconds{500}) == microseconds{0});
   STATIC_REQUIRE(rest_between(1'000'000, microseconds{999}) == microseconds{0});
-  STATIC_REQUIRE(rest_between(999, milliseconds{100}) == microseconds{0});  // it was others' time
+  STATIC_REQUIRE(rest_between(999, milliseconds{100}) == microseconds{0});  // most of that time was other threads'
   STATIC_REQUIRE(rest_between(1000, milliseconds{1}) == microseconds{20});
   STATIC_REQUIRE(rest_between(1001, milliseconds{2}) == microseconds{40});
   STATIC_REQUIRE(rest_between(5000, std::chrono::hours{1}) == microseconds{200});

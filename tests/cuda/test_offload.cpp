@@ -334,7 +334,7 @@ TEST_CASE("memory and copies of the host are as planned, and the memory is freed
       run(offloaded, planned.host, pinned[1]);
       CHECK(planned.host.bytes > 0);
 #ifndef ZEROTH_ON_GPU                                         // a GPU's driver does not report it
-      constexpr int of_scalars = sizeof(optim::StepScalars);  // read by the host if it updates
+      constexpr int of_scalars = sizeof(optim::StepScalars);  // the host reads it if the host updates
       CHECK(pinned[1] - pinned[0] == 2 * (planned.host.bytes + (by_host ? of_scalars : 0)));
 #endif
       CHECK(planned.bytes.optimizer < with_none.bytes.optimizer);

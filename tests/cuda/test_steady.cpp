@@ -78,7 +78,7 @@ Calls steps_4_to_8(int world, Config const& config, EachStep const& each_step) {
   return result;
 }
 
-/// Calls `give_up` if it lives for longer than a host that waits for no GPU could need.
+/// Calls `give_up` if it exists for longer than a host that does not wait for a GPU could need.
 class Patience {
  public:
   explicit Patience(std::function<void()> give_up)
@@ -154,7 +154,7 @@ TEST_CASE("steps 4 to 8 allocate nothing and wait for nothing in CUDA", "[host]"
         }
         CHECK(calls.at("launch") > 0);
 #ifndef ZEROTH_ON_GPU
-        CHECK(counted_calls("load") > 0);  // of kernels, which may make the host wait: in the steps before
+        CHECK(counted_calls("load") > 0);  // kernels were loaded in earlier steps; loading may make the host wait
 #endif
       }
     }

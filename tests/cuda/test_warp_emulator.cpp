@@ -193,7 +193,7 @@ TEST_CASE("memory that other warps may still read must only be changed after a b
   CHECK_THROWS_AS(run(OpenWarps::Then::a_write_of_its_own), std::logic_error);
 }
 
-/// Each warp reads what the one before has written.
+/// Each warp reads what the previous one has written.
 struct WarpRace {
   static constexpr int threads = 128;
   struct Shared {

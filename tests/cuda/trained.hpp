@@ -39,7 +39,7 @@ inline RunJob threads_on(MakeDevice make_device) {
 }
 inline Trained train_on_cpu(int world, std::string const& text) { return train_by(threads_on({}), world, text); }
 
-/// A stage file with more of `"zero_optimization": {"stage": N`, each key with a comma before it.
+/// A stage file with more keys of zero_optimization, each with a leading comma.
 inline std::string with_zero_keys(std::string text, std::string const& keys) {
   std::string const before = R"("zero_optimization": {"stage": )";
   return text.insert(text.find(before) + before.size() + 1, keys);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Work of a GPU's stream that tests make: enqueued, never waited for.
+/// Work that tests enqueue on a GPU's stream, without waiting for it.
 #pragma once
 #include <cuda_runtime_api.h>
 

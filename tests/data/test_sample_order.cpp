@@ -122,7 +122,8 @@ TEST_CASE("a shuffled order depends on epoch and seed, and is well mixed") {
   auto const first = epoch(0, 1);
   CHECK(first == epoch(0, 1));
 
-  // Of two random orders of a thousand, one pair is expected to agree, and more than ten practically never do.
+  // Two random orders of a thousand samples are expected to agree at one position, and practically never at more than
+  // ten.
   auto const agreements = [](Samples const& a, Samples const& b) {
     return std::inner_product(a.begin(), a.end(), b.begin(), 0, std::plus{}, std::equal_to{});
   };

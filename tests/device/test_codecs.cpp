@@ -171,7 +171,7 @@ template <class T>
 std::vector<T> all_values(std::uint32_t stride) {
   std::vector<T> values;
   for (std::uint32_t i = 0; i < 0x10000; ++i) {
-    values.push_back(std::bit_cast<T>(static_cast<std::uint16_t>(i * stride)));  // odd strides reach all
+    values.push_back(std::bit_cast<T>(static_cast<std::uint16_t>(i * stride)));  // an odd stride reaches all values
   }
   return values;
 }

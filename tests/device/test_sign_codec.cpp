@@ -193,7 +193,7 @@ TEST_CASE("over many calls what is decoded adds up to what was given") {
       largest = std::max(largest, std::fabs(values[i]));
     }
     for (std::size_t i = block * count_of_block; i < (block + 1) * count_of_block; ++i) {
-      // Large elements lag until their errors have raised the mean to their own size: by that many times it.
+      // Large elements lag until their errors have raised the mean to their own size, at most by this bound.
       REQUIRE(std::fabs(sums[i] - calls * values[i]) < 1.5F * count_of_block * largest);
     }
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Disks of an ActivationStore that fill, die or sleep.
+/// Disks of an ActivationStore that become full, fail or are slow.
 #include <cerrno>
 #include <chrono>
 #include <string>

@@ -200,7 +200,7 @@ TEST_CASE("in groups, too, reads and writes of parameters on a disk are as plann
   };
   auto const [hpz, mics] = std::pair{of(R"(, "zero_hpz_partition_size": 2)"), of(R"(, "mics_shard_size": 2)")};
   constexpr std::int64_t slice = 3 * 4096;    // 5000 elements of 2 bytes, in whole blocks
-  CHECK(hpz.written_bytes == 3 * 2 * slice);  // of this rank and of its replica
+  CHECK(hpz.written_bytes == 3 * 2 * slice);  // written for this rank and for its replica
   CHECK(mics.written_bytes == 3 * 5 * 4096);
   CHECK(hpz.buffers == mics.buffers + 2);  // two tiles in memory, with two slices each
 }

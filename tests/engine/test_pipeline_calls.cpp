@@ -351,7 +351,7 @@ TEST_CASE("metrics, weights and stops of a pipeline are those of all stages") {
           means[place] = reports[place].metrics[ranks];
         })) == "");
   for (auto const& report : reports) {
-    CHECK(report.loss == 1.5F);  // of micro-steps 1 and 2
+    CHECK(report.loss == 1.5F);  // mean of micro-steps 1 and 2: the first one has weight 0
     CHECK_FALSE(report.stop);
   }
   CHECK(means == std::vector{1.5, 1.5, 1.5, 1.5});

@@ -357,7 +357,7 @@ TEST_CASE("the plan notes if delayed updates have one bucket for all gradients, 
   CHECK_THAT(notes(R"(, "overlap_comm": true, "reduce_bucket_size": 1535)"), !Contains("one bucket has all"));
   CHECK_THAT(notes(overlaps, 1), !Contains("one bucket has all"));
   CHECK_THAT(notes(overlaps, 2, false), !Contains("one bucket has all"));
-  CHECK_THAT(notes(""), !Contains("one bucket has all"));  // without overlap nothing runs beside anything
+  CHECK_THAT(notes(""), !Contains("one bucket has all"));  // without overlap nothing runs concurrently
 }
 
 TEST_CASE("the plan notes if stage3_max_live_parameters leaves no prefetch, and what would suffice") {

@@ -75,8 +75,7 @@ TEST_CASE("weights by tokens make the loss and the gradients those of a mean ove
                    float const seed = micro.report_loss(mean, {.weight = by_tokens ? tokens / 6 : 1});
                    for (auto u = small.units.size(); u-- > 0;) {
                      auto const p = micro.backward(small.units[u]);
-                     auto gradient =
-                         p.grad(small.weights[u]);  // of the mean, by a parameter that is added to each loss
+                     auto gradient = p.grad(small.weights[u]);  // of the mean loss, which contains the parameter
                      for (std::int64_t i = 0; i < p[small.weights[u]].count(); ++i) {
                        gradient.data()[i] = (gradient.beta() == 0 ? 0 : gradient.data()[i]) + seed * mean;
                      }

@@ -282,7 +282,7 @@ TEST_CASE("a worker that takes five times as long holds the others at the bound"
   auto const fast = histogram(reports[0], 2);
   INFO(fmt::format("{} {} {}", fast[0], fast[1], fast[2]));
   CHECK(fast[2] > 20);                       // ahead by the bound in most steps
-  CHECK(histogram(reports[1], 2)[0] == 40);  // no worker is behind the slowest one
+  CHECK(histogram(reports[1], 2)[0] == 40);  // no worker is slower than the slowest one
 }
 
 TEST_CASE("workers keep to the bound even if there is nothing to train") {

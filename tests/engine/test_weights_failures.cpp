@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Files of weights that cannot be written or read: every rank gets the same error, and the engine goes on.
+/// Files of weights that cannot be written or read: every rank gets the same error, and the engine remains usable.
 #include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>
 

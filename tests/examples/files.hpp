@@ -11,7 +11,7 @@
 
 namespace gpt {
 
-/// With files in it.
+/// A folder with files in it.
 class Folder : public zeroth::testing::Folder {
  public:
   std::filesystem::path write(std::string_view name, std::string_view text) const {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Whether tests can ask oneDNN.
+/// Whether tests can use oneDNN.
 #pragma once
 #include <zeroth/core/dtype.hpp>
 #include <zeroth/core/error.hpp>

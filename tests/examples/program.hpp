@@ -33,7 +33,7 @@ inline std::string train_gpt() {
   return (std::filesystem::exists(built) ? built : beside).string();
 }
 
-/// A folder with a text, a stage file, and what runs of a small model leave.
+/// A folder with a text, a stage file, and the files that runs of a small model write.
 class Place : public Folder {
  public:
   Place() {
@@ -80,7 +80,7 @@ inline std::vector<json> steps_of(std::vector<json> const& report) {
   }
   return steps;
 }
-/// All that does not depend on the clock.
+/// The numbers of each step that do not depend on the clock.
 inline json numbers_of(std::vector<json> const& report) {
   json numbers = json::array();
   for (auto const& step : steps_of(report)) {

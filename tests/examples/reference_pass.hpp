@@ -35,7 +35,7 @@ struct OneUnit {
   zeroth::Unit unit = model.unit("unit");
 };
 
-using Doubles = cpu::Cpu<double>;  ///< The Device that layers are compared with.
+using Doubles = cpu::Cpu<double>;  ///< The Device with which layers are compared.
 
 /// zeroth::View, also for double.
 template <class T, std::size_t D>
@@ -67,7 +67,7 @@ class GradientAt {
 template <class T, class G = T>
 class ReferencePass {
  public:
-  /// Values as the initialisers say, or small random ones for those that start as constants, which hide mistakes.
+  /// Values of the initialisers, or small random ones for parameters that start as constants, which hide mistakes.
   explicit ReferencePass(zeroth::Model const& model, std::unique_ptr<cpu::Matmul> matmul = cpu::eigen_matmul())
       : params_{model.description().params}, matmul_{std::move(matmul)} {
     for (auto param : params_) {
@@ -134,7 +134,7 @@ class ReferencePass {
   cpu::Cpu<T> cpu_{*matmul_};
 };
 
-/// A copy, where layers take it.
+/// A copy as layers take it.
 template <class S>
 [[nodiscard]] cpu::Matrix<S> on_host(zeroth::Matrix<S> const& from) {
   cpu::Matrix<S> matrix;
@@ -142,7 +142,7 @@ template <class S>
   std::copy_n(from.data(), from.size(), matrix.data());
   return matrix;
 }
-/// The matrix itself, as Eigen's.
+/// The matrix itself, as an Eigen map.
 template <class S>
 [[nodiscard]] Eigen::Map<zeroth::Matrix<S>> eigen(cpu::Matrix<S>& matrix) {
   return {matrix.data(), matrix.rows(), matrix.cols()};

@@ -141,7 +141,7 @@ TEST_CASE("train_gpt gives the same numbers at every stage, kept or recomputed")
 
 namespace {
 
-/// 12 samples a step, of which the number of ranks decides nothing.
+/// 12 samples a step, whatever the number of ranks.
 std::string file_for_any_ranks(int stage, char const* more) {
   return fmt::format(R"({{"train_batch_size": 12, "train_micro_batch_size_per_gpu": 1, "gradient_clipping": 1.0,
     "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-2}}}}, "zero_optimization": {{"stage": {}}},
@@ -349,7 +349,7 @@ TEST_CASE("train_gpt reports mistakes, and leaves no partial file") {
   struct Row {
     std::string more;
     std::vector<std::string> expected;
-    int status = 2;  // 1: another try may find the file
+    int status = 2;  // 1: a retry may find the file
   };
   place.write("short", "twelve bytes");
   place.write("b", "a file");
@@ -368,7 +368,7 @@ TEST_CASE("train_gpt reports mistakes, and leaves no partial file") {
            {"--report gone/report", {"gone/report", "No such file or directory"}, 1},
        }) {
     auto options = place.command(small + "--steps 1 --ranks 2 " + row.more);
-    // The last one counts, and CLI11 takes each option once: drop the one that `more` replaces.
+    // CLI11 takes each option only once, so drop the one that `more` replaces.
     auto const replaced = words_of(row.more).front();
     auto const first = std::find(options.command.begin(), options.command.end(), replaced);
     if (std::find(first + 1, options.command.end(), replaced) != options.command.end()) {
@@ -387,7 +387,7 @@ TEST_CASE("train_gpt reports mistakes, and leaves no partial file") {
 TEST_CASE("train_gpt on a GPU reports that there is none") {
   Place const place;
   auto options = place.command(small + "--steps 1 --device cuda --report report");
-  options.environment = {{"CUDA_VISIBLE_DEVICES", ""}};  // where there is one, it is hidden
+  options.environment = {{"CUDA_VISIBLE_DEVICES", ""}};  // hides any GPU of this machine
   auto const result = run(options);
   INFO(result.output);
   CHECK(result.ending.status == 2);

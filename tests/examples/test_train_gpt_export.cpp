@@ -68,6 +68,6 @@ TEST_CASE("weights of tensor ranks in a pipeline are exported with the names, sh
       apart += std::abs(static_cast<double>(alone[i]) - static_cast<double>(divided[i]));
     }
     CHECK(moved > 0);
-    CHECK(apart < 1e-3 * moved);  // sums of products are cut elsewhere
+    CHECK(apart < 1e-3 * moved);  // sums of products are divided at other places
   }
 }

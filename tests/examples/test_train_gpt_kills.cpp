@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Some milliseconds a step, and four samples of it for each of two ranks.
+/// A step takes some milliseconds, and has four samples for each of two ranks.
 std::string const model = "--layers 2 --heads 2 --channels 64 --context 32 --order shuffled --seed 5 ";
 std::string const resuming = "--checkpoint saved --save-every 3 --keep 2 --resume auto ";
 
@@ -303,12 +303,12 @@ TEST_CASE("a run resumes with 2 ranks instead of 4, and then with 3, over the sa
   REQUIRE(straight.ending.status == 0);
   auto const expected = steps_of(place.report("straight"));
   REQUIRE(steps_of(report).size() == 30);
-  for (auto const& step : steps_of(report)) {  // sums in another grouping, until they were rounded
+  for (auto const& step : steps_of(report)) {  // sums were grouped differently before they were rounded
     auto const loss = expected[step["step"].get<std::size_t>() - 1]["loss"].get<double>();
     CHECK(step["loss"].get<double>() == Approx(loss).epsilon(1e-3));
   }
 
-  // And nothing that could be restored is left: another start would not help.
+  // Now no checkpoint can be restored, so another start would not help.
   for (auto const& each : fs::directory_iterator{place / "saved"}) {
     if (fs::is_directory(each)) {
       fs::resize_file(each.path() / "place_00000.safetensors", 4096);

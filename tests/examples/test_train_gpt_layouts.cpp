@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program with block-sparse attention: over stages, in a pipeline, with tensor ranks, and what it refuses.
+// The program with block-sparse attention: at all stages, in a pipeline, with tensor ranks, and the layouts that it
+// rejects.
 #include <fmt/format.h>
 
 #include <string>
@@ -89,7 +90,7 @@ TEST_CASE("train_gpt's layouts have the same bits in a pipeline, and tensor rank
     INFO(more);
     auto const divided = numbers_with(place, layout, 4, "--set zeroth.mesh.tensor=2" + more);
     REQUIRE(divided.size() == 3);
-    for (std::size_t step = 0; step < 3; ++step) {  // sums of products are cut elsewhere
+    for (std::size_t step = 0; step < 3; ++step) {  // sums of products are divided at other places
       CHECK(divided[step][1].get<double>() == Approx(one[step][1].get<double>()).epsilon(1e-5));
       CHECK(divided[step][2].get<double>() == Approx(one[step][2].get<double>()).epsilon(1e-5));
     }

@@ -240,7 +240,7 @@ TEST_CASE("the gradients of the whole model match finite differences, also with 
   Gpt<Doubles> const gpt{model, shape, Recompute::off, dropout};
   ReferencePass<double> pass{model};
   auto workspace = gpt.workspace();
-  double const seed = 4;  // of a loss scale
+  double const seed = 4;  // such as a loss scale gives
   auto const loss = [&] { return seed * gpt.forward(pass, batch, workspace); };
   loss();
   gpt.backward(pass, batch, workspace, seed);
@@ -328,7 +328,8 @@ TEST_CASE("dropout zeroes what its mask says, scales the rest, and has a differe
 
 namespace {
 
-/// The largest distance of a parameter's gradient from that in double, of its norm. Infinite if one is no number.
+/// The largest distance of a parameter's gradient from that in double, relative to its norm. Infinite if one is not a
+/// number.
 template <class G>
 double worst_gradient(std::vector<Values<G>> const& narrow, std::vector<Values<double>> const& exact) {
   double largest = 0;

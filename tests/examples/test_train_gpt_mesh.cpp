@@ -102,7 +102,7 @@ TEST_CASE("train_gpt divides its layers among tensor ranks, with the same bits a
     INFO(tensor);
     auto const expected = numbers(2 * tensor, tensor, 0, "--save-initial initial --save-final final");
     CHECK((read_all(place / "initial/model.safetensors") == read_all(place / "one/model.safetensors")));
-    for (std::size_t step = 0; step < 3; ++step) {  // sums of products are cut elsewhere
+    for (std::size_t step = 0; step < 3; ++step) {  // sums of products are divided at other places
       auto const near = std::string{more}.empty() ? 1e-5 : 2e-2;
       CHECK(expected[step][1].get<double>() == Approx(one[step][1].get<double>()).epsilon(near));
       CHECK(expected[step][2].get<double>() == Approx(one[step][2].get<double>()).epsilon(near));
@@ -117,7 +117,7 @@ TEST_CASE("train_gpt divides its layers among tensor ranks, with the same bits a
     CHECK(numbers(4 * tensor, tensor, 2, "--set zeroth.mesh.pipeline=2 --set zeroth.pipeline.schedule=zb_h1") ==
           expected);
 
-    // Sums of gradients of norms are cut elsewhere.
+    // Sums of gradients of norms are divided at other places.
     std::string const sequence = "--set zeroth.sequence_parallel=true ";
     auto const by_rows = numbers(2 * tensor, tensor, 0, sequence + "--save-final final");
     for (std::size_t step = 0; step < 3; ++step) {

@@ -94,7 +94,7 @@ TEST_CASE("train_gpt's processes save and exit with status 75 on request, and th
   auto const saving = small + "--checkpoint saved --keep 0 --grace 300 --report report ";
   Child child{place.command(saving + "--save-every 5 --steps 100000000 --comm mpi", two_processes)};
   REQUIRE(child.wait_for("step 8/"));
-  child.send(SIGUSR1);  // which mpirun passes on, and SIGTERM a second before it kills
+  child.send(SIGUSR1);  // mpirun passes it on, and sends SIGTERM a second before it kills
   auto const ending = child.wait();
   INFO(child.output());
   REQUIRE(ending.status == 75);

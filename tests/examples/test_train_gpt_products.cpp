@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Products on the CPU, by every library that multiplies there.
+/// Products on the CPU, by every library that train_gpt can use.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -73,7 +73,7 @@ double rounding<zeroth::fp16> = 0x1p-10;
 template <>
 double rounding<double> = 1e-13;
 
-/// Random numbers in rows that begin `stride` apart, `shift` elements behind an aligned address; NaN elsewhere.
+/// Random numbers in rows that begin `stride` apart, `shift` elements after an aligned address; NaN elsewhere.
 template <class T>
 class Numbers {
  public:
@@ -117,7 +117,8 @@ struct Form {
   std::int64_t shift = 0;  ///< Elements from an aligned address.
 };
 
-/// A product and its distance from Eigen's in double, in what rounding may make of it; infinite if it is not finite.
+/// A product and its distance from Eigen's in double, in units of the tolerated rounding error; infinite if it is not
+/// finite.
 struct Made {
   std::vector<char> bytes;
   double error;
@@ -148,7 +149,7 @@ Made make(cpu::Matmul& multiply, Form const& f) {
                         .bias = f.biased ? bias.data() : nullptr};
   if (f.beta == 0) {
     for (auto& byte : std::span{reinterpret_cast<char*>(out.data()), static_cast<std::size_t>(f.n) * sizeof(O)}) {
-      byte = '\xff';  // the old content is no number
+      byte = '\xff';  // the old contents are NaN
     }
   }
   multiply(product);
@@ -242,8 +243,7 @@ TEMPLATE_TEST_CASE("products run on the calling thread, whatever the environment
   auto const before = threads_of_this_process();
   for (auto const& library : libraries(math_dtype<TestType>)) {
     INFO(library.name);
-    Form const form{
-        .m = 384, .n = 384, .k = 1024, .a_transposed = true};  // whose sums more threads would make in parts
+    Form const form{.m = 384, .n = 384, .k = 1024, .a_transposed = true};  // more threads would divide its sums
     auto const multiply = library.make();
     auto const here = product_of<TestType, float>(*multiply, form);
     std::vector<char> there;

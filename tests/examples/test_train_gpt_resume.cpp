@@ -94,7 +94,7 @@ TEST_CASE("--resume auto begins without a checkpoint, resumes from one, and succ
   CHECK_THAT(said, Contains("at step 3: 5 of 8 steps are left") && Contains("  steps: 8, was 3\n"));
   CHECK(numbers_of(place.report("on")) == numbers_behind(3, place.report("straight")));
   CHECK(weights_in(place, "b") == weights_in(place, "a"));
-  CHECK(weights_in(place, "initial") == initial);  // of a beginning that was not this run's
+  CHECK(weights_in(place, "initial") == initial);  // unchanged, because this run did not start at the beginning
   CHECK_THAT(read_all(place / "trace"), Contains("backward"));
   CHECK_FALSE(fs::exists(place / "saved/step_00000003"));
 
@@ -182,7 +182,7 @@ TEST_CASE("contradictory options for checkpoints are rejected with what to do") 
   auto const refused = output_of(place, small + "--steps 3 --checkpoint claimed", 1);
   ::close(other);
   CHECK_THAT(refused, Contains("another job is saving here") && !Contains("step 1/3"));
-  // Back to an earlier one in the same folder is no mixture.
+  // Resuming from an earlier checkpoint of the same folder does not mix runs.
   output_of(place, to_saved + "--steps 4 --resume auto");
   output_of(place, to_saved + "--steps 3 --resume saved/step_00000002");
   CHECK(read_all(place / "saved/latest") == "step_00000003\n");
@@ -222,7 +222,7 @@ TEST_CASE("ranks that are threads resume from the newest checkpoint after a fail
   auto const ranks_and_steps = fmt::format("--ranks 2 --steps {} ", zeroth::testing::sanitized ? 300 : 700);
   Child child{place.command(to_saved + ranks_and_steps +
                             "--save-every 20 --keep 2 --max-restarts 9 --report report --save-final b")};
-  REQUIRE(child.wait_for("step 45/"));  // the second save has ended the first
+  REQUIRE(child.wait_for("step 45/"));  // the second save has completed the first one
   fs::resize_file(place / "text", 5);
   REQUIRE(child.wait_for("all ranks restart in "));
   place.write("text", text);
@@ -241,7 +241,7 @@ TEST_CASE("a failed save does not end the run, and a folder that cannot be claim
   Place const place;
   int const steps = zeroth::testing::sanitized ? 700 : 1500;
   Child child{place.command(to_saved + fmt::format("--steps {} --save-every 100 --save-final b", steps))};
-  REQUIRE(child.wait_for("step 201/"));  // the second save has ended the first
+  REQUIRE(child.wait_for("step 201/"));  // the second save has completed the first one
   fs::rename(place / "saved", place / "away");
   place.write("saved", "a file where the folder was");
   REQUIRE(child.wait_for("failed and changed nothing"));
@@ -255,7 +255,7 @@ TEST_CASE("a failed save does not end the run, and a folder that cannot be claim
   CHECK(record_in(place / "saved" / last)["samples"] == steps * 4);
 
   Place const blocked;
-  fs::create_directories(blocked / "saved/.lock");  // no file can be made where this is
+  fs::create_directories(blocked / "saved/.lock");  // a folder is in the place of the lock file
   auto const refused = output_of(blocked, to_saved + "--steps 100000000 --save-every 2 --report report", 1);
   CHECK_THAT(refused, Contains("claim() failed and changed nothing: checkpoint saved/.lock: cannot be opened"));
   CHECK_THAT(refused, !Contains("step 1/"));

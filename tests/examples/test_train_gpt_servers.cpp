@@ -13,7 +13,7 @@ using Catch::Contains;
 
 namespace {
 
-/// `servers` of `ranks` serve; 0: stage 1 without servers.
+/// `servers` of the `ranks` are parameter servers; 0: stage 1 without servers.
 std::vector<json> train(Place const& place, int ranks, int servers, std::string const& more) {
   place.write("stage.json", stage_file(servers > 0 ? 0 : 1, R"(, "bf16": {"enabled": true})"));
   auto const result = run(place.command(fmt::format(

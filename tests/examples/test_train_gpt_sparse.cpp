@@ -45,7 +45,7 @@ BlockLayout causal(SparseAttention parameters, std::int64_t context) {
   return {parameters, heads, context, 3};
 }
 
-/// Each mode with blocks smaller than a group of rows, of its size, larger, and of no multiple of it.
+/// Each mode with blocks smaller than a group of rows, as large, larger, and of sizes that are no multiple of it.
 std::vector<BlockLayout> layouts() {
   std::vector<BlockLayout> all;
   for (auto const& [block, context] : std::vector<std::pair<std::int64_t, std::int64_t>>{

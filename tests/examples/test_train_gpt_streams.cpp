@@ -64,7 +64,7 @@ TEST_CASE("a stalled reader of standard output delays neither steps nor the end"
   CHECK(result.ending.in_time);
   CHECK(result.ending.status == 0);
   CHECK(steps_of(place.report()).size() == static_cast<std::size_t>(steps));
-  // A line per step, and one with the matrix library.
+  // A line for each step, and one that names the matrix library.
   CHECK_THAT(result.output,
              Contains(fmt::format("zeroth: standard output was not read in time: {} lines were dropped\n", steps + 1)));
 }

@@ -49,7 +49,7 @@ Cells cells_of(PackedLists const& packed, std::int64_t head, std::int64_t contex
   Cells cells;
   for (std::int64_t tile = 0; tile < tiles; ++tile) {
     auto const at = packed.begins_at + word(head) * (tiles + 1) + tile;
-    CHECK(word(at) < word(at + 1));  // kernels rely on it
+    CHECK(word(at) < word(at + 1));  // kernels rely on a tile to have entries
     std::int64_t before = -1;
     for (auto i = word(at); i < word(at + 1); ++i) {
       std::int64_t const row = word(packed.entries_at + 2 * i);

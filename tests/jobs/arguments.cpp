@@ -48,7 +48,7 @@ Arguments parsed(int count, char** texts) {
       if (at == std::string::npos) {
         throw std::invalid_argument{"--set needs OPTION=VALUE, not " + text};
       }
-      Choice{}.set(text.substr(0, at), text.substr(at + 1));  // throws for what there is not
+      Choice{}.set(text.substr(0, at), text.substr(at + 1));  // throws if there is no such option or value
       arguments.given.options.emplace_back(text.substr(0, at), text.substr(at + 1));
     } else {
       throw std::invalid_argument{"unknown: " + name};

@@ -10,7 +10,7 @@
 namespace zeroth::testing::jobs {
 
 struct Arguments {
-  std::optional<std::uint64_t> seed;  ///< Else the clock's.
+  std::optional<std::uint64_t> seed;  ///< Default: from the clock.
   std::optional<std::uint64_t> only;
   std::int64_t jobs = std::numeric_limits<std::int64_t>::max();
   double minutes = std::numeric_limits<double>::infinity();
@@ -19,9 +19,9 @@ struct Arguments {
   Given given;
 };
 
-/// Prints how to call the program and ends it if it cannot be called so.
+/// If the arguments are invalid, prints how to call the program and ends it.
 [[nodiscard]] Arguments read_arguments(int count, char** texts);
-/// From the clock, and small enough to type.
+/// A seed from the clock, small enough to type.
 [[nodiscard]] std::uint64_t seed_of_now();
 
 }  // namespace zeroth::testing::jobs

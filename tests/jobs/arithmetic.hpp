@@ -12,7 +12,7 @@
 
 namespace zeroth::testing::jobs {
 
-/// All that a unit uses, in one number.
+/// All values that a unit uses, in one number.
 [[nodiscard]] double read(AnyParams const& p, BuiltUnit const& unit);
 /// The elements of a parameter.
 [[nodiscard]] std::vector<float> elements(AnyView const& view);
@@ -42,7 +42,7 @@ struct Sample {
   bool spares_padding = false;
 };
 
-/// Adds to the gradient of a parameter that is `values`, and where it is not spared, to its padding, too.
+/// Adds to the gradient of the parameter whose elements are `values`, and unless padding is spared, to its padding too.
 void contribute(AnyGradient const& grad, BuiltParam const& param, std::vector<float> const& values,
                 Sample const& sample);
 void contribute(AnyBackward const& p, BuiltParam const& param, Sample const& sample);

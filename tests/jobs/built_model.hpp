@@ -18,7 +18,7 @@ struct BuiltParam {
 
 struct BuiltUnit {
   Unit unit;
-  std::vector<BuiltParam> read{};     ///< All that it uses.
+  std::vector<BuiltParam> read{};     ///< All parameters that it uses.
   std::vector<BuiltParam> trained{};  ///< The parameters whose gradients backward writes.
   std::size_t in_parts = 0;           ///< The number of parameters, from the first of `trained` on, whose gradients are
                                       ///< divided among tensor ranks.

@@ -18,7 +18,7 @@ class DiskTraffic {
   void step_made(int step);
   /// Call when something other than a step has used the disks, or replaces their contents.
   void disturb();
-  /// Empty if all is well.
+  /// Empty if there is no problem.
   [[nodiscard]] std::string step_problem(StepReport const& report) const;
   [[nodiscard]] std::string file_problem(std::int64_t bytes_on_disk) const;
 

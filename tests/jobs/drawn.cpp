@@ -19,12 +19,12 @@ constexpr std::int64_t primes[] = {2, 3, 7, 13, 53, 211, 1037, 1999};
 
 int ranks_of(Choice const& choice, char const* option) { return std::stoi(std::string{choice[option]}); }
 
-/// The value of an option that is as many as `now` if it is plain.
+/// The value of an option, or `now` if the option is plain.
 int next_of(Choice const& choice, char const* option, int now) {
   return choice.is_plain(option) ? now : ranks_of(choice, option);
 }
 
-/// From jobs of which nearly all options are plain to such that have hardly a plain one.
+/// From jobs with nearly all options plain to jobs with hardly a plain option.
 Choice draw_values(std::uint64_t seed, char const* purpose) {
   Random random{seed, purpose};
   constexpr std::size_t plain_of_ten[] = {0, 3, 5, 8};
@@ -37,7 +37,7 @@ Choice draw_values(std::uint64_t seed, char const* purpose) {
   return choice;
 }
 
-/// Seldom any, since most other options contradict them. They need stage 0.
+/// Seldom draws any, since most other options contradict them. They need stage 0.
 void draw_servers(Random& random, Choice& choice) {
   if (!random.once_in(5)) {
     choice.set("zeroth.parameter_server.servers", "-");
@@ -334,7 +334,7 @@ Choice draw_choice(std::uint64_t seed, Given const& given) {
   if (servers_of(choice) > 0 && has_stale_workers(choice)) {
     choice.set("gradient_clipping", "0");  // seldom drawn with them otherwise
   }
-  choice.settle();  // first: what it takes away from the mesh are ranks of data
+  choice.settle();  // first, because ranks that it removes from other axes become data ranks
   given.ranks ? fit(choice, *given.ranks) : fit_on_a_machine(choice);
   choice.settle();
   return choice;

@@ -19,12 +19,12 @@ struct Value {
 enum class Role { decides, moves };
 
 struct Option {
-  std::string name;  ///< The path of a key where its values are that key's.
+  std::string name;  ///< The key's path, if the values are those of a key.
   Role role;
   std::vector<Value> values;
 };
 
-/// `option` may have one of `values` (none: all but the plain one) only where `needed` has one of `allowed`.
+/// `option` may have one of `values` (none: all but the plain one) only if `needed` has one of `allowed`.
 struct Rule {
   std::string_view option;
   std::vector<std::string_view> values;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The pairs of values of two options that have met in a job.
+/// The pairs of values of two options that occurred in one job.
 #pragma once
 #include <cstddef>
 #include <string>

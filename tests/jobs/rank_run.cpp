@@ -70,7 +70,7 @@ void run_rank(Job& job, Drawn const& drawn, Place const& place, Record& record) 
     });
   }
   std::array<double, 1> ended{};
-  job.sum(ended);  // so that ranks without a part in the end find its files
+  job.sum(ended);  // so that ranks that do not take part in the end find its files
 }
 
 void add_states(Drawn const& drawn, Place const& place, Record& record) {

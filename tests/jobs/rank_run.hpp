@@ -8,7 +8,7 @@
 
 namespace zeroth::testing::jobs {
 
-/// Adds what it has shown to `record`.
+/// Adds its results to `record`.
 void run_rank(Job& job, Drawn const& drawn, Place const& place, Record& record);
 /// Once all ranks have ended: the states of the last checkpoint.
 void add_states(Drawn const& drawn, Place const& place, Record& record);

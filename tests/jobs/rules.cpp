@@ -56,7 +56,8 @@ std::vector<Rule> rules_of_pipelines() {
 std::vector<Rule> rules_of_tensor_ranks() {
   std::vector<Rule> rules{
       {"sequence parallelism", {}, "zeroth.mesh.tensor", {"1", "2", "3", "4"}},
-      {"backward", {}, "zeroth.mesh.tensor", {"-"}},  // verbs are of the thread that made them
+      {"backward", {}, "zeroth.mesh.tensor", {"-"}},  // functions of a TensorParallel are called on the thread that
+                                                      // made it
       {"backward", {}, "tensor ranks that go on", {"as many"}},
       {"zeroth.mesh.tensor", {"3", "4"}, "zeroth.mesh.pipeline", {"-", "1", "2"}},
       {"tensor ranks that go on", {}, "goes on", {"in a new engine", "at another stage"}},
@@ -71,7 +72,7 @@ std::vector<Rule> rules_of_tensor_ranks() {
   return rules;
 }
 
-/// Types that do not say in which dtype gradients travel, which codecs of integers decide.
+/// Types that leave the dtype in which gradients travel open, because codecs of integers determine it.
 std::vector<std::string_view> types_without_reduction() {
   std::vector<std::string_view> all;
   for (auto const& value : options()[option_named("types")].values) {

@@ -288,7 +288,7 @@ void Segment::make(int step) {
     engine_.trace(step % 3 == 2 ? &timeline_ : nullptr);
   }
   if (choice_.is("rate factors", "changed")) {
-    // They depend on the step alone: an engine that goes back to an earlier step keeps those that it has.
+    // They depend only on the step: an engine that returns to an earlier step keeps its current ones.
     engine_.set_learning_rate_factors([step](std::string const& name) {
       auto const kind = name.size() + static_cast<unsigned char>(name.back());
       auto const of_step = static_cast<float>((kind + static_cast<std::size_t>(step)) % 3);

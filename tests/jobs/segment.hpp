@@ -21,7 +21,7 @@
 
 namespace zeroth::testing::jobs {
 
-/// The folder and kind of a job, the same for all ranks.
+/// The folder and kind of a job; the same on all ranks.
 struct Place {
   std::filesystem::path folder;
   bool is_reference = false;

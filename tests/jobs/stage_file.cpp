@@ -34,7 +34,7 @@ int group_size(Choice const& choice) {
   return ranks;
 }
 
-/// Keys of a tier that is not there would ask for nothing.
+/// Without the tier its keys would have no effect.
 bool is_left_out(std::string const& option, Choice const& choice) {
   return option.starts_with("zero_optimization.offload_param.") && !choice.is("parameters", "on a disk");
 }

@@ -20,7 +20,7 @@ class StageWalk {
         walk_{walk},
         dtype_{compute},
         tapes_(static_cast<std::size_t>(tapes)) {}
-  /// Throws std::runtime_error where a message is not the one that was to come.
+  /// Throws std::runtime_error if a message is not the expected one.
   void train(AnyWork& work, int step, std::vector<Metric> const& metrics);
   void evaluate(AnyEvaluationPass& pass) const;
   /// The values of the units of the chunk.
@@ -34,7 +34,7 @@ class StageWalk {
   struct Tape {
     double state = 0;  ///< The last unit's, once backward has begun.
     float seed = 0;
-    std::vector<Use> uses;  ///< In the order in which backward goes through them, if it is divided.
+    std::vector<Use> uses;  ///< In the order of backward, if it is divided.
   };
   void forward(AnyWork& work, Tape& tape, At at, std::vector<Metric> const& metrics) const;
   void backward(AnyWork& work, Tape& tape, At at) const;

@@ -14,7 +14,7 @@ class TensorSums {
   TensorSums(Job& tensor, bool sequence, Dtype compute) : tp_{tensor, {.sequence = sequence}}, dtype_{compute} {}
   [[nodiscard]] int index() const noexcept { return tp_.index(); }
   /// The sum of all ranks' `part`, by leave() and enter(). The same with and without sequence parallelism. Throws
-  /// std::runtime_error where rows are not where they have to be.
+  /// std::runtime_error if rows are at wrong places.
   [[nodiscard]] double forward(double part);
   /// The same by leave_backward(), for a number that all ranks have, and enter_backward(), which runs until the
   /// returned function is called.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Random jobs of threads, each held against stage 0 in memory.
+/// Random jobs of threads, each compared with stage 0 in memory.
 #include <fmt/format.h>
 #include <spdlog/sinks/null_sink.h>
 #include <spdlog/spdlog.h>

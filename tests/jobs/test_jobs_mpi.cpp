@@ -32,7 +32,7 @@ struct Common {
   std::filesystem::path folder;  ///< A folder that all ranks see.
 };
 
-/// Each number added up over ranks; also a barrier.
+/// Sums each number over ranks; also serves as a barrier.
 std::vector<double> summed(std::vector<double> numbers, Common* common = nullptr) {
   int const status = launch({.transport = process_transport()}, [&](Job& job) {
     if (common != nullptr) {
@@ -57,7 +57,7 @@ Common agree(Arguments const& arguments) {
   return common;
 }
 
-/// A failed job of processes ends them, so that its page is printed before that.
+/// launch() ends the processes of a failed job, so this prints its description before that.
 void train(Drawn const& drawn, Place const& place, Record& record) {
   static_cast<void>(launch({.transport = process_transport()}, [&](Job& job) {
     try {
@@ -81,7 +81,7 @@ std::string difference_of(Drawn const& drawn, Common const& common) {
   return drawn.is_random() ? record.first_problem() : record.first_difference(reference);
 }
 
-/// A refusal ends processes: those that may be refused are tried on threads alone.
+/// A rejected job ends its processes, so jobs that may be rejected run only on threads.
 bool may_be_refused(Drawn const& drawn) {
   auto const needs_slots = [](Choice const& choice) {
     return choice.is("nested guards", "neighbours") && choice.is("zero_optimization.stage", "3");

@@ -23,8 +23,8 @@ struct At {
 
 class Walk {
  public:
-  /// `tensor` is null without tensor ranks, `kept` without a store. The padding of gradients has something in it unless
-  /// it is spared.
+  /// `tensor` is null without tensor ranks, `kept` without a store. Writes to the padding of gradients unless it is
+  /// spared.
   Walk(Drawn const& drawn, Choice const& choice, BuiltModel const& built, int place, int ranks, TensorSums* tensor,
        bool spares_padding, KeptInputs* kept = nullptr);
   void train(AnyMicroStep& micro, At at, std::vector<Metric> const& metrics) const;
@@ -40,7 +40,7 @@ class Walk {
   [[nodiscard]] int number(At at) const { return at.micro * ranks_ + place_; }
   [[nodiscard]] float weight(At at) const;
   [[nodiscard]] float weight_of_evaluation() const { return place_ == 0 ? 2.0F : 1.0F; }
-  /// All that a unit uses, and all tensor ranks have, in one number.
+  /// All values that a unit uses and that all tensor ranks have, in one number.
   [[nodiscard]] double read(AnyParams const& p, BuiltUnit const& unit) const {
     auto const own = jobs::read(p, unit);
     return tensor_ == nullptr ? own : tensor_->forward(own);
@@ -55,9 +55,9 @@ class Walk {
     work(std::tanh(state + own + drawn));
     return std::tanh(state + (sum ? sum() : own) + drawn);
   }
-  /// Adds to the gradients of all that the unit trains. What `sample` has as its state is that before the unit.
+  /// Adds to the gradients of all parameters that the unit trains. The state of `sample` is that before the unit.
   void contribute(AnyBackward const& p, BuiltUnit const& unit, double drawn, Sample const& sample) const;
-  /// `sample`, for gradients that this tensor rank has alone.
+  /// `sample` for gradients that only this tensor rank has.
   [[nodiscard]] Sample in_part(Sample sample) const {
     sample.spares_padding = spares_padding_;
     sample.number += tensor_ == nullptr ? 0 : 7919 * tensor_->index();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Ends the process when a job does not.
+/// Ends the process if a job does not end.
 #pragma once
 #include <chrono>
 #include <condition_variable>
@@ -13,7 +13,7 @@
 
 namespace zeroth::testing::jobs {
 
-/// From its start to its end there may be two minutes: longer than an engine itself waits for its ranks.
+/// The process may take two minutes from its start to its end: longer than an engine waits for its ranks.
 class Watchdog {
  public:
   explicit Watchdog(std::string page) : thread_{[this, page = std::move(page)] { watch(page); }} {}

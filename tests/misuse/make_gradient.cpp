@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: is private within this context|no matching function
-// Gradients come from guards alone, which know whether to add or to assign.
+// Gradients come only from guards, which know whether to add or to assign.
 #include "layer.hpp"
 
 zeroth::Gradient<float, 1> use(zeroth::Backward<float, float> const& p, Layer const& layer, float* memory) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: no matching function for call to 'widen
-// A kernel of a convolution is no matrix until it is told which.
+// A convolution kernel is not a matrix until reshape() says which one.
 #include "layer.hpp"
 
 float use(zeroth::Params<float> const& p, zeroth::Param<4> const& kernel) {

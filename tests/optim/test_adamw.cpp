@@ -21,7 +21,7 @@ using Given = testing::UpdateCase<G, P>;
 
 std::vector<Segment> whole(std::int64_t count) { return {{0, count, 1, 1}}; }
 
-/// Boundaries everywhere: empty, of one element, odd, beyond a block, with gaps between and behind.
+/// Segments with all kinds of boundaries: empty, of one element, odd, beyond a block, with gaps between and after them.
 std::vector<Segment> ragged(std::int64_t count) {
   return {{0, 0, 1, 1},        {1, 2, 1, 0},         {2, 19, 2, 1},
           {64, 64 + 31, 1, 1}, {100, 1701, 0.5F, 2}, {1701, count - 3, 1, 0}};
@@ -56,7 +56,7 @@ TEST_CASE("every count up to some blocks of vectors is right to the last element
   }
 }
 
-/// Kingma and Ba's algorithm 1, and Loshchilov and Hutter's algorithm 2, in fp64 as they are printed.
+/// Kingma and Ba's algorithm 1, and Loshchilov and Hutter's algorithm 2, in fp64 as printed.
 struct Textbook {
   double theta = 0, m = 0, v = 0;
   void update(Adam const& rules, double rate, double gradient, int t) {
@@ -135,7 +135,7 @@ TEST_CASE("a segment's factors multiply rate and decay, and elements in no segme
   std::vector<Segment> const segments{{0, 10, 0, 1}, {10, 20, 1, 0}};
   update(state.args(scalars, segments));
   for (std::size_t i = 0; i < 10; ++i) {
-    CHECK(state.master[i] == before.master[i]);  // no rate, no decay either
+    CHECK(state.master[i] == before.master[i]);  // without a rate there is no decay either
     CHECK(state.states[0][i] != before.states[0][i]);
   }
   Given<float, bf16> undecayed{30, Numbers::ordinary};

@@ -18,7 +18,7 @@ using testing::scalars_of_update;
 template <class G, class S>
 using Given = testing::UpdateCase<G, bf16, bf16, S>;
 
-/// Boundaries and places everywhere: empty, of one element, odd, beyond a block, past 2^35, with gaps.
+/// Segments with all kinds of boundaries and places: empty, of one element, odd, beyond a block, past 2^35, with gaps.
 std::vector<Segment> ragged(std::int64_t count) {
   constexpr std::int64_t far = (std::int64_t{1} << 35U) - 700;
   return {{0, 0, 1, 1, 0},          {1, 2, 1, 0, 7},           {2, 19, 2, 1, 128},

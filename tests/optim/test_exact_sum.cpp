@@ -22,7 +22,7 @@ ExactSum sum_of(std::vector<double> const& values) {
   return sum;
 }
 
-/// A sum in whole multiples of 2^-280, by bytes that carry only in the end.
+/// A sum in whole multiples of 2^-280, in bytes that carry only at the end.
 class WholeSum {
  public:
   void add(double value, std::int64_t sign = 1) {

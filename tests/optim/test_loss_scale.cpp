@@ -20,7 +20,7 @@ LossScaleRules rules() {
   return result;
 }
 
-/// One character a step: x overflows. Ends early where the scaler gives up.
+/// One character per step; x overflows. Ends early where the scaler gives up.
 std::vector<float> scales(LossScaleRules const& rules, std::string const& steps) {
   auto state = initial_state(rules);
   std::vector<float> result;

@@ -17,7 +17,8 @@
 
 namespace zeroth::testing {
 
-/// All that one call reads and writes. Masters are M, states S; a parameter P is written where masters are fp32.
+/// All data that one call reads and writes. Masters are of type M, states of S; a parameter of type P is written if
+/// masters are fp32.
 template <class G, class P, class M = float, class S = float>
 struct UpdateCase {
   optim::Update update{optim::Adam{.weight_decay = 0.1F}, 0x123456789abcdef};
@@ -125,8 +126,8 @@ void update_one_by_one(Case& on, optim::UpdateArgs const& args) {
       on.update.rule);
 }
 
-/// update() on every instruction set, and one element after another: from the same start, with what `args_of` makes of
-/// it.
+/// update() on every instruction set, and one element after another, from the same start. `args_of` makes the arguments
+/// from a case.
 template <class Case, class F>
 void check_all_isas(std::int64_t count, Numbers numbers, F const& args_of) {
   Case expected{count, numbers};

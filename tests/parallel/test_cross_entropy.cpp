@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The cross-entropy over a vocabulary that tensor ranks divide: as fp64 has it of the whole, on any number of ranks.
+/// The cross-entropy over a vocabulary that tensor ranks divide equals that of the whole in fp64, on any number of
+/// ranks.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -218,7 +219,7 @@ TEST_CASE("a cross-entropy over a divided vocabulary holds at the extremes") {
       }
     }
     INFO(ranks);
-    // Words that no row may choose, among them all of a rank's; and a vocabulary that one rank has alone.
+    // Words that no row may choose, among them all words of a rank; and a vocabulary on a single rank.
     Logits masked{300, std::vector<double>(2 * 300, -infinity), {1, 2}};
     for (std::int64_t row = 0; row < 2; ++row) {
       masked.at(row, 1) = masked.at(row, 2) = -5;

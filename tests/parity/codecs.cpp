@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// With a codec stages 0 to 3 train the same, bit for bit; `exact` trains what no codec trains.
+/// With a codec stages 0 to 3 train the same, bit for bit; `exact` trains the same as no codec.
 #include <fmt/format.h>
 
 #include <cmath>

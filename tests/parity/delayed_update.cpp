@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// With zeroth.delayed_update stages 0 to 2 train the same, bit for bit, and a pass reads the parameters that the step
-/// before the last one left.
+/// With zeroth.delayed_update stages 0 to 2 train the same, bit for bit, and a pass reads the parameters after the step
+/// before the last one.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -17,8 +17,8 @@ namespace {
 
 constexpr auto* const averages = R"(, "ema": {"decay": 0.75})";
 
-/// A parameter, whose gradient is that of a quadratic loss, after each of `steps` steps: its values and averages. With
-/// delayed updates only in the end, since swap_ema() applies what is owed.
+/// The values and averages of a parameter, whose gradient is that of a quadratic loss, after each of `steps` steps.
+/// With delayed updates only at the end, since swap_ema() applies the pending update.
 struct Followed {
   std::vector<std::vector<float>> values, averages;
 };

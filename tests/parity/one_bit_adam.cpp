@@ -81,7 +81,7 @@ TEST_CASE("1-bit Adam: first moments travel in about a fourteenth of bf16's byte
   auto const frozen = of(one_bit(3)), plain = of(adam);
   auto const before = frozen.reports[2].reduced_bytes, after = frozen.reports[3].reduced_bytes;
   CHECK(before == plain.reports[2].reduced_bytes);
-  // Twice: to the rank that sums, and back. An all-reduce is counted once.
+  // Elements travel twice: to the rank that sums them, and back. An all-reduce is counted once.
   CHECK(static_cast<double>(after) < 2 * 0.075 * static_cast<double>(before));
   auto const fp32_elements = plain.planned.optimizer / 12;  // a master and two moments
   CHECK(frozen.planned.optimizer - plain.planned.optimizer == fp32_elements * 4 * 5 / 4);
@@ -89,7 +89,7 @@ TEST_CASE("1-bit Adam: first moments travel in about a fourteenth of bf16's byte
 
 namespace {
 
-/// A parameter as the paper's algorithm updates it, with the library's codec for what travels. In fp32, where each
+/// A parameter as the paper's algorithm updates it, with the library's codec for messages. In fp32, in which each
 /// operation is rounded as in the optimizer.
 class Reference {
  public:

@@ -145,7 +145,7 @@ TEST_CASE("with some fp32 parameters groups, disks and small parameters end like
   INFO(fmt::format("{}; {}", states.name(), parameters.name()));
   auto const at_3 = of(3, movements[2]);
   auto const of_groups = in_groups(at_3, {3, Cut::parameters}, 2);
-  if (!std::holds_alternative<optim::Lamb>(rule.rule)) {  // which needs all masters in memory
+  if (!std::holds_alternative<optim::Lamb>(rule.rule)) {  // LAMB needs all masters in memory
     CHECK(ended(4, on_disk(at_3, states, folder.path()), with_fp32()) == base);
     CHECK(ended(4, parameters_on_disk(at_3, parameters, folder.path()), with_fp32()) == base);
     CHECK(ended(4, parameters_on_disk(on_disk(at_3, states, folder.path()), parameters, folder.path()), with_fp32()) ==

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A chain of layers that trains the same bits without a mesh and in a pipeline.
+/// A chain of layers that trains bitwise the same without a mesh and in a pipeline.
 #pragma once
 #include <cmath>
 #include <cstddef>

@@ -48,7 +48,7 @@ Trained train_with_servers(int workers, int servers, std::string const& text, Tr
   return results.front();
 }
 
-/// Makes every call that servers take part in, between steps. Returns all numbers that the calls gave.
+/// Makes every call in which servers take part, between steps. Returns all numbers that the calls returned.
 template <Element T, GradientOf<T> G>
 class Caller {
  public:

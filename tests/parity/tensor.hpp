@@ -196,7 +196,7 @@ class DividedRun {
  private:
   [[nodiscard]] std::int64_t rows() const { return engine_->micro_batch() * Divided::rows_per_sample; }
 
-  /// A matrix of all rows with these in their place.
+  /// A matrix of all rows, with these rows at their place.
   Matrix with_own(Matrix const& own) {
     Matrix all{rows(), own.columns};
     auto const place = tp_.own(all.view());
@@ -311,7 +311,7 @@ class DividedRun {
     return result;
   }
 
-  /// Columns of the head that are no padding, and the first one's place among all.
+  /// Columns of the head that are not padding, and the place of the first one among all.
   [[nodiscard]] std::int64_t first_class() const { return tp_.index() * model_->table.shape()[1]; }
   [[nodiscard]] std::int64_t own_classes() const {
     return std::clamp(Divided::classes - first_class(), std::int64_t{0}, model_->table.shape()[1]);

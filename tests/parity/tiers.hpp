@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Stage files with the optimizer's states on a disk, or in host memory beside a GPU.
+/// Stage files with the optimizer's states on a disk or, with a GPU, in host memory.
 #pragma once
 #include <fmt/format.h>
 
@@ -44,7 +44,7 @@ inline constexpr char const* updaters[] = {R"("offload_update": "device")",
                                            R"("offload_update": "host", "offload_update_threads": 3)"};
 inline bool updates_on_host(std::string_view updater) { return updater != updaters[0]; }
 
-/// `config` with states in host memory, if there is a GPU: as many, in the same tiles.
+/// `config` with states in host memory, if there is a GPU: as many states, in the same tiles.
 inline Config in_host_memory(Config const& config, OnDisk const& as, std::string const& updater = updaters[0]) {
   return config.with(fmt::format(R"({{"zero_optimization": {{"sub_group_size": {}, "offload_optimizer": {{
       "device": "cpu", "pin_memory": true, "ratio": {}, "buffer_count": {}, "pipeline_read": {},

@@ -36,7 +36,7 @@ std::string short_name(std::string text) {
   return text.substr(0, text.find_last_not_of(' ') + 1);
 }
 
-/// Passes over banks and sectors, over the least.
+/// Passes over banks, and sectors, relative to their minimum.
 using Ratios = std::array<double, 2>;
 
 std::map<std::string, Ratios> ratios() {
@@ -59,7 +59,7 @@ std::vector<std::string> cells_of(std::string const& line) {
   return cells;
 }
 
-/// The page's rows, of the two columns of an architecture.
+/// The page's rows, with the two columns of an architecture.
 std::map<std::string, Ratios> read_page(std::filesystem::path const& page, std::string const& architecture) {
   std::ifstream in{page};
   std::map<std::string, Ratios> rows;

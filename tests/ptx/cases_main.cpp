@@ -19,7 +19,7 @@ namespace {
 
 namespace ptx = zeroth::testing::ptx;
 
-/// `text` with another instead of the match number `which`.
+/// `text` with match number `which` replaced.
 std::string edited(std::string const& text, std::regex const& pattern, std::string const& replacement, int which) {
   auto match = std::sregex_iterator{text.begin(), text.end(), pattern};
   for (; match != std::sregex_iterator{}; ++match) {
@@ -43,7 +43,7 @@ void edit(std::string const& lines) {
   });
 }
 
-/// The argument that leaves out cases of the host's work, which do not depend on kernels.
+/// The argument that excludes cases of the host's work, which do not depend on kernels.
 constexpr std::string_view host_left_out = "~[host]";
 
 /// Writes the cost of memory accesses, or compares it with the page. Prints differences.

@@ -84,7 +84,7 @@ cudaError_t ptx::enqueue(cudaStream_t /*stream*/, void const* /*kernel*/, std::f
 }
 }  // namespace zeroth::testing
 
-/// Nothing asks for them here, but the kernels' objects have the call.
+/// Nothing calls them here, but the kernels' objects refer to them.
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, void const* kernel) {
   *attributes = {};
   return zeroth::testing::ptx::is_kernel(kernel) ? cudaSuccess : cudaErrorInvalidDeviceFunction;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The PTX that nvcc made of the kernels, as work of the streams of the tests' own CUDA runtime.
+/// The kernels' PTX from nvcc, as work of streams of the tests' own CUDA runtime.
 #include <cstdlib>
 #include <iostream>
 #include <mutex>

@@ -59,7 +59,7 @@ TEST_CASE("threads that share memory without a barrier are faults") {
              Contains("race with several threads reading"));
   CHECK_THAT(fault_of(words + "st.shared.u32 [memory], 0;"), Contains("race with thread 0"));
   CHECK(fault_of(write + "ld.shared.u32 %r1, [%r2];", two_warps).empty());  // its own
-  // Two of 16 bits in one word are apart.
+  // Two accesses of 16 bits to one word do not conflict.
   CHECK(fault_of("shl.b32 %r2, %r0, 1; mov.b16 %rs1, 3; st.shared.u16 [%r2], %rs1;").empty());
 }
 
@@ -70,7 +70,7 @@ TEST_CASE("two threads that write the same bytes of global memory are faults, wh
   SmallLaunch const two_blocks{.threads = 64, .blocks = 2, .out = std::vector<std::uint32_t>(256)};
   CHECK(fault_of(own_block, one_block).empty());
   CHECK_THAT(fault_of(own_block, two_blocks), Contains("was also written by thread 3 of block 0"));
-  // A barrier orders the threads of a block, and no others.
+  // A barrier orders only the threads of one block.
   std::string const then_another = "bar.sync 0; setp.eq.u32 %p2, %r0, 40; @%p2 st.global.u32 [%rd0+512], 8;";
   CHECK(fault_of(own_block + then_another, one_block).empty());
   CHECK_THAT(fault_of(own_block + then_another, two_blocks), Contains("was also written by thread 40 of block 0"));

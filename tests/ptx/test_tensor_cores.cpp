@@ -69,7 +69,7 @@ struct Product {
   }
 };
 
-/// The words that every lane has of A (4), B (2) and C (4), one lane's after the other's.
+/// The words of A (4), B (2) and C (4) in every lane, lane by lane.
 template <std::uint32_t (*bits)(float)>
 std::vector<std::uint32_t> fragments(Product const& p) {
   std::vector<std::uint32_t> words;

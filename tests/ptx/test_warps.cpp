@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Branches, barriers and what lanes do together.
+/// Branches, barriers, and operations of several lanes.
 #include "small_kernel.hpp"
 
 namespace zeroth::testing::ptx {
@@ -64,7 +64,7 @@ TEST_CASE("shuffles read lanes of their segment only") {
 }
 
 TEST_CASE("blocks and warps run in the requested order") {
-  // One more than the 32 threads behind have left there.
+  // A thread stores one more than the value that the 32nd thread after it has stored so far.
   std::string const count = "ld.global.u32 %r1, [%rd1+128]; add.s32 %r1, %r1, 1;";
   auto const first_of = [&](unsigned threads, unsigned blocks, bool backwards) {
     return results_of(count, {.threads = threads,

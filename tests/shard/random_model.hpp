@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Models of every shape that a layout must cut.
+/// Models of all shapes that a layout must divide.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -16,8 +16,8 @@ namespace zeroth::testing {
 
 inline constexpr std::array worlds{1, 2, 3, 5, 7, 64, 1024};
 
-/// Empty units, units that are smaller than any world, frozen and tied parameters, matrices, odd sizes: all decided by
-/// `seed`.
+/// A model that `seed` determines: empty units, units that are smaller than any world, frozen and tied parameters,
+/// matrices, odd sizes.
 inline Model random_model(unsigned seed) {
   std::mt19937 random{seed};
   auto const below = [&](unsigned bound) { return static_cast<std::uint32_t>(random() % bound); };

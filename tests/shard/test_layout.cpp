@@ -47,7 +47,7 @@ void for_every_part(Layout const& layout, F const& check) {
   }
 }
 
-/// Do `ranges`, in ascending order, cover [0, count) with neither gap nor overlap?
+/// Whether `ranges`, in ascending order, cover [0, count) without gaps and overlaps.
 bool tile(std::vector<Range> ranges, std::int64_t count) {
   std::ranges::sort(ranges, {}, &Range::begin);
   std::int64_t end = 0;
@@ -275,7 +275,7 @@ TEST_CASE("segments of all slices are the parameters' elements, once, with their
   for_every_layout([](Description const& d, Layout const& layout) {
     bool good = true;
     for_every_part(layout, [&](Part const& part) {
-      // By parameter, the elements in segments, over all slices.
+      // The number of elements in segments by parameter, over all slices.
       std::vector<std::vector<Range>> seen(part.params.size());
       auto const collect = [&](Range range) {
         std::int64_t end = 0;

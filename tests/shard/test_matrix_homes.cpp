@@ -21,7 +21,7 @@ namespace {
 using shard::Layout;
 using shard::Placement;
 
-/// The matrices of a GPT's blocks, with its embedding and its vectors.
+/// A GPT's blocks with their matrices and vectors, and its embedding.
 Model gpt(int layers, std::int64_t channels) {
   Model model;
   static_cast<void>(model.param(model.unit("embedding", {.rows_per_sample = 0}), "wte", {5000, channels}, Constant{0}));

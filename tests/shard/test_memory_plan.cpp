@@ -47,7 +47,7 @@ Case const precisions[] = {
     {"bf16 masters and moments", {Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16, Dtype::bf16}},
 };
 
-/// Slots as a schedule might ask for: two for every flat unit's class.
+/// Slots as a schedule might request: two for the class of each flat unit.
 SlotCounts some_slots(Layout const& layout, bool trainable_only) {
   ById<shard::FlatId, std::int64_t> counts;
   ById<shard::FlatId, char> fp32;
@@ -79,7 +79,7 @@ PlanRequest request_for(Layout const& layout, int stage, PrecisionSettings const
   return request;
 }
 
-/// docs/memory_model.md, as it is written there.
+/// The formulas of docs/memory_model.md.
 MemoryBytes by_the_book(Layout const& layout, int stage, PrecisionSettings const& precision,
                         PlanRequest const& request) {
   std::int64_t blocks = 0;
@@ -125,7 +125,7 @@ struct Piece {
   std::int64_t begin, end;
 };
 
-/// Are the pieces apart, 256-byte aligned, inside of [0, bytes), and, but for `slack` bytes, all of it?
+/// Whether the pieces are disjoint, aligned to 256 bytes, and inside [0, bytes), and cover it except for `slack` bytes.
 bool fill_exactly(std::vector<Piece> pieces, std::int64_t bytes, std::int64_t slack) {
   std::erase_if(pieces, [](Piece const& piece) { return piece.begin == piece.end; });
   std::ranges::sort(pieces, {}, &Piece::begin);

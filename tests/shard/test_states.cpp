@@ -64,7 +64,7 @@ shard::SlotCounts one_slot_each_class(Layout const& layout) {
 /// A test's changes to the request.
 using Change = std::function<void(shard::PlanRequest&)>;
 
-/// All that a Memory needs, and one.
+/// A Memory, and all objects that it needs.
 struct Rank {
   Model model = three_units();
   Layout layout{model.description(), world};
@@ -100,7 +100,7 @@ struct Rank {
   }
 };
 
-/// `body` on two ranks: what it returns of each, nothing where all is well.
+/// Runs `body` on two ranks, and returns its results, which are empty if there is no problem.
 std::vector<std::string> on_two_ranks(
     std::function<std::string(Rank&)> const& body, Placements const& placements = all_sharded,
     Change const& change = [](shard::PlanRequest&) {}) {
@@ -132,8 +132,8 @@ std::span<float const> floats(std::byte const* data, std::int64_t count) {
   return {reinterpret_cast<float const*>(data), static_cast<std::size_t>(count)};
 }
 
-/// Whether a unit's memory is where the plan has it: nowhere without an offset, as far from the first unit's as
-/// planned.
+/// Whether a unit's memory is where the plan has it: none without an offset, otherwise at the planned distance from the
+/// first unit's.
 std::string offset_problem(Memory const& memory, char const* what, std::byte* Memory::Addresses::*address,
                            std::int64_t shard::FlatOffsets::*offset) {
   auto const first = memory.addresses(0_flat);

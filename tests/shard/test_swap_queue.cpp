@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Pieces that go through a few buffers on three streams, each of which takes its time.
+/// Pieces that pass through a few buffers on three streams, all with random delays.
 #include "shard/swap_queue.hpp"
 
 #include <chrono>
@@ -17,13 +17,13 @@ namespace {
 using device::as_cpu;
 using device::Overlap;
 
-/// Buffers of one number each, streams that fill, square and empty them, and what came out.
+/// Buffers of one number each, the streams that fill, square and empty them, and the results.
 struct Passage {
   std::unique_ptr<device::Device> device = device::make_cpu_device();
   shard::SwapQueue queue;
   std::vector<std::int64_t> buffers, out;
   unsigned seed;
-  // They end first, since they use all else.
+  // Destroyed first, since they use all other members.
   std::unique_ptr<device::Stream> fills = device->make_stream("fill", Overlap::on);
   std::unique_ptr<device::Stream> work = device->make_stream("work", Overlap::on);
   std::unique_ptr<device::Stream> empties = device->make_stream("empty", Overlap::on);

@@ -60,7 +60,7 @@ TEST_CASE("Presets have names") {
                     Catch::Contains("\"8xB1\" is neither a preset (8xA100, 8xH100, 8xH200) nor a file"));
 }
 
-// Figures of NVIDIA's and of nccl-tests that the files name; what they assume is theirs to change.
+// Figures of NVIDIA and of nccl-tests that the files cite. Assumptions of the files are not checked.
 TEST_CASE("The presets have eight GPUs with an adapter each") {
   auto const h100 = machine_of("8xH100");
   auto const h200 = machine_of("8xH200");

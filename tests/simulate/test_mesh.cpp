@@ -113,12 +113,12 @@ TEST_CASE("Sums of tensor ranks cost their bytes across nodes, and nothing withi
   constexpr std::int64_t elements = 1000;
   auto const inside = simulated({.sums = elements}, 4, nodes_of(2));
   CHECK(inside.tensor_ms == 0);
-  // One of two tensor ranks is on each node, and has half of its network. A ring sends what there is, fp32: forward and
-  // backward.
+  // Each node has one of the two ranks that sum, which has half of the node's network. A ring sends all fp32 elements,
+  // in forward and in backward.
   double const sum_ms = 1e-3 * 4 * elements / 0.5;
   auto const outside = simulated({.sums = elements}, 4, nodes_of(2), {.nearness = {data, tensor, pipeline}});
   CHECK(outside.tensor_ms == Approx(a_step * 2 * sum_ms));
-  CHECK(outside.exposed_comm_ms < inside.exposed_comm_ms);  // data's collectives are on a node now
+  CHECK(outside.exposed_comm_ms < inside.exposed_comm_ms);  // the data ranks' collectives stay on a node now
   CHECK(outside.step_ms == Approx(a_step * (3 + 2 * sum_ms) + outside.exposed_comm_ms));
   CHECK(inside.step_ms == Approx(a_step * 3 + inside.exposed_comm_ms));
   CHECK(inside.step_ms < outside.step_ms);
@@ -148,7 +148,7 @@ TEST_CASE("Code that overlaps sums hides them behind gradients of matrices") {
     auto on = nodes_of(2);
     on.node_bytes_per_s = 1e6;
     on.rates.tensor_overlap = overlap;
-    auto const elements = static_cast<std::int64_t>(1e3 * sum_ms / 4);  // fp32, of which a ring of two sends all
+    auto const elements = static_cast<std::int64_t>(1e3 * sum_ms / 4);  // fp32; a ring of two sends all elements
     auto const result = simulated({.sums = elements}, 2, on, {}, 1, sequence);
     CHECK(result.step_ms == Approx(a_step * 3 + result.tensor_ms + result.exposed_comm_ms));
     return result.tensor_ms / a_step;

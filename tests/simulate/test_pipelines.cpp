@@ -63,7 +63,7 @@ TEST_CASE("On a machine without latencies a pipeline takes exactly the computed 
       CHECK(full.exposed_comm_ms == 0);
       REQUIRE(std::ssize(full.pipeline) == k);
       for (auto const& stage : full.pipeline) {
-        CHECK(stage.bubble_ms == Approx(2 * (k - 1)));  // of 2 k milliseconds of math
+        CHECK(stage.bubble_ms == Approx(2 * (k - 1)));  // in addition to 2 k milliseconds of math
       }
       CHECK(full.bubble_ms == Approx(2 * (k - 1)));
       CHECK(full.mfu == Approx(static_cast<double>(k) / (2 * k - 1)));
@@ -96,7 +96,8 @@ TEST_CASE("Messages cost latency and bytes over the link between the nodes of bo
   Line const line{2};
   auto machine = free_machine();
   machine.ring = {{3, 5, 7, 0.5}};
-  // One message down, one up, and one sum over both stages that decides the step: twice around the ring.
+  // One message down, one up, and one sum over both stages, for the decision of the step, which goes around the ring
+  // twice.
   CHECK(step_ms(line, machine, 2) == Approx(4 + 1e-3 * (2 * (3 + 5) + 3 + 2 * 5)));
   machine.ranks_per_node = 1;
   CHECK(step_ms(line, machine, 2) == Approx(4 + 1e-3 * (2 * (3 + 7) + 3 + 2 * 7)));

@@ -151,7 +151,7 @@ TEST_CASE("A server's link is busy with what all workers push, and then with wha
       double const busy_us = 2.0 * static_cast<double>(bytes_of_model) *
                              std::max(1.0, static_cast<double>(workers) / servers) / slow_link * 1e6;
       CHECK(1e3 * simulated.step_ms >= busy_us * 0.999);
-      // Until the last one has its turn, slices of a unit pass the others: once for pushes, once for pulls.
+      // Before the last one's turn the other slices of a unit are sent: once for pushes, and once for pulls.
       double const slice_us = static_cast<double>(Even::count * 4 / servers) / slow_link * 1e6;
       CHECK(1e3 * simulated.step_ms <= (busy_us + 2 * slice_us * (workers + servers)) * 1.02);
       CHECK(simulated.exposed_comm_ms == Approx(simulated.step_ms).epsilon(0.01));
@@ -181,7 +181,7 @@ TEST_CASE("Workers that may be stale push when they come, and overlap each other
   CHECK(stale.step_ms < together.step_ms * 1.01);
   CHECK(1e3 * stale.step_ms >= 2 * workers * link_us * 0.99);  // the time on the server's link for each worker
   CHECK(stale.report.staleness <= 2);
-  // With longer math they hardly wait.
+  // With longer math workers hardly wait.
   std::vector<UnitWork> const more(Even::units, UnitWork{100e6, 200e6});
   auto const late = run(even.model, served(1, 2, file), workers + 1, more, linked(slow_link));
   CHECK(late.step_ms < run(even.model, served(1, 0, file), workers + 1, more, linked(slow_link)).step_ms);

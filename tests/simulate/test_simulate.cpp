@@ -200,11 +200,12 @@ TEST_CASE("An update by the host takes the time of the host's rate, and its copi
     };
     auto const host = planned(false).host;
     bool const has_master = *more != '\0';
-    // Each element moves an fp32 gradient to the host, and its parameter if that is the master; a parameter returns.
+    // For each element an fp32 gradient moves to the host, and the parameter if it is the master; a parameter returns.
     auto const elements = host.read_bytes / (has_master ? 2 : 4);
     CHECK(host.written_bytes == elements * (has_master ? 4 : 8));
     double const links_ms = 1e-3 * static_cast<double>(host.read_bytes + host.written_bytes);
-    // Master and two states are read and written, the gradient is read, and beside a master a parameter is written.
+    // Master and two states are read and written, the gradient is read, and a parameter is written if it is not the
+    // master.
     double const update_ms = 1e-3 * static_cast<double>(elements * (has_master ? 30 : 28)) / 4;
     auto const in_line = run(small.model, file(false), 4, work(), node);
     CHECK(in_line.exposed_io_ms == Approx(links_ms + update_ms).epsilon(1e-2));
@@ -217,7 +218,7 @@ TEST_CASE("An update by the host takes the time of the host's rate, and its copi
     CHECK(beside.exposed_io_ms < in_line.exposed_io_ms);
     CHECK(beside.step_ms >= Approx(38 + update_ms).epsilon(0.01));
     CHECK(beside.step_ms == Approx(2 * 19 + beside.exposed_io_ms).epsilon(0.01));
-    std::swap(node.host_thread_bytes_per_s, node.host_memory_bytes_per_s);  // threads enough, and no more for them
+    std::swap(node.host_thread_bytes_per_s, node.host_memory_bytes_per_s);  // enough threads; more of them gain nothing
     CHECK(run(small.model, file(false), 4, work(), node).step_ms == Approx(in_line.step_ms));
     std::swap(node.host_thread_bytes_per_s, node.host_memory_bytes_per_s);
     auto without = node;
@@ -314,7 +315,7 @@ TEST_CASE("Collectives that use the GPU's compute lengthen math by their share")
       double const math_ms = shared.step_ms - shared.exposed_comm_ms;
       double const hidden_ms = communication_ms - shared.exposed_comm_ms;
       CHECK(math_ms >= 2 * 19 + share * hidden_ms - 0.01);
-      // One that waits for the links behind another takes compute, too.
+      // A collective that waits for the links after another one takes compute, too.
       CHECK(math_ms <= 2 * 19 + 2 * share * communication_ms + 0.01);
     }
   }
@@ -448,7 +449,7 @@ TEST_CASE("Attention has its own rate, and activations and parameters cost memor
 
   auto active = work();
   active[0].activation_elements = 1e6;  // one third in forward, two in backward
-  active[2].activation_elements = 1e6;  // and a third again where forward is computed again
+  active[2].activation_elements = 1e6;  // and one third more if forward is recomputed
   double const slow_memory = step_ms(work(), {}, 1e9);
   CHECK(step_ms(active, {}, 1e9) == Approx(slow_memory));
   CHECK(step_ms(active, {.activation_passes = 3}, 1e9) ==

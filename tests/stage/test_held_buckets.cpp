@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The buckets that let a tied parameter's gradient go first.
+/// The buckets that wait while a tied parameter's gradient is reduced first.
 #include "stage/held_buckets.hpp"
 
 #include <cstdint>

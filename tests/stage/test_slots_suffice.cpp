@@ -48,7 +48,7 @@ struct Slots {
   }
 };
 
-/// Takes the turns of several passes and counts those with a missing unit. -1: no slot was free.
+/// Takes the turns of several passes, and counts those with a missing unit. Returns -1 if no slot was free.
 int misses_in(Layout const& layout, Order order, PassKind pass) {
   Slots slots{order.parameter_slots()};
   auto const turns = order.turns(pass);

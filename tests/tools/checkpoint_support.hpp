@@ -56,9 +56,9 @@ struct SavedRun {
   int steps = 2;
   std::filesystem::path from = {};     ///< A checkpoint to resume from.
   std::filesystem::path weights = {};  ///< The target of save_weights() after the last step.
-  float odd_seed = 0;                  ///< Makes a gradient of the last step differ.
+  float odd_seed = 0;                  ///< Not 0: makes a gradient of the last step differ.
   std::string zeroth = {};             ///< Keys of its section zeroth, each with a leading comma.
-  bool averages = false;               ///< save_weights() has averages.
+  bool averages = false;               ///< Whether save_weights() saves averages.
 };
 
 /// Trains, and saves the state after the last step into `folder`, as if by process 4711 on node7.

@@ -17,7 +17,7 @@ using Catch::Contains;
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-/// Checkpoints of steps 2, 4, 6 and 8, and what an aborted job has left.
+/// Checkpoints of steps 2, 4, 6 and 8, and leftovers of an aborted job.
 void save_four(Folder const& folder) {
   for (int i = 0; i < 4; ++i) {
     save_run(folder / "saved", {.from = i == 0 ? fs::path{} : folder / "saved"});
@@ -34,7 +34,7 @@ std::set<std::string> names_in(fs::path const& folder) {
   return names;
 }
 
-/// Besides files that are always there.
+/// `names` and the files that are always there.
 std::set<std::string> with_files(std::set<std::string> names) {
   names.insert({".lock", "latest"});
   return names;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Timelines as text.
+/// Timelines in text form.
 #include "lanes.hpp"
 
 #include "support/catch.hpp"

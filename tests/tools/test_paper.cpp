@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Text on paper of some width.
+/// Text laid out for a width.
 #include <string>
 
 #include "paper.hpp"

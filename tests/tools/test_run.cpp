@@ -95,7 +95,7 @@ TEST_CASE("after progress all restarts are available again, and no rank is dropp
     CHECK(count_of(child.output(), "in 1 s, restart 1 of 1 without progress") == 2);
   }
   Folder const folder;
-  Child child{zeroth_run_script(options, script, folder)};  // without a place of checkpoints
+  Child child{zeroth_run_script(options, script, folder)};  // without a folder of checkpoints
   check_status(child, 1);
   CHECK(lines_of(folder, "attempts") == "3 3 ");
 }

@@ -280,7 +280,7 @@ TEST_CASE("Simulating one trillion parameters on 1024 ranks needs less than a Gi
   rusage usage{};
   REQUIRE(getrusage(RUSAGE_CHILDREN, &usage) == 0);
   CHECK(usage.ru_maxrss > 1000);  // KiB, of the largest child so far
-  if (!sanitized) {               // a sanitizer needs several bytes of its own for each of ours
+  if (!sanitized) {               // a sanitizer needs several bytes for each byte of the program
     CHECK(usage.ru_maxrss < 1024 * 1024);
   }
 }

@@ -116,7 +116,7 @@ TEST_CASE("A layout of attention leaves its density of attention's operations") 
   CHECK(saved > 0.02 * dense);
   double const fixed = density({.mode = SparseMode::fixed});
   CHECK((dense - step_ms(with(R"("mode": "fixed")"))) / saved == Approx((1 - fixed) / (1 - window)).epsilon(1e-6));
-  // Recomputation repeats forward, of which backward is twice as much.
+  // Recomputation repeats forward; backward takes twice as long as forward.
   CHECK((step_ms("", true) - step_ms(with(R"("mode": "local_sliding_window")"), true)) / saved ==
         Approx(4.0 / 3).epsilon(1e-6));
   CHECK_THAT(zeroth::testing::thrown<ConfigError>(
@@ -303,7 +303,7 @@ TEST_CASE("Each order of a mesh's axes has a row, fastest first, with the waits 
     CHECK(order.stage == 1);
     CHECK(order.result->step_ms >= all.stages.front().result->step_ms);
     CHECK(order.result->memory == all.stages.front().result->memory);
-    // Four tensor ranks that are neighbours are on a node, and others on two or more.
+    // Four tensor ranks are on one node if they are neighbours, and otherwise on two or more.
     bool const inside = order.nearness->front() == simulate::MeshAxis::tensor;
     CHECK((order.result->tensor_ms > 2 * all.stages.front().result->tensor_ms) == !inside);
   }
@@ -475,7 +475,7 @@ TEST_CASE("Tensor ranks divide math, and wait for their sums") {
   auto const [one_ms, nothing] = of(1);
   auto const [two_ms, sent] = of(2);
   CHECK(nothing == 0);
-  // 4 sums of a micro-batch's activations per block, of which a ring sends the full size.
+  // 4 sums of a micro-batch's activations per block; a ring sends their full size.
   double const sums_ms = 1e3 * 32 * 4 * (2.0 * 1024 * 4096 * 2) / simulate::machine_of("8xH100").node_bytes_per_s;
   CHECK(sent >= 32 * 4 * std::int64_t{2 * 1024 * 4096 * 2});
   CHECK(two_ms > one_ms / 2 + sums_ms);

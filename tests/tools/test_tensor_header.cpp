@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Safetensors files of which only the header is read.
+/// Safetensors files, of which only the header is read.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -13,7 +13,7 @@
 namespace zeroth::tools {
 namespace {
 
-/// A file's begin: the length of `header`, then `header`.
+/// The beginning of a file: the length of `header`, then `header`.
 std::string file_of(std::string const& header) {
   auto const length = std::bit_cast<std::array<char, 8>>(std::uint64_t{header.size()});
   return std::string{length.data(), length.size()} + header;

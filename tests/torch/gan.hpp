@@ -12,8 +12,10 @@ namespace zeroth::testing {
 
 struct GanRun {
   int steps = 3;
-  bool recomputes = false, drops = false;  ///< The critic's layers: run again in backward, with dropout.
-  std::function<void(torch_adapter::Trainer&critic)> before_generator{}, after_generator{};  ///< Around its passes.
+  bool recomputes = false, drops = false;  ///< The critic's layers run again in backward; have dropout.
+  std::function<void(torch_adapter::Trainer&critic)> before_generator{}, after_generator{};  ///< Called before and
+                                                                                             ///< after the generator's
+                                                                                             ///< passes.
 };
 
 /// Each step trains the critic once, then the generator. Losses, norms and weights are first the critic's. Its

@@ -22,7 +22,7 @@ auto made(bool deferred, std::uint64_t seed, F const& make) {
   return deferred ? torch_adapter::deferred_init(seed, make) : seeded(seed, make);
 }
 
-/// Numbers in [0, below) that depend on their place alone.
+/// Numbers in [0, below) that depend only on their place.
 at::Tensor numbers(std::int64_t first, std::int64_t rows, std::int64_t columns, std::int64_t below) {
   auto const places = at::arange(first * columns, (first + rows) * columns, at::kLong);
   return places.mul(7919).add(places.square().mul(104729)).remainder(below).view({rows, columns});
@@ -31,11 +31,11 @@ at::Tensor noise(std::int64_t first, std::int64_t rows, std::int64_t columns) {
   return numbers(first, rows, columns, 1009).to(at::kFloat).div(1009).sub(0.5);
 }
 
-// ---- all that is odd ------------------------------------------------------------------------------------------------
+// ---- unusual modules ------------------------------------------------------------------------------------------------
 
 constexpr std::int64_t width = 24, words = 40;
 
-/// A structure of the program's own.
+/// A structure that the program defines.
 struct Split {
   at::Tensor left, right;
   int calls = 0;
@@ -84,7 +84,7 @@ struct OuterImpl : nn::Module {
   at::Tensor forward(at::Tensor const& x) { return second(first(before(x)) * scale) * scale + x; }
 };
 ZEROTH_TORCH_UNIT(Outer);
-/// The table of the embedding, once more.
+/// Also uses the table of the embedding.
 struct HeadImpl : nn::Module {
   at::Tensor weight, offset{register_parameter("offset", at::zeros({words}))};
   explicit HeadImpl(at::Tensor const& tied) : weight{register_parameter("weight", tied)} {}
@@ -162,7 +162,7 @@ struct StripsImpl : nn::Module {
 };
 TORCH_MODULE(Strips);
 
-// ---- what only processes do, and what ranks do differently ----------------------------------------------------------
+// ---- features of processes only, and differences between ranks ------------------------------------------------------
 
 // ---- TorchScript ----------------------------------------------------------------------------------------------------
 

@@ -160,7 +160,7 @@ TEST_CASE("ranks that make a module by deferred_init() never hold more than thei
     REQUIRE(messages_of(outcome) == "");
     return peak_resident_bytes() - before;
   };
-  static_cast<void>(construct(true));  // pages of libtorch's code come in
+  static_cast<void>(construct(true));  // pages of libtorch's code are loaded
   auto const plain = construct(false), without_memory = construct(true);
   INFO("grown by " << plain << ", and by " << without_memory << " with deferred_init()");
   CHECK(plain > world * layers * wide_bytes);                                         // the modules

@@ -43,7 +43,7 @@ at::Tensor rows(std::int64_t first, std::int64_t count) {
 }
 std::vector<UnitPolicy> const ignored{"*.gain", "adapter.*.*"};
 
-/// Trains with an optimizer of the program's own for what the Trainer ignores, and returns all losses and weights.
+/// Trains with the program's own optimizer for parameters that the Trainer ignores, and returns all losses and weights.
 std::vector<at::Tensor> train(int stage, bool is_deferred, std::function<void(Trainer&, Net&)> const& use = {}) {
   std::vector<at::Tensor> seen;
   auto const outcome = run_job(1, [&](Job& job) {

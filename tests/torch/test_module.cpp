@@ -32,7 +32,7 @@ using torch_adapter::units;
 
 TEST_CASE("ranks that are threads get the initial values of their seeds, whatever other threads draw") {
   auto const values = [] { return at::randn({64}); };
-  auto const slow_values = [&] {  // two draws with time between them, for somebody else's
+  auto const slow_values = [&] {  // two draws with time between them, in which another thread may draw
     auto const first = at::randn({32});
     std::this_thread::sleep_for(std::chrono::milliseconds{2});
     return at::cat({first, at::randn({32}), seeded(5, values)});
@@ -307,7 +307,7 @@ ZEROTH_TORCH_UNIT(Wide);
 TEST_CASE("parameters and gradients are in memory only once") {
   constexpr std::int64_t each = 4LL * 1024 * 4096;
   constexpr int layers = 12;
-  bool warm = false;  // pages of libtorch's code count as well, and come in when it first runs
+  bool warm = false;  // pages of libtorch's code count as well, and are loaded when it first runs
   for (int stage : {0, 0, 3}) {
     std::int64_t planned = 0, grown = 0;
     auto const outcome = run_job(1, [&](Job& job) {

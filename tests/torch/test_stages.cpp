@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Modules train the same at every stage, bit for bit, and what libtorch alone trains to rounding.
+/// Modules train the same at every stage, bit for bit, and the same as libtorch alone up to rounding.
 #include <ATen/autocast_mode.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ struct Named {
 Named const programs[] = {
     {"gpt", gpt_program}, {"vision", vision_program}, {"odd", odd_program}, {"views", views_program}};
 
-/// The largest difference, over the largest value.
+/// The largest difference, relative to the largest value.
 double difference(std::vector<float> const& a, std::vector<float> const& b) {
   REQUIRE(a.size() == b.size());
   double most = 0, largest = 0;
@@ -227,7 +227,7 @@ TEST_CASE("units with recompute train the same") {
     INFO("stage " << stage);
     CHECK(bits_of(train_on_threads(2, file.config(), gpt_recomputed)) ==
           bits_of(train_on_threads(2, file.config(), gpt_program)));
-    // Uses of one parameter add up one by one here, and in autograd's order otherwise.
+    // The gradients of a parameter's uses are added one by one here, and in autograd's order otherwise.
     auto const again = train_on_threads(2, file.config(), odd_recomputed);
     auto const kept = train_on_threads(2, file.config(), odd_program);
     CHECK(difference(again.losses, kept.losses) < 1e-5);

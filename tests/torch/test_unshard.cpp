@@ -20,7 +20,7 @@ using torch_adapter::unshard;
 
 constexpr std::int64_t width = 12;
 
-/// x times a diagonal matrix, by a kernel of the program's own, which libtorch does not dispatch.
+/// x times a diagonal matrix, by the program's own kernel, which libtorch does not dispatch.
 struct ScaleRows : torch::autograd::Function<ScaleRows> {
   static void scale(at::Tensor const& x, at::Tensor const& weight, at::Tensor const& y) {
     auto const* const factors = weight.data_ptr<float>();

@@ -92,14 +92,14 @@ TEST_CASE("a process that makes a module by deferred_init() never holds more tha
     REQUIRE(status == 0);
     return seen;
   };
-  static_cast<void>(construct(true));  // pages of libtorch's code come in
+  static_cast<void>(construct(true));  // pages of libtorch's code are loaded
   auto const [plain, world] = construct(false);
   auto const without_memory = construct(true).first;
   INFO("grown by " << plain << ", and by " << without_memory << " with deferred_init(), on " << world << " ranks");
   CHECK(plain > units * wide_bytes);
   CHECK(without_memory < plain - (units - 2) * wide_bytes);
-  if (process_transport() == comm::Transport::mpi) {  // over tcp all memory of an engine counts, also the other ranks'
-    CHECK(without_memory < units * wide_bytes / world + 2 * wide_bytes);  // a shard, a unit, and what MPI takes
+  if (process_transport() == comm::Transport::mpi) {  // over tcp the memory of all ranks' engines counts
+    CHECK(without_memory < units * wide_bytes / world + 2 * wide_bytes);  // a shard, a unit, and MPI's memory
   }
 }
 

@@ -73,7 +73,7 @@ struct File {
 [[nodiscard]] Program scripted_program(Job& job);
 [[nodiscard]] Program dropout_program(Job& job);
 [[nodiscard]] Program dropout_recomputed(Job& job);
-/// The same as without, made by deferred_init().
+/// The same programs, made by deferred_init().
 [[nodiscard]] Program gpt_deferred(Job& job);
 [[nodiscard]] Program odd_deferred(Job& job);
 [[nodiscard]] Program views_deferred(Job& job);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A module of two units, and an input of it.
+/// A module of two units, and an input for it.
 #pragma once
 #include "train.hpp"
 

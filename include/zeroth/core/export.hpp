@@ -5,9 +5,9 @@
 #pragma once
 
 #if defined(ZEROTH_SHARED)
-/// Put it before the name of a class or the result type of a function to export it from a shared library. A
-/// GNU attribute, because Clang rejects one in double brackets where a template is instantiated. GCC rejects
-/// it beside [[nodiscard]] on a class, so mark the functions that return the class instead.
+/// Put it before the name of a class or the result type of a function to export it from a shared library. A GNU
+/// attribute, because Clang rejects one in double brackets where a template is instantiated. GCC rejects it together
+/// with [[nodiscard]] on a class, so mark the functions that return the class instead.
 #define ZEROTH_EXPORT __attribute__((visibility("default")))
 #else
 #define ZEROTH_EXPORT

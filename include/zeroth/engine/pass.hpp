@@ -152,7 +152,7 @@ class Pass : public AnyPass {
 /// Forward and backward on one micro-batch.
 class [[nodiscard]] AnyMicroStep final : public AnyPass {
  public:
-  using Source = detail::EngineState;                         ///< What Passes makes it from.
+  using Source = detail::EngineState;                         ///< The type from which Passes makes it.
   explicit AnyMicroStep(Source& engine) : AnyPass{engine} {}  ///< Used by Passes: begins the engine's next one.
   /// Like forward(), and makes `unit`'s gradients writable.
   ///
@@ -168,7 +168,7 @@ class [[nodiscard]] AnyMicroStep final : public AnyPass {
 template <Element T, GradientOf<T> G>
 class [[nodiscard]] MicroStep final : public Pass<T> {
  public:
-  using Source = detail::EngineState;                      ///< What Passes makes it from.
+  using Source = detail::EngineState;                      ///< The type from which Passes makes it.
   explicit MicroStep(Source& engine) : Pass<T>{engine} {}  ///< Used by Passes: begins the engine's next one.
   /// Like AnyMicroStep::backward(), with types.
   [[nodiscard]] Backward<T, G> backward(Unit unit) { return Backward<T, G>{this->open_backward(unit)}; }
@@ -215,7 +215,7 @@ class StagePass : public Pass<T> {
 template <Element T, GradientOf<T> G>
 class [[nodiscard]] Work final : public StagePass<T> {
  public:
-  using Source = detail::EngineState;  ///< What Passes makes it from.
+  using Source = detail::EngineState;  ///< The type from which Passes makes it.
   /// Used by Passes: begins the engine's next one.
   explicit Work(Source& engine) : StagePass<T>{engine, detail::NextAction{}} {}
   using AnyPass::random;
@@ -280,7 +280,7 @@ class AnyStagePass : public AnyPass {
 /// Like Work, for programs whose dtypes and shapes are known at run time.
 class [[nodiscard]] AnyWork final : public AnyStagePass {
  public:
-  using Source = detail::EngineState;  ///< What Passes makes it from.
+  using Source = detail::EngineState;  ///< The type from which Passes makes it.
   /// Used by Passes: begins the engine's next one.
   explicit AnyWork(Source& engine) : AnyStagePass{engine, detail::NextAction{}} {}
   using AnyPass::random;
@@ -304,7 +304,7 @@ class [[nodiscard]] AnyWork final : public AnyStagePass {
 /// compile.
 class [[nodiscard]] AnyEvaluationPass final : public AnyStagePass {
  public:
-  using Source = detail::EvaluationRecord;  ///< What Passes makes it from.
+  using Source = detail::EvaluationRecord;  ///< The type from which Passes makes it.
   /// Used by Passes: begins the evaluation's next one.
   explicit AnyEvaluationPass(Source& evaluation) : AnyStagePass{evaluation} {}
   /// Reports the mean loss of this rank's batch, once, in the last chunk, for AnyEvaluation::mean_loss().
@@ -316,7 +316,7 @@ class [[nodiscard]] AnyEvaluationPass final : public AnyStagePass {
 template <Element T>
 class [[nodiscard]] EvaluationPass final : public StagePass<T> {
  public:
-  using Source = detail::EvaluationRecord;  ///< What Passes makes it from.
+  using Source = detail::EvaluationRecord;  ///< The type from which Passes makes it.
   /// Used by Passes: begins the evaluation's next one.
   explicit EvaluationPass(Source& evaluation) : StagePass<T>{evaluation} {}
   /// Reports the mean loss of this rank's batch, once, in the last chunk, for AnyEvaluation::mean_loss().

@@ -64,9 +64,9 @@ struct StoreOptions {
 ///
 /// Threads: any thread may call any function; one additional thread runs, and sleeps while nothing happens. Errors:
 /// ContractError for invalid keys, values and uses. PeerError if the job has failed, or a needed rank has left.
-/// LateError at a timeout: it names the missing ranks, and the job continues. Destruction: leaves the job. Rank 0 first
-/// waits until all others that joined have left, or leave_timeout has passed. If an exception unwinds it, it fails the
-/// job. Takes no longer than leave_timeout and three seconds.
+/// LateError at a timeout: it names the missing ranks, and the job continues.
+/// Destruction: leaves the job. Rank 0 first waits until all others that joined have left, or leave_timeout has passed.
+/// If an exception unwinds it, it fails the job. Takes no longer than leave_timeout and three seconds.
 class Store {
  public:
   /// Rank 0 listens and returns; another rank returns when rank 0 has accepted it. Throws SystemError if rank 0 cannot

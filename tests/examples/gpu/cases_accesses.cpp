@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The width of accesses of train_gpt's row kernels, and how often they read a row.
+/// The width of accesses of train_gpt's row kernels, and the number of times that they read a row.
 #include <numeric>
 #include <vector>
 
@@ -73,7 +73,8 @@ TEST_CASE("LayerNorm reads a row once") {
   OnMachine<float> const sums{garbage<float>(chunks * 2 * columns)};
   check_packs(LayerNormBackward<bf16>{x.data(), dy.data(), weight.data(), mean.data(), rstd.data(), rows, columns,
                                       dx.data(), sums.data()},
-              rows * packs * 4 + chunks * packs * 3);  // x, dy, dx; dx. For each chunk the weight; sums twice
+              rows * packs * 4 + chunks * packs * 3);  // loads of x, dy, dx, and a store of dx; for each chunk a load
+                                                       // of the weight, and two stores of sums
 }
 
 TEST_CASE("sums over rows take packs") {

@@ -48,7 +48,7 @@ struct Results {
   std::vector<float> log_sums;
 };
 
-/// Lists of one kernel where it runs, or nothing.
+/// The lists of one kernel in its memory, or none.
 template <class Kernel, class Reads>
 class Lists {
  public:
@@ -246,7 +246,7 @@ TEMPLATE_TEST_CASE("attention of large scores stays finite", "", (PlainAttention
   OnMachine<float> const their_log_sums{garbage<float>(context)};
   run(typename TestType::Forward{
       their_qkv.data(), {1, context, 1, width}, 1 / std::sqrt(24.0F), their_y.data(), their_log_sums.data()});
-  // A score of 10^4 is known to 1e-3 in fp32, and so is the share of its exponential.
+  // A score of 10^4 has an error of 1e-3 in fp32, and so has its exponential's part of the sum.
   CHECK(error_of(their_y.values(), eigen(y)) < 5e-3 + (sizeof(T) == 2 ? tolerance<T> : 0));
 }
 

@@ -280,14 +280,14 @@ TEMPLATE_TEST_CASE("tensor ranks that divide the vocabulary compute its softmax"
   every_way();
   std::int64_t const ranks = GENERATE(1, 2, 3, 4);
   check_parts<TestType>(random_problem(19, 1031), ranks);
-  check_parts<TestType>(random_problem(33, 17), ranks);  // the last of four has padding alone
+  check_parts<TestType>(random_problem(33, 17), ranks);  // the last of four ranks has only padding
   check_parts<TestType>(random_problem(5, 2), ranks);
 }
 
 TEST_CASE("a tensor rank may have no finite logit of a row, and a NaN of one rank is the row's loss") {
   every_way();
   auto problem = random_problem(3, 64);
-  std::fill_n(problem.logits.begin(), 32, -std::numeric_limits<float>::infinity());  // row 0 of the first of two
+  std::fill_n(problem.logits.begin(), 32, -std::numeric_limits<float>::infinity());  // row 0 of the first of two ranks
   problem.targets = {40, 3, 63};
   problem.logits[64 + 50] = std::numeric_limits<float>::quiet_NaN();
   auto const outcome = outcome_of_parts<float>(problem, 1, 2);
@@ -311,10 +311,10 @@ TEMPLATE_TEST_CASE("logits may be far from zero and from each other", "", float,
   };
   auto const noise = random_values<float>(vocabulary, 1);
   auto const near = [&](std::int64_t v) { return noise[static_cast<std::size_t>(v)]; };
-  check([&](std::int64_t v) { return 1e4F + near(v); });               // where fp32 has three decimals
+  check([&](std::int64_t v) { return 1e4F + near(v); });               // at this size fp32 has three decimal places
   check([&](std::int64_t v) { return -1e4F + near(v); });              //
-  check([&](std::int64_t v) { return v % 2 == 0 ? 1e4F : -1e4F; });    // half of them do not count
-  check([&](std::int64_t v) { return 200 * static_cast<float>(v); });  // each takes all from those before
+  check([&](std::int64_t v) { return v % 2 == 0 ? 1e4F : -1e4F; });    // half of them contribute nothing
+  check([&](std::int64_t v) { return 200 * static_cast<float>(v); });  // each one makes all previous ones negligible
   check([&](std::int64_t v) { return -200 * static_cast<float>(v); });
 }
 

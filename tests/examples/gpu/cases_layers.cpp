@@ -133,7 +133,7 @@ TEMPLATE_TEST_CASE("LayerNorm is the CPU's, forward and backward", "", float, ze
 TEMPLATE_TEST_CASE("sums over rows are rounded once, into what is there", "", float, zeroth::bf16, zeroth::fp16) {
   every_way();
   auto const [rows, columns] = GENERATE(table<std::int64_t, std::int64_t>(
-      {{1, 1}, {515, 37}, {515, 40}, {65, 264}, {8400, 8}}));  // more chunks than a thread adds at a time, at last
+      {{1, 1}, {515, 37}, {515, 40}, {65, 264}, {8400, 8}}));  // the last has more chunks than a thread adds at a time
   auto const values = random_values<TestType>(rows * columns, 1);
   auto const old = random_values<TestType>(columns, 2);
   DoubleMatrix const expected = matrix(values, columns).colwise().sum();
@@ -206,7 +206,7 @@ void check_embeddings(std::int64_t channels, int occurring, std::int64_t shift) 
   ReferencePass<double> pass{reference.model};
   auto const tokens = rounded<T>(pass.values[0]);
   auto const positions = rounded<T>(pass.values[1]);
-  auto batch = random_batch(rows, occurring, 1);  // tokens that do not occur have a gradient, too: none
+  auto batch = random_batch(rows, occurring, 1);  // tokens that do not occur have a gradient of zero
   auto const p = pass.backward(embedding.unit());
   cpu::Matrix<double> x, all;
   embedding.forward(p, batch, x, all);

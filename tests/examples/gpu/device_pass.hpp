@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A Pass without an engine on a GPU, or on what stands in for one.
+/// A Pass without an engine, on a GPU or an emulated one.
 #pragma once
 #include <cuda_runtime_api.h>
 

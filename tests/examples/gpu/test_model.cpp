@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The GPT on a GPU, or on what stands in for one, against the CPU's.
+/// The GPT on a GPU or an emulated one, against the CPU's.
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,7 +26,7 @@ struct Form {
   bool a_transposed = false, b_transposed = false;
   float beta = 0;
   bool other = false;    ///< Whether the addend is in other memory.
-  bool aligned = false;  ///< Rows are.
+  bool aligned = false;  ///< Whether rows are aligned.
   std::int64_t columns = 16;
 };
 
@@ -84,11 +84,11 @@ void check_product(Form const& form) {
     expected.array() *= matrix(inner, n).unaryExpr(&gelu_slope_of).array();
   }
   multiply(product);
-  // Where GELU is a kernel of its own, what it reads has been rounded.
+  // If GELU is a separate kernel, its input has been rounded.
   CHECK(error_of(values_of(stream, out), expected) < 2 * tolerance<T>);
 }
 
-/// Between rows, too.
+/// Also fills the gaps between rows.
 template <class T>
 void fill_with_nan(Stream const& stream, gpu::Matrix<T>& matrix, std::int64_t rows, std::int64_t columns) {
   matrix.resize_aligned(rows, columns);
