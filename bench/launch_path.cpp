@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Measures what a step at stage 3 takes of the host on a GPU: CPU time of a rank's thread for a micro-step and for
+/// Measures the host's work for a step at stage 3 on a GPU: CPU time of a rank's thread for a micro-step and for
 /// step(), and the calls of CUDA and NCCL that it makes, step by step and with a StepGraph. Runs on the tests' own CUDA
-/// runtime and NCCL, so their cost of a call takes the place of the driver's, and no kernel of a model is enqueued.
+/// runtime and NCCL, so their cost of a call replaces the driver's, and no kernel of a model is enqueued.
 ///
 /// bench_launch_path [ROUNDS]        prints one JSON object per number of units
 #include <time.h>
@@ -38,21 +38,21 @@ std::int64_t calls_so_far() {
   std::int64_t all = 0;
   for (auto const& calls : {testing::fake_cuda::calls(), testing::fake_nccl::calls()}) {
     for (auto const& [function, count] : calls) {
-      // Polls: how many depends on how long the host waits.
+      // Polls, whose number depends on how long the host waits.
       all += function == "cudaEventQuery" || function == "ncclCommGetAsyncError" ? 0 : count;
     }
   }
   return all;
 }
 
-/// Of rank 0.
+/// The measurements of rank 0.
 struct Measured {
-  double micro_step_s = 0, update_s = 0;  ///< CPU time of the thread: of a micro-step, and of step().
-  double replay_s = 0;                    ///< The same of StepGraph::replay(), with all micro-steps.
-  double calls = 0, replay_calls = 0;     ///< Of a whole step.
+  double micro_step_s = 0, update_s = 0;  ///< CPU time of the thread, for a micro-step and for step().
+  double replay_s = 0;                    ///< The same for StepGraph::replay(), with all micro-steps.
+  double calls = 0, replay_calls = 0;     ///< Calls of a whole step.
 };
 
-/// One rank, whose units have a parameter each.
+/// One rank, whose units each have one parameter.
 class Rank {
  public:
   Rank(Job& job, int units) : model_{1} {
@@ -96,7 +96,7 @@ class Rank {
   void* loss_ = nullptr;
 };
 
-/// Calls of a step, over `steps` of them. All ranks call it.
+/// Calls per step, over `steps` steps. All ranks call it.
 template <class Step>
 double calls_of(int steps, std::barrier<>& together, Step const& step) {
   together.arrive_and_wait();

@@ -21,7 +21,7 @@ using comm::KeyValueCall;
 using Action = KeyValueCall::Action;
 using std::chrono::milliseconds;
 
-/// Longer waits are as good as endless, and still have a sum with the clock.
+/// Practically unlimited, and small enough to be added to the clock without overflow.
 constexpr milliseconds longest_key_wait = std::chrono::hours{24 * 365};
 
 void expect_value(std::string_view key, std::string_view value) {

@@ -48,7 +48,7 @@ std::string take_registrable(void** block, std::int64_t bytes) {
   if (result == ncclSuccess) {
     return {};
   }
-  auto const last = cudaGetLastError();  // the CUDA error behind it, if NCCL left one
+  auto const last = cudaGetLastError();  // the CUDA error that caused it, if NCCL kept it
   return last == cudaSuccess ? nccl().error_string(result)
                              : fmt::format("{}: {}", nccl().error_string(result), text_of(last));
 }

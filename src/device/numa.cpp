@@ -18,13 +18,13 @@ std::optional<int> numa_node_of(std::string_view bus_id, std::filesystem::path c
   }
   std::ifstream file{devices / name / "numa_node"};
   int node = -1;
-  if (!(file >> node) || node < 0) {  // -1: the firmware does not say
+  if (!(file >> node) || node < 0) {  // -1: the firmware does not report it
     return std::nullopt;
   }
   return node;
 }
 
-// libnuma wraps these calls, and nothing else of it is needed. They read one bit less than they are told.
+// The system calls that libnuma wraps; nothing else of it is needed. They read one bit less than their argument says.
 PreferNode::PreferNode(std::optional<int> node) noexcept {
   if (!node || *node >= most_nodes ||
       syscall(SYS_get_mempolicy, &policy_before_, nodes_before_.data(), most_nodes + 1, nullptr, 0) != 0) {

@@ -23,7 +23,7 @@ class PreferNode {
   ~PreferNode();
 
  private:
-  static constexpr int most_nodes = 1024;  // Linux has no more
+  static constexpr int most_nodes = 1024;  // Linux has at most as many nodes
   using Nodes = std::array<unsigned long, most_nodes / 64>;
 
   bool changed_ = false;

@@ -8,7 +8,7 @@ class EngineState;
 
 namespace zeroth::engine {
 
-/// Makes an update of each push as it arrives, and answers with new parameters once no worker is too far behind.
+/// Applies an update for each push as it arrives, and answers with new parameters once no worker is too far behind.
 /// Returns when all workers' engines have ended.
 void serve_stale_workers(detail::EngineState& engine);
 

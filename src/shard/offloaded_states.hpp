@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The offloaded part of a rank's states: the optimizer's on a disk or in the host's memory beside a GPU, or parameters
-/// on a disk.
+/// The offloaded part of a rank's states: the optimizer's on a disk or, with a GPU, in host memory; or parameters on a
+/// disk.
 #pragma once
 #include <algorithm>
 #include <array>

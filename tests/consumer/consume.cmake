@@ -96,8 +96,8 @@ function(check_shared)
   string(REGEX REPLACE "[0-9a-f]+ ([A-Za-z]) (vtable for |typeinfo for |typeinfo name for )?" "\\1 " output "${output}")
   string(STRIP "${output}" output)
   string(REPLACE "\n" ";" shown "${output}")
-  # Templates that were needed of the standard library, perhaps behind the type that they return, and what fmt and spdlog show
-  # by themselves.
+  # Leave out instantiated templates of the standard library, whose names may follow their return types, and the symbols
+  # that fmt and spdlog export.
   list(FILTER shown EXCLUDE REGEX "^[WVu] ([a-zA-Z0-9_:&* ]+ )?[(]?&?(std|__gnu_cxx|fmt|spdlog)::")
   list(REMOVE_DUPLICATES shown)
   list(LENGTH shown count)

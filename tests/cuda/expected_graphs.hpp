@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Compares training whose steps are recorded with training whose steps are not.
+/// Compares training with recorded steps and training without.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -43,7 +43,7 @@ inline void expect_same(GraphRun const& run, GraphRun const& expected) {
   for (std::size_t rank = 0; rank < run.reports.size(); ++rank) {
     INFO("rank " << rank);
     CHECK(bits(run.reports[rank]) == bits(expected.reports[rank]));
-    // Not in all steps: what was gathered ahead is gathered again where a recording begins.
+    // Not in all steps: prefetched units are gathered again when a recording begins.
     CHECK(run.reports[rank].back().gathered_bytes == expected.reports[rank].back().gathered_bytes);
   }
   CHECK(run.weights == expected.weights);

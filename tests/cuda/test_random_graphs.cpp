@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Recorded steps with random stage files. A failure prints the seed; ZEROTH_SEED repeats it.
+/// Recorded steps with random stage files. A failure prints the seed; the environment variable ZEROTH_SEED repeats the
+/// run.
 #include <fmt/format.h>
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Which NUMA node a GPU is connected to, and whether memory comes from there.
+/// The NUMA node to which a GPU is connected, and memory from that node.
 #include <linux/mempolicy.h>
 #include <sys/syscall.h>
 #include <unistd.h>

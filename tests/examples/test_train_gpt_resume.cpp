@@ -145,7 +145,7 @@ TEST_CASE("a run that is asked to stop saves, exits with status 75, and can be r
   REQUIRE(ending.status == 75);
   auto const last = steps_of(place.report()).back()["step"].get<int>();
   CHECK_THAT(child.output(), Contains("stopped after step " + std::to_string(last) + " of 100000000, which is saved"));
-  CHECK_FALSE(fs::exists(place / "b"));  // no final model: training goes on
+  CHECK_FALSE(fs::exists(place / "b"));  // no final model, because training is not finished
   auto const until = "--ranks 2 --steps " + std::to_string(last + 3);
   auto const said = output_of(place, to_saved + "--resume auto --report on --save-final b " + until);
   CHECK_THAT(said, Contains("at step " + std::to_string(last) + ": 3 of "));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Values that a grid varies beside its own axes.
+/// Values that a grid varies in addition to its own axes.
 #pragma once
 #include <cstddef>
 #include <limits>

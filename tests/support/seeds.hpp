@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Seeds of tests that draw anew in every run.
+/// Seeds of tests that draw other numbers in every run.
 #pragma once
 #include <cstdint>
 #include <cstdlib>
@@ -7,7 +7,7 @@
 
 namespace zeroth::testing {
 
-/// A new seed, or ZEROTH_SEED's, which repeats a run. Tests print it where they fail.
+/// A new seed, or that of the environment variable ZEROTH_SEED, which repeats a run. Tests print it when they fail.
 [[nodiscard]] inline std::uint64_t fresh_seed() {
   char const* const given = std::getenv("ZEROTH_SEED");
   return given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();

@@ -326,7 +326,7 @@ TEST_CASE("an exception in backward that is caught ends training, and nothing of
                  out.register_hook([](at::Tensor const& gradient) { return at::matmul(gradient, at::zeros({7, 7})); });
                  try {
                    micro.backward(out.square().mean());
-                 } catch (Error const&) {  // and goes on
+                 } catch (Error const&) {  // and continues
                  }
                }
                trainer.step();

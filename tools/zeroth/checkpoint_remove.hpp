@@ -21,11 +21,11 @@ struct Removed {
   std::vector<std::filesystem::path> in_use;  ///< They stay because they are being read.
 };
 
-/// Removes each of `checkpoints`, after it has checked all of them. Throws SystemError, and has removed nothing, if one
-/// has not the name of a checkpoint, does not exist, or is the one that `latest` beside it names.
+/// Checks all `checkpoints`, then removes each. Throws SystemError, and removes nothing, if one does not have a
+/// checkpoint's name, does not exist, or is the one that `latest` in its folder names.
 [[nodiscard]] Removed remove(std::vector<std::filesystem::path> const& checkpoints);
-/// Removes from a folder of checkpoints what is not needed. Throws SystemError as checkpoint::remove_unneeded() does,
-/// and if `folder` contains nothing of checkpoints.
+/// Removes unneeded checkpoints and leftovers from a folder. Throws SystemError as checkpoint::remove_unneeded() does,
+/// and if `folder` contains nothing that belongs to checkpoints.
 [[nodiscard]] Removed collect_garbage(std::filesystem::path const& folder, checkpoint::RemovalOptions const& options);
 
 [[nodiscard]] std::string as_text(Removed const& removed);

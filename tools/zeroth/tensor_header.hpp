@@ -20,7 +20,7 @@ namespace zeroth::tools {
 [[nodiscard]] SourcedModel model_of_tensor_file(std::filesystem::path const& file);
 /// The model of a header alone.
 [[nodiscard]] SourcedModel model_of_tensor_header(std::filesystem::path const& file, Object const& header);
-/// The model of all files in a model.safetensors.index.json, which lie beside it.
+/// The model of all files that a model.safetensors.index.json lists; they are in the same folder.
 [[nodiscard]] SourcedModel model_of_tensor_index(std::filesystem::path const& file, Object const& index);
 
 }  // namespace zeroth::tools

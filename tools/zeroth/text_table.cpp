@@ -21,7 +21,7 @@ std::vector<std::size_t> widths_of(std::vector<Row> const& rows) {
   return widths;
 }
 
-/// One past the last column that fits beside the first one, starting with `begin`: at least one column.
+/// One past the last column, from `begin` on, that fits next to the first one: at least one column.
 std::size_t end_of_part(std::vector<std::size_t> const& widths, std::size_t begin, int columns) {
   if (columns <= 0) {
     return widths.size();

@@ -16,8 +16,8 @@ namespace gpt::gpu {
 template <zeroth::Element T, zeroth::GradientOf<T> G>
 class RecordedSteps {
  public:
-  /// All arguments must outlive it. Throws ContractError, with the reason, if the stage file or the machine cannot have
-  /// graphs.
+  /// All arguments must outlive it. Throws ContractError, with the reason, if steps of this stage file or on this
+  /// machine cannot be recorded.
   RecordedSteps(zeroth::Engine<T, G>& engine, MicroSteps<T, G>& micro_steps, Batches const& batches,
                 zeroth::BatchSettings const& batch)
       : engine_{engine},
@@ -45,7 +45,7 @@ class RecordedSteps {
   /// time.
   static constexpr int usual_steps = 3;
 
-  /// All micro-batches of the step. A recording does not read them anew.
+  /// All micro-batches of the step, because a recording does not read new ones.
   void upload() {
     auto first = engine_.first_sample() + engine_.place() * engine_.micro_batch();
     for (auto& uploaded : uploaded_) {
@@ -65,7 +65,7 @@ class RecordedSteps {
   zeroth::Engine<T, G>& engine_;
   MicroSteps<T, G>& micro_steps_;
   Batches const& batches_;
-  std::int64_t samples_;  ///< Of a micro-step, over all ranks.
+  std::int64_t samples_;  ///< Samples of a micro-step, over all ranks.
   zeroth::StepGraph graph_;
   std::vector<DeviceBatch> uploaded_;  ///< By micro-step.
   Batch batch_;

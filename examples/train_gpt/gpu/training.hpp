@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What train() uses on a GPU.
+/// The parts of train() for a GPU.
 #pragma once
 #include "gpu/choice.hpp"
 #include "gpu/micro_steps.hpp"

@@ -326,7 +326,7 @@ void TcpSession::await_all() {
   static_cast<void>(rendezvous_->store().gather("tcp end", {}, until_the_job_ends));
 }
 
-// ---- messages beside collectives ------------------------------------------------------------------------------------
+// ---- messages outside of collectives --------------------------------------------------------------------------------
 
 void TcpSession::leave(std::uint64_t communicator, std::vector<int> const& ranks, std::uint64_t last) {
   peer_statuses_.leave(communicator, ranks.size() - 1);

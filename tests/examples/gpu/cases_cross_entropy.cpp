@@ -21,7 +21,7 @@ using namespace gpt::testing;
 
 /// The memory layout of rows.
 struct Place {
-  std::int64_t stride, shift = 0;  ///< Elements from row to row, and behind an aligned address.
+  std::int64_t stride, shift = 0;  ///< Elements from row to row, and after an aligned address.
 };
 
 std::int64_t round_up(std::int64_t count, std::int64_t unit) { return (count + unit - 1) / unit * unit; }

@@ -29,7 +29,7 @@ inline constexpr double tolerance<zeroth::bf16> = 0x1p-8;
 template <>
 inline constexpr double tolerance<zeroth::fp16> = 0x1p-10;
 
-/// Normal ones, as T has them.
+/// Normally distributed numbers, rounded to T.
 template <class T>
 [[nodiscard]] std::vector<T> random_values(std::int64_t count, unsigned seed) {
   std::mt19937 random{seed};
@@ -47,7 +47,7 @@ template <class T>
   return values;
 }
 
-/// Rounds `values` to T, and gives them as T.
+/// Rounds `values` to T.
 template <class T, class Values>
 [[nodiscard]] std::vector<T> rounded(Values& values) {
   std::vector<T> narrow;
@@ -71,7 +71,7 @@ template <class Values>
   return result;
 }
 
-/// The largest difference, of the largest value. Infinite if a result is not a number.
+/// The largest difference, relative to the largest value. Infinite if a result is not a number.
 template <class T, class Derived>
 [[nodiscard]] double error_of(std::vector<T> const& values, Eigen::MatrixBase<Derived> const& expected) {
   DoubleMatrix const difference = matrix(values, expected.cols()) - expected;

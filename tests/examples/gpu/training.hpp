@@ -126,7 +126,7 @@ inline Left on_cpu(Run const& run) {
   return train_in(folder, run, as_threads({}), train_on_cpu);
 }
 
-/// What steps report.
+/// The reported numbers of each step.
 inline std::vector<json> numbers(Left const& left) {
   std::vector<json> all;
   for (auto const& step : left.steps) {

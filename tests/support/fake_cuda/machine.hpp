@@ -27,7 +27,7 @@ namespace zeroth::testing::fake_cuda {
 inline constexpr int least_priority = 0, greatest_priority = -5;
 
 /// A point that streams pass. Shared by the handle and the work that refers to it. Several streams may record it in
-/// turn, and pass their records in any order: whoever waits for one record does not go on at another's.
+/// turn, and pass their records in any order: a wait for one record does not end at another one.
 struct Point {
   std::mutex mutex;
   std::condition_variable passed_on;

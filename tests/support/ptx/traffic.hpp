@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What the accesses of warps to memory take, beside the least that the same bytes could take: counts of what costs
-/// time on a GPU and changes no result.
+/// The cost of warps' memory accesses, and the minimum for the same bytes: counts that affect the time on a GPU and not
+/// the results.
 #pragma once
 #include <array>
 #include <cstddef>
