@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Checks the formatting (clang-format 14) of all our C++ and the licence in every source and script. Runs clang-tidy 14 over the
-# sources of the library, the tool and the examples.
+# Checks the formatting (clang-format 14) of all our C++ and the licence in every source and script. Runs clang-tidy 14
+# over the sources of the library, the tool and the examples.
 #   scripts/check.sh              all
 #   scripts/check.sh --fix        formats in place, then clang-tidy
 #   scripts/check.sh FILE.cpp...  only these sources

@@ -33,8 +33,9 @@ from deepspeed.runtime.fp16 import loss_scaler  # noqa: E402
 
 WORLD = 4
 RATE_BOUND = 2e-7  # relative, of a rate: fp32's rounding
-WEIGHT_BOUND = 1e-6  # relative to the largest weight, from the fp64 result: 40 steps of fp32 rounding. Twice that between the two
-                     # sides
+# The largest distance of a side's weights from the fp64 result, relative to the largest weight: 40 steps of fp32
+# rounding. Between the two sides it is twice that.
+WEIGHT_BOUND = 1e-6
 
 
 class Replay:

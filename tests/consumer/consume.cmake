@@ -11,9 +11,10 @@ function(run)
   set(output "${output}" PARENT_SCOPE)
 endfunction()
 
-# What is installed in ${WORK}/prefix: all of it and nothing else, and nothing that points back to where it was built.
+# Checks the installation in ${WORK}/prefix: it is complete, has nothing else, and nothing in it refers to the build
+# tree.
 function(check_prefix)
-  # Nothing of what takes the place of CUDA, NCCL and cuBLASLt in tests is installed.
+  # The tests' substitutes for CUDA, NCCL and cuBLASLt are not installed.
   file(GLOB_RECURSE installed RELATIVE ${WORK}/prefix ${WORK}/prefix/*)
   set(of_tests ${installed})
   list(FILTER of_tests INCLUDE REGEX "fake|emulat|tests")
@@ -82,7 +83,7 @@ function(check_tool tool)
   endif()
 endfunction()
 
-# What a shared library is called, and what it shows.
+# Checks the names and the exported symbols of a shared library.
 function(check_shared)
   file(GLOB_RECURSE library ${WORK}/prefix/libzeroth.so)
   string(REGEX MATCH "^[0-9]+[.][0-9]+" interface ${VERSION})

@@ -11,7 +11,7 @@ namespace {
 
 struct Mistake {
   std::string what;
-  std::string program, cases;  ///< That find it.
+  std::string program, cases;  ///< The program and the cases that find it.
   std::string kernel;          ///< A part of its name.
   std::string pattern, replacement;
   int which;          ///< Index among the places that the pattern matches.

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sample files like those that scripts/record.sh keeps: lines of bench_step_time and `zeroth plan`, and a file of bench/peers/run.py."""
+"""Sample files like those that scripts/record.sh keeps: lines of bench_step_time and `zeroth plan`, and a file of
+bench/peers/run.py."""
 
 import itertools
 import json
@@ -65,7 +66,7 @@ PUBLISHED = {"rows": 9, "mean": 1.01, "spread": 0.05, "least": 0.9, "most": 1.2}
 LOADS = {name: {"layers": 6, "heads": 6, "channels": 384, "context": context, "micro_batch": batch, "steps": 3,
                 "ranks": [2, 4], "warmup": 2}
          for name, batch, context in (("L1", 4, 256), ("L2", 1, 128), ("state", 1, 64))}
-# Per system, of Zeroth's at stage 3 and of a load's.
+# Ratios of each system to Zeroth at stage 3, and of each load.
 SPEED = {"zeroth0": 1.05, "zeroth3": 1.0, "ddp": 0.8, "fsdp2": 0.45, "deepspeed1": 0.5, "deepspeed2": 0.47,
          "deepspeed3": 0.3}
 PEAK = {"zeroth0": 1.0, "zeroth3": 0.4, "ddp": 1.4, "fsdp2": 0.9, "deepspeed1": 1.1, "deepspeed2": 1.0,

@@ -152,7 +152,7 @@ std::string pipeline_table(PlanResult const& result, Paper const& paper) {
                      name_of(asked_for.settings.pipeline.schedule), aligned(rows, paper));
 }
 
-/// What the program keeps, if the file asks for less than all.
+/// The activations that the program keeps, if the file recomputes some units.
 std::string about_activations(Plan const& plan) {
   auto const& planned = plan.activations;
   if (planned.recomputed == 0) {

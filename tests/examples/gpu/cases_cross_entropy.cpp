@@ -359,7 +359,7 @@ TEST_CASE(
   auto const problem = random_problem(rows, 1031);
   zeroth::cuda::accesses = {};
   static_cast<void>(outcome_of<zeroth::bf16>(problem, 1, {1056}, {1088}));
-  // Of the gradient, which is computed apart and in place, the first 256 columns are moved one by one.
+  // The gradient is computed separately and in place; its first 256 columns are moved one by one.
   CHECK(zeroth::cuda::accesses.packs == rows * (257 + 2 * 2 * 96));
   CHECK(zeroth::cuda::accesses.singles == rows * (3 + 2 * 2 * (256 + 7)));
 }

@@ -37,7 +37,7 @@ struct CUgraph_st {
 
 namespace zeroth::testing::fake_cuda {
 
-/// What an executable graph does at a launch. Shared with launches under way.
+/// The work of an executable graph at a launch. Shared with launches in progress.
 class Executable {
  public:
   /// Without dependency edge number `dropped`, which must exist.

@@ -29,7 +29,7 @@ class Block {
   GlobalMemory global;
   SharedMemory shared;
   AsyncCopies copies;
-  Traffic traffic;               ///< Of all runs.
+  Traffic traffic;               ///< The traffic of all runs.
   std::vector<std::byte> local;  ///< The local memory of all threads, one after the other.
 
  private:

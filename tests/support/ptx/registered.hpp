@@ -33,7 +33,7 @@ namespace zeroth::testing::ptx {
 [[nodiscard]] std::string const& architecture();
 [[nodiscard]] std::vector<std::string> never_run();
 
-/// What the accesses to memory of each kernel took, in all launches that completed, by readable name.
+/// The cost of each kernel's memory accesses, in all launches that completed, by readable name.
 [[nodiscard]] std::map<std::string, Traffic> traffic();
 
 /// Changes the text of the first kernel whose readable name contains `kernel` by `edit`; an `edit` that returns its
