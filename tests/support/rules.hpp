@@ -39,18 +39,18 @@ struct NamedRule {
   };
 }
 
-/// LAMB, of whose two passes an update is the second.
+/// LAMB, whose update is the second of two passes.
 [[nodiscard]] inline NamedRule lamb() {
   return {"Lamb", optim::Lamb{.epsilon = 1e-6F, .weight_decay = 0.1F},
           R"("type": "Lamb", "params": {"lr": 0.01, "weight_decay": 0.1, "eps": 1e-6})"};
 }
-/// all_rules(), and those that need more than an element for an update of it.
+/// all_rules(), and those whose update of an element needs more than that element.
 [[nodiscard]] inline std::vector<NamedRule> trained_rules() {
   auto rules = all_rules();
   rules.push_back(lamb());
   return rules;
 }
-/// trained_rules(), and the one that trains at stage 0 alone.
+/// trained_rules(), and the one that trains only at stage 0.
 [[nodiscard]] inline std::vector<NamedRule> kernel_rules() {
   auto rules = trained_rules();
   rules.push_back(

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// How much of a grid of bits a program runs. Under a sanitizer, which looks for races and invalid accesses, some of a
-/// grid's points suffice. The other points call the same code with as many ranks, or more, and run only in the plain
-/// build.
+/// The points of a grid of bitwise comparisons that a program runs. Under a sanitizer, which looks for races and
+/// invalid accesses, some points suffice. The other points call the same code with as many ranks, or more, and run only
+/// in the plain build.
 #pragma once
 #include <cstdlib>
 #include <vector>
@@ -26,8 +26,8 @@ inline constexpr bool sanitized = false;
   return std::getenv(variable) != nullptr;  // NOLINT(concurrency-mt-unsafe): nobody sets it
 }
 
-/// Whether some points of a grid suffice: under a sanitizer, and with ZEROTH_SPARSE_GRIDS in the environment, which
-/// tests have whose kernels run in the interpreter of PTX.
+/// Whether some points of a grid suffice: under a sanitizer, and with ZEROTH_SPARSE_GRIDS in the environment, which is
+/// set for tests whose kernels run in the interpreter of PTX.
 [[nodiscard]] inline bool sparse_grids() noexcept { return sanitized || is_set("ZEROTH_SPARSE_GRIDS"); }
 
 /// Selects one point in `one_in` of a grid; `one_in` must divide none of the grid's sizes. If it is kept from one row

@@ -31,7 +31,7 @@ struct SyntheticModel {
   struct Block {
     Unit unit;
     std::vector<Tensor> trained;
-    std::vector<Tensor> read;  // with the trained ones: what forward reads
+    std::vector<Tensor> read;  // these and the trained ones are what forward reads
     int uses = 1;
   };
   Model model;
@@ -102,7 +102,7 @@ struct TrainOptions {
   bool skips = true;           ///< Ranks skip the expert in some micro-steps, and also a whole micro-step.
   bool evaluates = true;       ///< Between steps and between micro-steps.
   float overflow_at_step = 0;  ///< A gradient of this step is infinite, only on the last place. 0: never.
-  bool waits = false;          ///< Sleeps in odd places.
+  bool waits = false;          ///< Sleeps at unusual points.
   /// If not 0, a step has this many micro-steps on all ranks together, their number in it selects what is done
   /// differently, and an evaluation has as many passes. So the work is the same for any number of ranks.
   int batch = 0;

@@ -25,7 +25,7 @@ std::atomic<std::uint64_t> version{130100}, extra_workspace{0};
 constexpr int most_results = 8;
 std::array<std::atomic<std::int64_t>, most_results> used{};
 
-/// The state behind a handle, which belongs to the GPU that was current when it was made.
+/// The object of a handle, which belongs to the GPU that was current when it was made.
 struct Library {
   int gpu;
 };
@@ -50,7 +50,7 @@ struct Preference {
   Alignments alignments;
 };
 
-/// The problem that an algorithm solves, its index among the results, and its needs: as much as it was allowed.
+/// The problem that an algorithm solves, its index among the results, and its requirements: all that it was allowed.
 struct Algorithm {
   std::uint64_t problem, workspace_bytes;
   Alignments alignments;

@@ -102,7 +102,7 @@ class Launch {
     }
   }
 
-  /// As streams' delays, or the time that a step which waits for other ranks needs to read its inputs.
+  /// A delay like those of streams, or the time in which a step that waits for other ranks reads its inputs.
   [[nodiscard]] std::chrono::microseconds pause_before(std::size_t at) {
     if (graph_.late_ && graph_.late_->second == at) {
       return std::chrono::milliseconds{2};

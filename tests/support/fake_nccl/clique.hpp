@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The state behind the NCCL for tests.
+/// The state of the NCCL for tests.
 #pragma once
 #include <cuda_runtime_api.h>
 #include <nccl.h>

@@ -64,7 +64,7 @@ void stall_windows();
 void give_no_windows();
 /// Calls that begin from now on take this many more polls (ncclCommGetAsyncError).
 void take_time(int questions);
-/// Sets that NCCL was in the process before the library loaded it.
+/// Makes the library find NCCL in the process before it loads it.
 void be_there_before();
 /// Sets NCCL's version.
 void set_version(int code);

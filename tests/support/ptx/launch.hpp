@@ -23,7 +23,7 @@ struct Behaviour {
   bool backwards = false;         ///< Runs the last block and the last warp first.
   int approximate_ulps = 0;       ///< Maximum error of *.approx.
   bool tensors_truncate = false;  ///< Tensor cores round their sums towards zero.
-  bool counts_traffic = false;    ///< Not the GPU's choice: whether run() counts what accesses to memory take.
+  bool counts_traffic = false;    ///< Not a choice of the GPU: whether run() counts the cost of memory accesses.
 };
 
 /// Bytes that a kernel may access, from `begin` on.
@@ -51,7 +51,7 @@ class Fault : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Returns what all accesses to memory took, if they are counted. Throws Fault.
+/// Returns the cost of all memory accesses, if it is counted. Throws Fault.
 Traffic run(Kernel const& kernel, Launch const& launch);
 
 }  // namespace zeroth::testing::ptx

@@ -61,7 +61,7 @@ void for_each_thread(Warp& warp, Lanes lanes, F const& function) {
   });
 }
 
-/// Counts what an instruction's accesses of `bytes` bytes take.
+/// Counts the cost of an instruction's accesses of `bytes` bytes.
 template <Space space>
 void count(Warp& warp, Addresses const& at, Lanes lanes, std::size_t bytes) {
   if (!warp.block().launch.behaviour.counts_traffic) {

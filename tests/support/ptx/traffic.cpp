@@ -26,7 +26,7 @@ class Banks {
       }
     }
   }
-  /// As many as the words of the bank with the most.
+  /// As many passes as the bank with the most words has words.
   [[nodiscard]] std::uint64_t passes() const { return most_; }
 
  private:
@@ -56,7 +56,7 @@ void count_shared(Traffic& traffic, Addresses const& at, Lanes lanes, std::size_
     if (group == 0) {
       continue;
     }
-    // Nearly always lanes access different parts of a row of all banks.
+    // The usual case: lanes access different parts of a row of all banks.
     Lanes parts = 0;
     if (bytes >= word) {
       for_each_lane(group, [&](int lane) {

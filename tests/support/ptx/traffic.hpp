@@ -19,9 +19,9 @@ struct Traffic {
   std::uint64_t sectors = 0, least_sectors = 0;
 
   Traffic& operator+=(Traffic const& other);
-  /// Passes over the least; 0 if there were none.
+  /// Passes relative to the minimum; 0 if there were none.
   [[nodiscard]] double banks() const;
-  /// Sectors over the least; 0 if there were none.
+  /// Sectors relative to the minimum; 0 if there were none.
   [[nodiscard]] double global() const;
 };
 
