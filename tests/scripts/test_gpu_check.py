@@ -479,6 +479,12 @@ class Tests(unittest.TestCase):
         self.assertEqual(self.run_tests().returncode, 0)
         self.assertEqual((self.folder / "ran").read_text(), "x\n")
         self.assertEqual(gpu_check.tests_of(self.folder / "tests.xml")["passed"], ["good", "slow"])
+        self.listed.insert(0, self.listed.pop())
+        self.add("between", "exit 77")
+        self.listed.insert(1, self.listed.pop())
+        self.assertEqual(self.run_tests().returncode, 0)  # and nothing is forgotten that stands behind what was run
+        outcomes = gpu_check.tests_of(self.folder / "tests.xml")
+        self.assertEqual((sorted(outcomes["passed"]), outcomes["skipped"]), (["good", "slow"], ["between"]))
 
     def test_a_suite_without_time_fails(self):
         self.add("good", "exit 0")
