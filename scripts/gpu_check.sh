@@ -9,6 +9,7 @@
 #   scripts/gpu_check.sh [--only PART,...] [--minutes N] FOLDER [TEXT FILE OR FOLDER]    without a text: this project's own sources
 # Parts are build, tests, adamw, layers, training and sanitizer; what the others left in FOLDER before is kept, and in the
 # figures. Tests that passed before are not run again. After N minutes nothing new is begun.
+# The part layers also writes algorithms_MODEL.json: cuBLASLt's fastest algorithms, which some training runs use if they are there.
 # Needs a driver, CUDA's toolkit with cuBLASLt, NCCL 2.28 for its tests, and what scripts/lib/packages.sh lists. With
 # ZEROTH_INSTALL=no nothing is installed: folders in CMAKE_PREFIX_PATH are where CMake looks as well. Built for the GPUs
 # that are here, or for those that CUDAARCHS names. In a folder that scripts/gpu_carry.sh made nothing is built.
@@ -126,6 +127,7 @@ fi
 if due layers; then
   echo "== layers"
   timeout "$(left 600)" $programs/bin/bench_cuda_gpt | tee "$folder/layers.jsonl" || failed=1
+  python3 scripts/lib/gpu_check.py algorithms --folder "$folder" --program $programs/bin/bench_cuda_gpt --seconds "$(left 600)" || failed=1
 fi
 if due training; then
   echo "== training"

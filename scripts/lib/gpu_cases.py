@@ -42,11 +42,16 @@ class Case:
     least_gib: int = 0  # of a GPU's memory
     nccl: bool = False  # as processes, not as threads of one
     offload: str = ""  # states in the host's memory, and who updates them: "device" or "host"
+    algorithms: bool = False  # those of cuBLASLt that were measured as the fastest, not its own choice
 
     @property
     def name(self):
         return f"{self.model}_stage{self.stage}_{'all' if self.ranks == 0 else self.ranks}{'_nccl' if self.nccl else ''}" + (
-            f"_offload_{self.offload}" if self.offload else "")
+            f"_offload_{self.offload}" if self.offload else "") + ("_algorithms" if self.algorithms else "")
+
+    @property
+    def shape(self):
+        return GPT2[self.model]
 
 
 # Among cases of one name, the first that fits the memory of the GPU runs. The states of 1.5 billion parameters take
@@ -55,6 +60,8 @@ CASES = [
     Case("124M", 0, 1, 16),
     Case("1.5B", 0, 1, 16, accumulate=4, steps=10, least_gib=66),
     Case("1.5B", 0, 1, 4, recompute=True, accumulate=4, steps=10),
+    Case("124M", 0, 1, 16, algorithms=True),
+    Case("1.5B", 0, 1, 16, accumulate=4, steps=10, least_gib=66, algorithms=True),
     *(Case("1.5B", 0, 1, 16, accumulate=4, steps=4, least_gib=66, offload=offload) for offload in ("device", "host")),
     *(Case("124M", stage, 0, 4) for stage in range(4)),
     *(Case("124M", stage, 0, 4, nccl=True) for stage in range(4)),
@@ -69,6 +76,15 @@ def cases_for(gpus):
         if gib >= case.least_gib:
             chosen.setdefault(case.name, case)
     return list(chosen.values())
+
+
+def algorithms_file(case, folder):
+    return folder / f"algorithms_{case.model}.json"
+
+
+def cases_to_run(gpus, folder):
+    """Without those whose algorithms were not measured."""
+    return [case for case in cases_for(gpus) if not case.algorithms or algorithms_file(case, folder).exists()]
 
 
 # A run that takes longer has failed, and the next one is started. Making 1.5 billion random parameters takes a minute.
@@ -109,10 +125,25 @@ def command(case, gpus, folder, text, program):
     words = [program, "--config", str(folder / f"{case.name}.json"), "--data", text, "--device", "cuda"]
     words += ["--steps", str(case.steps), "--report", str(folder / f"{case.name}.jsonl")]
     words += ["--comm", "nccl"] if case.nccl else ["--ranks", str(ranks)]
-    words += GPT2[case.model].words
+    words += case.shape.words
     words += ["--share-devices"] if ranks > gpus else []
     words += ["--recompute"] if case.recompute else []
+    words += ["--algorithms", str(algorithms_file(case, folder))] if case.algorithms else []
     return words
+
+
+def measure_algorithms(folder, program, seconds=float("inf")):
+    """Runs bench_cuda_gpt for each case that trains with measured algorithms. How many failed, or had no time."""
+    last = time.monotonic() + seconds
+    failed = 0
+    for case in cases_for(gpus_of(folder)):
+        if case.algorithms:
+            file = algorithms_file(case, folder)
+            file.unlink(missing_ok=True)
+            words = [program, case.model, str(case.micro_batch), "--context", str(case.shape.context)]
+            words += ["--vocabulary", str(case.shape.vocabulary), "--algorithms", str(file)]
+            failed += not run_logged(file.stem, words, [{}], folder, last)
+    return failed
 
 
 def run_cases(folder, text, program, seconds=float("inf")):
@@ -123,20 +154,25 @@ def run_cases(folder, text, program, seconds=float("inf")):
         for ending in ("json", "jsonl", "log"):
             (folder / f"{case.name}.{ending}").unlink(missing_ok=True)
     failed = 0
-    for case in sorted(cases_for(gpus), key=lambda case: case.model != "1.5B"):  # what has an aim comes first
+    for case in sorted(cases_to_run(gpus, folder), key=lambda case: case.model != "1.5B"):  # what has an aim comes first
         (folder / f"{case.name}.json").write_text(json.dumps(stage_file(case), indent=2) + "\n")
         words = command(case, len(gpus), folder, text, program)
-        print("==", " ".join(words), flush=True)
-        with open(folder / f"{case.name}.log", "w", encoding="utf-8") as log:
-            begin = time.monotonic()
-            left = min(MOST_SECONDS, last - begin)
-            ending = end_of(words, environments(case, len(gpus)), log, left) if left > 0 else "had no time left"
-            print(f"{case.name}: {time.monotonic() - begin:.1f} s", flush=True)
-            if ending:
-                failed += 1
-                log.write(f"{case.name} {ending}\n")
-                print(f"error: {case.name} {ending}, see {folder / case.name}.log", file=sys.stderr)
+        failed += not run_logged(case.name, words, environments(case, len(gpus)), folder, last)
     return failed
+
+
+def run_logged(name, words, environments, folder, last):
+    """Runs a program, as end_of() does, until `last` at most; its output goes to `name`.log. Whether it ended well."""
+    print("==", " ".join(words), flush=True)
+    with open(folder / f"{name}.log", "w", encoding="utf-8") as log:
+        begin = time.monotonic()
+        left = min(MOST_SECONDS, last - begin)
+        ending = end_of(words, environments, log, left) if left > 0 else "had no time left"
+        print(f"{name}: {time.monotonic() - begin:.1f} s", flush=True)
+        if ending:
+            log.write(f"{name} {ending}\n")
+            print(f"error: {name} {ending}, see {folder / name}.log", file=sys.stderr)
+    return not ending
 
 
 def environments(case, gpus):

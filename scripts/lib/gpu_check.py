@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The figures of scripts/gpu_check.sh, gpu_check.json and gpu_check.md, and the training runs among them (gpu_cases.py).
 
+    gpu_check.py algorithms --folder FOLDER --program BENCH_CUDA_GPT
     gpu_check.py run --folder FOLDER --text TEXT --program TRAIN_GPT
     gpu_check.py table --folder FOLDER
 """
@@ -15,7 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also started by itself
 
 from lib import runs
-from lib.gpu_cases import CASES, cases_for, gpus_of, run_cases
+from lib.gpu_cases import CASES, algorithms_file, cases_for, cases_to_run, gpus_of, measure_algorithms, run_cases
 from lib.records import ReportError
 
 # Dense bf16 products per second that the makers of GPUs state, by what nvidia-smi calls the GPU. Where several names are
@@ -69,6 +70,7 @@ def figures(case, run, gpu, gpus):
         "recompute": case.recompute,
         "nccl": case.nccl,
         "offload": case.offload,
+        "algorithms": case.algorithms,
         "step_ms": run.settled("step_ms"),
         "exposed_comm_ms": run.settled("exposed_comm_ms"),
         "tokens_per_s": tokens,
@@ -114,7 +116,7 @@ def collect(folder):
     gpus = gpus_of(folder)
     adamw = json_lines(folder / "adamw.jsonl")
     training = []
-    for case in cases_for(gpus):
+    for case in cases_to_run(gpus, folder):
         try:
             training.append(figures(case, runs.read_run(case.name, str(folder / f"{case.name}.jsonl")), gpus[0][0], len(gpus)))
         except ReportError as error:
@@ -127,6 +129,7 @@ def collect(folder):
         "memory": json_lines(folder / "memory.jsonl"),
         "adamw": adamw,
         "layers": json_lines(folder / "layers.jsonl"),
+        "algorithms_missing": [case.model for case in cases_for(gpus) if case.algorithms and not algorithms_file(case, folder).exists()],
         "training": training,
         "sanitizer": json_lines(folder / "sanitizer.jsonl"),
     }
@@ -152,6 +155,7 @@ def problems_of(result):
         found.append("no test said how much memory the driver reports (cuda_memory_gpu, nccl_memory_gpu)")
     if not any(layer["what"] == "all" for layer in result["layers"]):
         found.append("no layer was measured, or not all (bench_cuda_gpt)")
+    found += [f"cuBLASLt's algorithms were not measured for {model} (bench_cuda_gpt --algorithms)" for model in result["algorithms_missing"]]
     found += [f"compute-sanitizer's {run['tool']} of {run['program']}: {run['failed'] or str(run['errors']) + ' errors'}"
               for run in result["sanitizer"] if run["failed"] or run["errors"] != 0]
     return found + list(different_losses(trained)) + list(missed_aims(result["adamw"], trained))
@@ -176,7 +180,7 @@ def different_losses(trained):
     """Stages on the same ranks and samples train the same over `local`, digit for digit, wherever states are: what does not."""
     by_work = {}
     for t in trained:
-        if not t["nccl"]:  # which sums in an order of its own
+        if not t["nccl"] and not t["algorithms"]:  # which sum in orders of their own
             by_work.setdefault((t["model"], t["ranks"], t["micro_batch"], t["recompute"]), []).append(t)
     for same in by_work.values():
         for other in same[1:]:
@@ -194,7 +198,7 @@ def adamw_dtypes(line):
 
 def layers_table(layers):
     """Where a micro-step spends its time, as bench_cuda_gpt says it."""
-    lines = ["", "| layer of 1.5B | of a micro-step | us each | TFLOP/s | GB/s | of all |", "|---|---|---|---|---|---|"] if layers else []
+    lines = ["", f"| layer of {layers[0].get('model', '1.5B')} | of a micro-step | us each | TFLOP/s | GB/s | of all |", "|---|---|---|---|---|---|"] if layers else []
     every = sum(layer["us_of_all"] for layer in layers if layer["what"] != "all")
     for layer in layers:
         rates = [f"{layer[key]:.0f}" if key in layer else "" for key in ("tflop_per_s", "gb_per_s")]
@@ -223,6 +227,7 @@ def markdown(result):
             continue
         mfu = "unknown peak" if t["mfu"] is None else f"{t['mfu']:.3f}"
         model = t["model"] + (", recomputed" if t["recompute"] else "")
+        model += ", fastest algorithms" if t["algorithms"] else ""
         model += f", states in the host's memory, updated by the {t['offload']}" if t["offload"] else ""
         lines += [
             f"| {model} | {t['stage']} | {t['ranks']} on {t['gpus']}{', NCCL' if t['nccl'] else ''} | {t['step_ms']:.1f} | {t['exposed_comm_ms']:.1f} "
@@ -243,12 +248,14 @@ def markdown(result):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("what", choices=["run", "table"])
+    parser.add_argument("what", choices=["algorithms", "run", "table"])
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--text")
     parser.add_argument("--program")
     parser.add_argument("--seconds", type=float, default=float("inf"))
     options = parser.parse_args()
+    if options.what == "algorithms":
+        return 1 if measure_algorithms(options.folder, options.program, options.seconds) > 0 else 0
     if options.what == "run":
         return 1 if run_cases(options.folder, options.text, options.program, options.seconds) > 0 else 0
     result = collect(options.folder)

@@ -73,7 +73,8 @@ def _training(data):
             continue
         states = {"": "", "device": "in the host's memory, updated by the GPU", "host": "in the host's memory, updated there"}[t["offload"]]
         ranks = f"{t['ranks']}, {'NCCL' if t['nccl'] else 'threads'}"
-        rows.append([t["model"], str(t["stage"]), ranks, states, f"{t['step_ms']:.1f}", f"{t['tokens_per_s']:,.0f}", f"{t['planned_bytes'] / GIB:.2f}"])
+        model = t["model"] + (", fastest algorithms of cuBLASLt" if t.get("algorithms") else "")
+        rows.append([model, str(t["stage"]), ranks, states, f"{t['step_ms']:.1f}", f"{t['tokens_per_s']:,.0f}", f"{t['planned_bytes'] / GIB:.2f}"])
     return ["GPT-2", "stage", "ranks on it", "states", "step ms", "tokens/s", "GiB planned and measured"], rows
 
 

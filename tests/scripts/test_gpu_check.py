@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from dataclasses import replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,6 +47,13 @@ def report(case, gpus, tokens_per_s, measured=None, last_loss=10.0):
     return "".join(json.dumps(line) + "\n" for line in lines)
 
 
+def measure(folder):
+    """Leaves the files of measured algorithms."""
+    for case in CASES:
+        if case.algorithms:
+            gpu_cases.algorithms_file(case, folder).write_text("{}")
+
+
 def fill(folder, gpu="NVIDIA H100 80GB HBM3", gpus=1, junit='<testcase name="nccl_memory_gpu" status="run"/>'):
     (folder / "gpus.csv").write_text(f"{gpu}, 81559 MiB, 580.1\n" * gpus)
     (folder / "tests.xml").write_text(f"<testsuite>{junit}</testsuite>")
@@ -54,6 +62,7 @@ def fill(folder, gpu="NVIDIA H100 80GB HBM3", gpus=1, junit='<testcase name="ncc
     (folder / "commit.txt").write_text("1234abc-dirty\n")
     (folder / "memory.jsonl").write_text(json.dumps(MEMORY) + "\n")
     (folder / "layers.jsonl").write_text("".join(json.dumps(line) + "\n" for line in LAYERS))
+    measure(folder)
     for case in gpu_cases.cases_for(gpu_cases.gpus_of(folder)):
         (folder / f"{case.name}.jsonl").write_text(report(case, gpus, 1e5))
 
@@ -117,7 +126,7 @@ class Figures(unittest.TestCase):
 
     def test_a_gpu_with_little_memory_recomputes_activations(self):
         large, small = (gpu_cases.cases_for([["NVIDIA A100", f"{mib} MiB", "580"]]) for mib in (81920, 40960))
-        self.assertEqual([case.name for case in large if not case.offload], [case.name for case in small])
+        self.assertEqual([case.name for case in large if not case.offload and case.name != "1.5B_stage0_1_algorithms"], [case.name for case in small])
         self.assertEqual([(case.name, case.recompute) for case in small if case.recompute], [("1.5B_stage0_1", True)])
         self.assertFalse(any(case.recompute for case in large))
 
@@ -252,6 +261,7 @@ class Figures(unittest.TestCase):
         tool = self.folder / "train_gpt"
         tool.write_text(program)
         tool.chmod(0o755)
+        measure(self.folder)
         (self.folder / "gpus.csv").write_text("NVIDIA H100 80GB HBM3, 81559 MiB, 580.1\n" * gpus)
         words = [sys.executable, "-B", str(ROOT / "scripts/lib/gpu_check.py"), "run", "--folder", str(self.folder)]
         return subprocess.run([*words, "--text", "text", "--program", str(tool)], capture_output=True, text=True, check=False)
@@ -267,6 +277,43 @@ class Figures(unittest.TestCase):
             words = (self.folder / f"{case.name}.log").read_text().splitlines()
             self.assertEqual(words[words.index("--config") + 1], str(self.folder / f"{case.name}.json"))
             self.assertEqual("--recompute" in words, case.recompute)
+            given = words[words.index("--algorithms") + 1] if "--algorithms" in words else None
+            self.assertEqual(given, str(self.folder / f"algorithms_{case.model}.json") if case.algorithms else None)
+
+    def test_algorithms_are_measured_for_the_runs_that_use_them(self):
+        tool = self.folder / "bench_cuda_gpt"
+        tool.write_text(f'#!/bin/sh\necho "$@" >>{self.folder}/called\nwhile [ $# -gt 2 ]; do shift; done\necho {{}} >"$2"\n')
+        tool.chmod(0o755)
+        (self.folder / "gpus.csv").write_text("NVIDIA H100 80GB HBM3, 81559 MiB, 580.1\n")
+        words = [sys.executable, "-B", str(ROOT / "scripts/lib/gpu_check.py"), "algorithms", "--folder", str(self.folder), "--program", str(tool)]
+        ended = subprocess.run(words, capture_output=True, text=True, check=False)
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        files = {model: self.folder / f"algorithms_{model}.json" for model in ("124M", "1.5B")}
+        self.assertEqual((self.folder / "called").read_text().splitlines(),
+                         [f"{model} 16 --context 1024 --vocabulary 50304 --algorithms {file}" for model, file in files.items()])
+        for model in files:  # one run with them, and the same run without
+            with_them = [case for case in CASES if case.algorithms and case.model == model]
+            without = [replace(case, algorithms=False) for case in with_them]
+            self.assertEqual((len(with_them), without), (1, [case for case in CASES if case in without]))
+        tool.write_text("#!/bin/sh\necho no algorithm\nexit 4\n")
+        ended = subprocess.run(words, capture_output=True, text=True, check=False)
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn("error: algorithms_1.5B ended with status 4", ended.stderr)
+        self.assertFalse(files["124M"].exists())  # nor what was measured before
+
+    def test_runs_with_algorithms_are_in_the_table_and_left_out_if_there_are_none(self):
+        fill(self.folder)
+        case = next(case for case in CASES if case.algorithms and case.model == "124M")
+        (self.folder / f"{case.name}.jsonl").write_text(report(case, 1, 2e5, last_loss=10.0000001))  # other roundings
+        ended = self.table()
+        self.assertEqual(ended.returncode, 0, ended.stdout)
+        self.assertIn("| 124M, fastest algorithms | 0 | 1 on 1 | 100.0 | 2.5 | 200000 |", ended.stdout)
+        gpu_cases.algorithms_file(case, self.folder).unlink()
+        ended = self.table()
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn("- cuBLASLt's algorithms were not measured for 124M (bench_cuda_gpt --algorithms)", ended.stdout)
+        self.assertNotIn("| 124M, fastest algorithms |", ended.stdout)
+        self.assertNotIn("failed:", ended.stdout)
 
     def test_over_nccl_there_is_a_process_for_each_gpu_as_torchrun_starts_them(self):
         program = ('#!/bin/sh\ncase "$*" in *"--comm nccl"*) echo "rank $RANK of $WORLD_SIZE, GPU $LOCAL_RANK of $LOCAL_WORLD_SIZE,'
@@ -314,6 +361,7 @@ class Figures(unittest.TestCase):
         self.assertTrue((self.folder / f"{CASES[-1].name}.log").exists())
 
     def test_a_missing_program_is_a_failed_run(self):
+        measure(self.folder)
         (self.folder / "gpus.csv").write_text("NVIDIA H100 80GB HBM3, 81559 MiB, 580.1\n")
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as said:
             failed = gpu_cases.run_cases(self.folder, "text", str(self.folder / "none"))
@@ -520,7 +568,8 @@ class Carried(unittest.TestCase):
         line = json.dumps({"gradient": "fp32", "parameter": "bf16", "gb_per_s": 2800.4, "copy_gb_per_s": 3011.2, "ratio": 0.93})
         self.program(self.root / "carried/bin/bench_cuda_adamw", f"cat <<'END'\n{line}\nEND")
         lines = "\n".join(json.dumps(line) for line in LAYERS)
-        self.program(self.root / "carried/bin/bench_cuda_gpt", f"cat <<'END'\n{lines}\nEND")
+        self.program(self.root / "carried/bin/bench_cuda_gpt",
+                     f'case "$*" in *--algorithms*) while [ $# -gt 1 ]; do shift; done; echo "{{}}" >"$1"; exit;; esac\ncat <<\'END\'\n{lines}\nEND')
         (self.place / "reports").mkdir()
         for case in CASES:
             (self.place / "reports" / f"{case.name}.jsonl").write_text(report(case, 1, 1e5))
