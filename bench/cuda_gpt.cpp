@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Measures the parts of a micro-step of train_gpt on a GPU: each layer separately, forward and backward, in bf16 with
 /// gradients in bf16, on random numbers. One JSON line each, and one for the total.
-/// bench_cuda_gpt [124M|1.5B [SEQUENCES, 16 [ROUNDS]]] [--sparse | --algorithms FILE]
+/// bench_cuda_gpt [124M|1.5B|tiny [SEQUENCES, 16 [ROUNDS]]] [--context N] [--vocabulary N]
+///                [--sparse | --algorithms FILE]
 ///
+/// tiny: a model of two layers with 32 channels, to rehearse this program without a GPU.
 /// --sparse: attention only, dense and block-sparse, with a context of 8,192.
 /// --algorithms: matrix products only, each with up to eight algorithms of cuBLASLt, and writes the fastest ones to a
 /// file for train_gpt --algorithms. The shapes are those of a run with the same model, micro-batch, --context and
@@ -283,7 +285,7 @@ int main(int argc, char** argv) {
   std::string name = "1.5B";
   std::int64_t sequences = 16;
   int rounds = 15;
-  app.add_option("MODEL", name, "of GPT-2")->capture_default_str()->check(CLI::IsMember({"124M", "1.5B"}));
+  app.add_option("MODEL", name, "of GPT-2")->capture_default_str()->check(CLI::IsMember({"124M", "1.5B", "tiny"}));
   app.add_option("SEQUENCES", sequences, "of a micro-batch")->capture_default_str()->check(zeroth::bench::count);
   app.add_option("ROUNDS", rounds, "that are measured")->capture_default_str()->check(zeroth::bench::count);
   bool sparse = false;
@@ -293,10 +295,9 @@ int main(int argc, char** argv) {
   std::string algorithms, gradients = "bf16";
   app.add_option("--algorithms", algorithms, "file to write cuBLASLt's fastest algorithm for each product to")
       ->excludes("--sparse");
-  for (auto const& [option, value, what] :
-       {std::tuple{"--context", &shape.context, "tokens of a sequence, with --algorithms"},
-        std::tuple{"--vocabulary", &shape.vocabulary, "of the model, with --algorithms"}}) {
-    app.add_option(option, *value, what)->capture_default_str()->check(zeroth::bench::count)->needs("--algorithms");
+  for (auto const& [option, value, what] : {std::tuple{"--context", &shape.context, "tokens of a sequence"},
+                                            std::tuple{"--vocabulary", &shape.vocabulary, "of the model"}}) {
+    app.add_option(option, *value, what)->capture_default_str()->check(zeroth::bench::count)->excludes("--sparse");
   }
   app.add_option("--gradients", gradients, "their dtype, with --algorithms")
       ->capture_default_str()
@@ -307,6 +308,10 @@ int main(int argc, char** argv) {
     shape.layers = 48;
     shape.heads = 25;
     shape.channels = 1600;
+  } else if (name == "tiny") {
+    shape.layers = 2;
+    shape.heads = 2;
+    shape.channels = 32;
   }
   try {
     if (!algorithms.empty()) {

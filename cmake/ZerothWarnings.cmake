@@ -11,7 +11,7 @@ function(zeroth_warnings target)
   # Off if tests compile kernels for the CPU: g++ warns that an array bound from an int template parameter may be
   # negative.
   cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY "${PROJECT_SOURCE_DIR}" OUTPUT_VARIABLE folder)
-  if(NOT folder MATCHES "^tests/(cuda|examples|ptx)$")
+  if(NOT folder MATCHES "^tests/(bench|cuda|examples|ptx)$")
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wsign-conversion>)
   endif()
   if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")

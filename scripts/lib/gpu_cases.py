@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class Shape:
 
 
 GPT2 = {"124M": Shape(12, 12, 768), "1.5B": Shape(48, 25, 1600)}
+TINY = Shape(2, 2, 32, context=16, vocabulary=256)  # in a rehearsal, instead of each
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class Case:
     nccl: bool = False  # as processes, not as threads of one
     offload: str = ""  # states in the host's memory, and who updates them: "device" or "host"
     algorithms: bool = False  # those of cuBLASLt that were measured as the fastest, not its own choice
+    tiny: bool = False
 
     @property
     def name(self):
@@ -51,7 +53,7 @@ class Case:
 
     @property
     def shape(self):
-        return GPT2[self.model]
+        return TINY if self.tiny else GPT2[self.model]
 
 
 # Among cases of one name, the first that fits the memory of the GPU runs. The states of 1.5 billion parameters take
@@ -68,13 +70,20 @@ CASES = [
 ]
 
 
+def is_rehearsal(gpus):
+    """Whether they are those of tests/support/made_up_gpu/nvidia-smi."""
+    return gpus[0][0].startswith("Made-up ")
+
+
 def cases_for(gpus):
-    """`gpus` as gpus_of() has them."""
+    """`gpus` as gpus_of() has them. In a rehearsal models are tiny."""
     gib = min(float(memory.removesuffix(" MiB")) for _, memory, _ in gpus) / 1024
     chosen = {}
     for case in CASES:
         if gib >= case.least_gib:
             chosen.setdefault(case.name, case)
+    if is_rehearsal(gpus):
+        return [replace(case, tiny=True, micro_batch=min(case.micro_batch, 2), steps=3) for case in chosen.values()]
     return list(chosen.values())
 
 
@@ -140,7 +149,7 @@ def measure_algorithms(folder, program, seconds=float("inf")):
         if case.algorithms:
             file = algorithms_file(case, folder)
             file.unlink(missing_ok=True)
-            words = [program, case.model, str(case.micro_batch), "--context", str(case.shape.context)]
+            words = [program, "tiny" if case.tiny else case.model, str(case.micro_batch), "--context", str(case.shape.context)]
             words += ["--vocabulary", str(case.shape.vocabulary), "--algorithms", str(file)]
             failed += not run_logged(file.stem, words, [{}], folder, last)
     return failed

@@ -16,7 +16,16 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also started by itself
 
 from lib import runs
-from lib.gpu_cases import CASES, algorithms_file, cases_for, cases_to_run, gpus_of, measure_algorithms, run_cases
+from lib.gpu_cases import (
+    CASES,
+    algorithms_file,
+    cases_for,
+    cases_to_run,
+    gpus_of,
+    is_rehearsal,
+    measure_algorithms,
+    run_cases,
+)
 from lib.records import ReportError
 
 # Dense bf16 products per second that the makers of GPUs state, by what nvidia-smi calls the GPU. Where several names are
@@ -35,6 +44,8 @@ PEAK_BF16 = {
 
 # As tests/support/gpu_main.cpp says it.
 TOO_FEW = re.compile(r"skipped: needs \d+ GPUs, and [1-9]\d* are there")
+
+REHEARSAL = "without a GPU: no figure here was measured on one"
 
 # Aims. AdamW's bandwidth with fp32 masters, as part of a copy's in the same run; and the products of a whole GPU, as
 # part of those that its maker states.
@@ -122,7 +133,8 @@ def collect(folder):
         except ReportError as error:
             failed = f"{error} (see {case.name}.log{last_words(folder / f'{case.name}.log')})"
             training.append({"name": case.name, "model": case.model, "stage": case.stage, "failed": failed})
-    result = {
+    result = {"rehearsal": REHEARSAL} if is_rehearsal(gpus) else {}
+    result |= {
         "gpus": [{"name": g[0], "memory": g[1], "driver": g[2]} for g in gpus],
         "commit": (folder / "commit.txt").read_text().strip(),
         "tests": tests_of(folder / "tests.xml"),
@@ -158,14 +170,15 @@ def problems_of(result):
     found += [f"cuBLASLt's algorithms were not measured for {model} (bench_cuda_gpt --algorithms)" for model in result["algorithms_missing"]]
     found += [f"compute-sanitizer's {run['tool']} of {run['program']}: {run['failed'] or str(run['errors']) + ' errors'}"
               for run in result["sanitizer"] if run["failed"] or run["errors"] != 0]
-    return found + list(different_losses(trained)) + list(missed_aims(result["adamw"], trained))
+    found += different_losses(trained)
+    of_masters = [line for line in result["adamw"] if line.get("master", "fp32") == "fp32"]
+    if not of_masters:
+        found.append("missed aim: AdamW with fp32 masters was not measured")
+    return found if "rehearsal" in result else [*found, *missed_aims(of_masters, trained)]
 
 
 def missed_aims(adamw, trained):
-    of_masters = [line for line in adamw if line.get("master", "fp32") == "fp32"]
-    if not of_masters:
-        yield "missed aim: AdamW with fp32 masters was not measured"
-    for line in of_masters:
+    for line in adamw:
         if line["ratio"] < LEAST_OF_A_COPY:
             yield f"missed aim: AdamW ({adamw_dtypes(line)}) has {line['ratio']:.3f} of a copy's bandwidth, not {LEAST_OF_A_COPY:.2f}"
     for t in trained:
@@ -209,7 +222,8 @@ def layers_table(layers):
 
 def markdown(result):
     gpus, tests = result["gpus"], result["tests"]
-    lines = [f"# {len(gpus)} x {gpus[0]['name']}, {gpus[0]['memory']}, driver {gpus[0]['driver']}", "", f"Commit {result['commit']}.", ""]
+    lines = [f"# REHEARSAL {result['rehearsal']}", "", "Models are tiny. Aims are not judged.", ""] if "rehearsal" in result else []
+    lines += [f"{'##' if 'rehearsal' in result else '#'} {len(gpus)} x {gpus[0]['name']}, {gpus[0]['memory']}, driver {gpus[0]['driver']}", "", f"Commit {result['commit']}.", ""]
     lines += [f"Tests that need a GPU: {', '.join(f'{len(tests[k])} {k}' for k in tests)}."]
     lines += [f"- {kind}: {name}" for kind in tests if kind != "passed" for name in tests[kind]]
     lines += ["", "| AdamW: gradient, parameter | GB/s | a copy's GB/s | of a copy |", "|---|---|---|---|"]
@@ -241,7 +255,7 @@ def markdown(result):
               + (f"{peak_of(gpus[0]['name']) / 1e12:.0f} TFLOP/s for each GPU, as its maker states for dense bf16." if peak_of(gpus[0]["name"])
                  else "what this GPU's maker states for dense bf16, which is not listed here.")]
     lines += ["", "Problems:" if result["problems"] else "No problems: tests passed, memory is what was planned, all "
-              "stages over `local` have the same losses, digit for digit, and the aims are met."]
+              "stages over `local` have the same losses, digit for digit" + ("." if "rehearsal" in result else ", and the aims are met.")]
     lines += [f"- {problem}" for problem in result["problems"]]
     return "\n".join(lines) + "\n"
 

@@ -13,7 +13,10 @@ GIB = 2**30
 
 
 def read(folder):
-    return read_document(folder / "gpu.json").fields, [record.fields for record in read_lines(folder / "gpu_peers.jsonl")]
+    check = read_document(folder / "gpu.json")
+    if "rehearsal" in check:
+        check.fail(f"is a rehearsal {check.text('rehearsal')}; it must be a check of a GPU")
+    return check.fields, [record.fields for record in read_lines(folder / "gpu_peers.jsonl")]
 
 
 def claims(data):

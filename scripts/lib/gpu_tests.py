@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tests that need a GPU: which there are, and running them, where CTest need not be.
 
-    gpu_tests.py list --build FOLDER > FILE
+    gpu_tests.py list --build FOLDER [--label gpu] > FILE
     gpu_tests.py run --folder FOLDER --tests FILE [--total SECONDS] [--seconds EACH]
 
 `run` begins with those that say most, writes FOLDER/tests.xml after each, and what each printed to FOLDER/tests/NAME.log. Tests that
@@ -117,13 +117,14 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("what", choices=["list", "run"])
     parser.add_argument("--build", type=Path)
+    parser.add_argument("--label", default="gpu")
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--tests", type=Path)
     parser.add_argument("--total", type=float, default=3600)
     parser.add_argument("--seconds", type=float, default=900)
     options = parser.parse_args()
     if options.what == "list":
-        words = ["ctest", "--test-dir", str(options.build), "-L", "^gpu$", "--show-only=json-v1"]
+        words = ["ctest", "--test-dir", str(options.build), "-L", f"^{options.label}$", "--show-only=json-v1"]
         done = subprocess.run(words, stdout=subprocess.PIPE, check=False)
         if done.returncode:
             print(f"error: {' '.join(words)} ended with status {done.returncode}", file=sys.stderr)

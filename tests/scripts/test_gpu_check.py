@@ -315,6 +315,20 @@ class Figures(unittest.TestCase):
         self.assertNotIn("| 124M, fastest algorithms |", ended.stdout)
         self.assertNotIn("failed:", ended.stdout)
 
+    def test_a_rehearsal_says_so_first_and_misses_no_aim(self):
+        fill(self.folder, gpu="Made-up H100")
+        (self.folder / "adamw.jsonl").write_text(json.dumps({"gradient": "bf16", "parameter": "bf16", "gb_per_s": 1.0, "copy_gb_per_s": 9.0, "ratio": 0.1}) + "\n")
+        ended = self.table()
+        self.assertEqual(ended.returncode, 0, ended.stdout)
+        self.assertTrue(ended.stdout.startswith("# REHEARSAL without a GPU: no figure here was measured on one\n"), ended.stdout)
+        self.assertIn("| bf16, bf16 | 1 | 9 | 0.100 |", ended.stdout)
+        self.assertNotIn("aims are met", ended.stdout)
+        self.assertEqual(next(iter(json.loads((self.folder / "gpu_check.json").read_text()))), "rehearsal")
+        (self.folder / "adamw.jsonl").unlink()
+        self.assertIn("AdamW with fp32 masters was not measured", self.table().stdout)
+        fill(self.folder)
+        self.assertNotIn("rehearsal", gpu_check.collect(self.folder))
+
     def test_over_nccl_there_is_a_process_for_each_gpu_as_torchrun_starts_them(self):
         program = ('#!/bin/sh\ncase "$*" in *"--comm nccl"*) echo "rank $RANK of $WORLD_SIZE, GPU $LOCAL_RANK of $LOCAL_WORLD_SIZE,'
                    ' at $MASTER_ADDR:${MASTER_PORT:+port} $*";; *) echo "${RANK:-alone} $*";; esac\n')
@@ -400,7 +414,7 @@ class Figures(unittest.TestCase):
         self.assertIn(f"- the losses of 1.5B_stage0_1 and {case.name} differ from step 3 on", ended.stdout)
 
     def test_the_suite_is_chosen_by_the_whole_label(self):
-        self.assertIn('"-L", "^gpu$"', (ROOT / "scripts/lib/gpu_tests.py").read_text())  # failed_gpu is another one
+        self.assertIn('"-L", f"^{options.label}$"', (ROOT / "scripts/lib/gpu_tests.py").read_text())  # failed_gpu is another one
 
     def test_errors_of_a_sanitizer_are_reported(self):
         fill(self.folder)
@@ -481,6 +495,22 @@ class Script(unittest.TestCase):
             ended = self.check(*words)
             self.assertEqual(ended.returncode, 2, words)
             self.assertIn("usage:", ended.stderr)
+
+
+    def test_folders_have_either_a_check_or_rehearsals(self):
+        self.out.mkdir()
+        (self.out / "gpus.csv").write_text("Made-up H100, 81559 MiB, none\n")
+        ended = self.check("--only", "adamw", str(self.out))
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn("has results of a rehearsal, which this run would mix with others: name another folder", ended.stderr)
+        self.assertFalse((self.out / "gpu_check.md").exists())
+
+    def test_what_builds_a_rehearsal_is_said_where_it_is_not_built(self):
+        ended = self.check("--rehearse", str(self.out), ZEROTH_BUILD=str(self.place))
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn(f"error: there is no {self.place}/rehearsal/bin/train_gpt.", ended.stderr)
+        self.assertIn("cmake --preset test && cmake --build --preset test --target gpu_rehearsal", ended.stderr)
+        self.assertFalse(self.out.exists())
 
 
 class Tests(unittest.TestCase):

@@ -200,6 +200,14 @@ class Published(Folder):
         self.assertIn("step_time.svg is not", out)
         self.assertNotIn("memory.svg is not", out)
 
+    def test_a_rehearsal_is_rejected(self):
+        before = self.readme.read_text(encoding="utf-8")
+        self.change("gpu.json", lambda check: check.update(rehearsal="without a GPU"))
+        status, _, err = self.publish()
+        self.assertEqual(status, 2)
+        self.assertIn("gpu.json: is a rehearsal without a GPU; it must be a check of a GPU", err)
+        self.assertEqual(self.readme.read_text(encoding="utf-8"), before)
+
     def test_a_missing_file_leaves_its_block_empty(self):
         self.publish()
         (self.measured / "peers_intel.json").unlink()

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The unchanged train_gpt on the CUDA runtime and the NCCL of the tests, as one of the processes that torchrun's
-// variables describe. Each attempt of a job meets in its own folder.
+// The unchanged train_gpt on the CUDA runtime and the NCCL of the tests: by itself, or as one of the processes that
+// torchrun's variables describe. There are two GPUs, or those that CUDA_VISIBLE_DEVICES lists. Each attempt of a job
+// meets in its own folder, below the one that ZEROTH_FAKE_NCCL names, or below nccl.
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -16,9 +18,11 @@ int main(int argc, char** argv) {
     auto const* const value = std::getenv(name);
     return std::string{value == nullptr ? "" : value};
   };
-  fake_cuda::reset({.gpus = 2});
-  auto const folder =
-      std::filesystem::path{"nccl"} / (variable("TORCHELASTIC_RESTART_COUNT") + "-" + variable("MASTER_PORT"));
+  auto const visible = variable("CUDA_VISIBLE_DEVICES");
+  fake_cuda::reset({.gpus = visible.empty() ? 2 : 1 + static_cast<int>(std::ranges::count(visible, ','))});
+  auto const below = variable("ZEROTH_FAKE_NCCL");
+  auto const folder = std::filesystem::path{below.empty() ? "nccl" : below} /
+                      (variable("TORCHELASTIC_RESTART_COUNT") + "-" + variable("MASTER_PORT"));
   std::filesystem::create_directories(folder);
   fake_nccl::meet_in(folder);
   return train_gpt_main(argc, argv);

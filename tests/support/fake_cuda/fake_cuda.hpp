@@ -16,7 +16,8 @@
 ///   cudaGraphExecDestroy cudaGraphDestroy cudaGraphGetNodes cudaGraphGetEdges
 ///
 /// Functions that block the host (cudaStreamSynchronize, cudaEventSynchronize, cudaDeviceSynchronize, cudaMemcpy and
-/// the like) are missing on purpose: if a test links, the library calls none of them.
+/// the like) are missing on purpose: if a test links, the library calls none of them. Benchmarks call some, and link
+/// blocking_calls.cpp, which has these.
 ///
 /// It is stricter than CUDA to find mistakes. It rejects asynchronous copies from or to memory that CUDA does not know,
 /// which would block the host; destroyed handles; the default stream unless it is requested; and, at its launch, a
