@@ -44,12 +44,13 @@ class Case:
     nccl: bool = False  # as processes, not as threads of one
     offload: str = ""  # states in the host's memory, and who updates them: "device" or "host"
     algorithms: bool = False  # those of cuBLASLt that were measured as the fastest, not its own choice
+    step_graph: bool = False  # a step is recorded, and launched for all others
     tiny: bool = False
 
     @property
     def name(self):
         return f"{self.model}_stage{self.stage}_{'all' if self.ranks == 0 else self.ranks}{'_nccl' if self.nccl else ''}" + (
-            f"_offload_{self.offload}" if self.offload else "") + ("_algorithms" if self.algorithms else "")
+            f"_offload_{self.offload}" if self.offload else "") + ("_algorithms" if self.algorithms else "") + ("_graph" if self.step_graph else "")
 
     @property
     def shape(self):
@@ -67,6 +68,7 @@ CASES = [
     *(Case("1.5B", 0, 1, 16, accumulate=4, steps=4, least_gib=66, offload=offload) for offload in ("device", "host")),
     *(Case("124M", stage, 0, 4) for stage in range(4)),
     *(Case("124M", stage, 0, 4, nccl=True) for stage in range(4)),
+    *(Case("124M", stage, 0, 4, nccl=True, step_graph=True) for stage in (0, 3)),
 ]
 
 
@@ -83,7 +85,8 @@ def cases_for(gpus):
         if gib >= case.least_gib:
             chosen.setdefault(case.name, case)
     if is_rehearsal(gpus):
-        return [replace(case, tiny=True, micro_batch=min(case.micro_batch, 2), steps=3) for case in chosen.values()]
+        return [replace(case, tiny=True, micro_batch=min(case.micro_batch, 2), steps=6 if case.step_graph else 3)
+                for case in chosen.values()]
     return list(chosen.values())
 
 
@@ -138,6 +141,7 @@ def command(case, gpus, folder, text, program):
     words += ["--share-devices"] if ranks > gpus else []
     words += ["--recompute"] if case.recompute else []
     words += ["--algorithms", str(algorithms_file(case, folder))] if case.algorithms else []
+    words += ["--step-graph"] if case.step_graph else []
     return words
 
 

@@ -82,6 +82,7 @@ def figures(case, run, gpu, gpus):
         "nccl": case.nccl,
         "offload": case.offload,
         "algorithms": case.algorithms,
+        "step_graph": case.step_graph,
         "step_ms": run.settled("step_ms"),
         "exposed_comm_ms": run.settled("exposed_comm_ms"),
         "tokens_per_s": tokens,
@@ -190,11 +191,13 @@ def missed_aims(adamw, trained):
 
 
 def different_losses(trained):
-    """Stages on the same ranks and samples train the same over `local`, digit for digit, wherever states are: what does not."""
+    """Runs that should have trained the same, digit for digit, and did not: over `local` all stages on the same ranks and
+    samples, wherever states are; over NCCL, which sums in an order of its own at each stage, those of one stage."""
     by_work = {}
     for t in trained:
-        if not t["nccl"] and not t["algorithms"]:  # which sum in orders of their own
-            by_work.setdefault((t["model"], t["ranks"], t["micro_batch"], t["recompute"]), []).append(t)
+        if not t["algorithms"]:  # which sum in orders of their own
+            stage = t["stage"] if t["nccl"] else None
+            by_work.setdefault((t["model"], t["ranks"], t["micro_batch"], t["recompute"], stage), []).append(t)
     for same in by_work.values():
         for other in same[1:]:
             both = list(zip(same[0]["losses"], other["losses"]))
@@ -242,6 +245,7 @@ def markdown(result):
         mfu = "unknown peak" if t["mfu"] is None else f"{t['mfu']:.3f}"
         model = t["model"] + (", recomputed" if t["recompute"] else "")
         model += ", fastest algorithms" if t["algorithms"] else ""
+        model += ", launched as graphs" if t["step_graph"] else ""
         model += f", states in the host's memory, updated by the {t['offload']}" if t["offload"] else ""
         lines += [
             f"| {model} | {t['stage']} | {t['ranks']} on {t['gpus']}{', NCCL' if t['nccl'] else ''} | {t['step_ms']:.1f} | {t['exposed_comm_ms']:.1f} "

@@ -77,6 +77,7 @@ def _training(data):
         states = {"": "", "device": "in the host's memory, updated by the GPU", "host": "in the host's memory, updated there"}[t["offload"]]
         ranks = f"{t['ranks']}, {'NCCL' if t['nccl'] else 'threads'}"
         model = t["model"] + (", fastest algorithms of cuBLASLt" if t.get("algorithms") else "")
+        model += ", launched as graphs" if t.get("step_graph") else ""
         rows.append([model, str(t["stage"]), ranks, states, f"{t['step_ms']:.1f}", f"{t['tokens_per_s']:,.0f}", f"{t['planned_bytes'] / GIB:.2f}"])
     return ["GPT-2", "stage", "ranks on it", "states", "step ms", "tokens/s", "GiB planned and measured"], rows
 

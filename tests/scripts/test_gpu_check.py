@@ -238,12 +238,22 @@ class Figures(unittest.TestCase):
 
     def test_nccl_may_sum_in_another_order_at_each_stage(self):
         fill(self.folder)
-        case = CASES[-1]
-        self.assertTrue(case.nccl)
-        (self.folder / f"{case.name}.jsonl").write_text(report(case, 1, 1e5, last_loss=10.0000001))
+        for case in CASES:
+            if case.nccl:
+                last_loss = 10 + case.stage * 1e-7
+                (self.folder / f"{case.name}.jsonl").write_text(report(case, 1, 1e5, last_loss=last_loss))
         ended = self.table()
         self.assertEqual(ended.returncode, 0, ended.stdout)
         self.assertIn("| 124M | 3 | 1 on 1, NCCL |", ended.stdout)
+
+    def test_launched_steps_have_the_losses_of_those_that_are_not_recorded(self):
+        fill(self.folder)
+        case = next(case for case in CASES if case.step_graph and case.stage == 3)
+        (self.folder / f"{case.name}.jsonl").write_text(report(case, 1, 1e5, last_loss=10.0000001))
+        ended = self.table()
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn("| 124M, launched as graphs | 3 | 1 on 1, NCCL |", ended.stdout)
+        self.assertIn("- the losses of 124M_stage3_all_nccl and 124M_stage3_all_nccl_graph differ from step 10 on", ended.stdout)
 
     def test_other_models_and_batches_may_train_differently(self):
         fill(self.folder)
@@ -347,7 +357,7 @@ class Figures(unittest.TestCase):
         ended = self.run_cases(program, gpus=2)
         self.assertEqual(ended.returncode, 1)
         self.assertIn("error: 124M_stage0_all_nccl ended with status 7", ended.stderr)
-        self.assertEqual(ended.stderr.count("error:"), 4)
+        self.assertEqual(ended.stderr.count("error:"), sum(case.nccl for case in CASES))
 
     def test_a_run_that_fails_is_counted_and_leaves_no_older_report_in_its_place(self):
         fill(self.folder)
@@ -479,7 +489,7 @@ class Script(unittest.TestCase):
         self.cmake("3.22.1")
         ended = self.check(str(self.out))
         self.assertEqual(ended.returncode, 1)
-        self.assertIn("CMake 3.25 or newer is needed, and here is 3.22.1", ended.stderr)
+        self.assertIn("CMake 3.25 or newer is required, found 3.22.1", ended.stderr)
 
     def test_every_failure_still_gives_a_table(self):
         ended = self.check("--only", "tests,adamw", str(self.out))
