@@ -106,12 +106,34 @@ void expect_layout(zeroth::Config const& config, gpt::Options const& options, gp
   }
 }
 
+/// Checks that cuDNN has what the file and the model ask of attention.
+void expect_attention(zeroth::Config const& config, gpt::Options const& options, gpt::Shape const& shape) {
+  if (options.attention != gpt::AttentionLibrary::cudnn) {
+    return;
+  }
+  auto const refuse = [&](std::string const& why, std::string_view allowed) {
+    throw zeroth::ConfigError{
+        fmt::format("{}: --attention cudnn: {}; allowed: {}, or --attention own", config.source(), why, allowed)};
+  };
+  if (auto const dtype = config.compute_dtype(); dtype != zeroth::Dtype::bf16 && dtype != zeroth::Dtype::fp16) {
+    refuse(fmt::format("the model computes in {}", zeroth::name_of(dtype)), "bf16 and fp16");
+  }
+  if (config.sparse_attention()) {
+    refuse("zeroth.sparse_attention asks for a layout", "a file without this section");
+  }
+  if (auto const width = shape.channels / shape.heads; width % gpt::head_unit_of_cudnn != 0) {
+    refuse(fmt::format("a head has {} channels (--channels {}, --heads {})", width, shape.channels, shape.heads),
+           fmt::format("multiples of {}", gpt::head_unit_of_cudnn));
+  }
+}
+
 int run(gpt::Options const& options) {
   auto const config = gpt::read_stage_file(options.stage_file);
   expect_activations(config, options);
   auto const shape = gpt::resolve_shape(options.shape, options.init);
   expect_divided(config, shape);
   expect_layout(config, options, shape);
+  expect_attention(config, options, shape);
   if (options.plan) {
     print_plan(options, config, shape);
     return 0;

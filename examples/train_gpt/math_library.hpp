@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The choice of matrix library.
+/// The choice of libraries for matrix products and attention.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -17,6 +17,10 @@ enum class MathLibrary : std::uint8_t {
   onednn,
   cublaslt,  ///< On GPUs; cannot be requested.
 };
+
+/// What computes attention on GPUs.
+enum class AttentionLibrary : std::uint8_t { own, cudnn };
+inline constexpr int head_unit_of_cudnn = 8;  ///< It accepts heads whose width is a multiple of it.
 
 struct MathChoice {
   MathLibrary library;

@@ -29,6 +29,8 @@ std::map<std::string, zeroth::DeviceKind> const devices{{"cpu", zeroth::DeviceKi
                                                         {"cuda", zeroth::DeviceKind::cuda}};
 std::map<std::string, MathLibrary> const libraries{
     {"auto", MathLibrary::automatic}, {"eigen", MathLibrary::eigen}, {"onednn", MathLibrary::onednn}};
+std::map<std::string, AttentionLibrary> const attentions{{"own", AttentionLibrary::own},
+                                                         {"cudnn", AttentionLibrary::cudnn}};
 std::map<std::string, Order> const orders{{"sequential", Order::sequential}, {"shuffled", Order::shuffled}};
 
 /// A whole number from `lowest` on; CLI11's own messages about bounds mention floating point.
@@ -118,7 +120,7 @@ void declare_checkpoints(CLI::App& app, Options& o) {
 
 /// Options with words as values.
 struct Words {
-  std::string order = "sequential", comm = "auto", device = "cpu", math = "auto";
+  std::string order = "sequential", comm = "auto", device = "cpu", math = "auto", attention = "own";
 };
 
 void declare(CLI::App& app, Options& o, Words& words) {
@@ -183,6 +185,10 @@ void declare(CLI::App& app, Options& o, Words& words) {
   app.add_flag("--tf32", o.tf32, "With --device cuda and fp32: round the factors of matrix products to TF32");
   app.add_flag("--step-graph", o.step_graph,
                "With --device cuda and --comm nccl: record a step, and launch it as CUDA graphs for all others");
+  app.add_option("--attention", words.attention,
+                 "With --device cuda: own kernels, or those of cuDNN for bf16 and fp16, which is loaded for it")
+      ->check(CLI::IsMember{{"own", "cudnn"}})
+      ->capture_default_str();
   app.add_option("--algorithms", o.algorithms,
                  "With --device cuda: file with cuBLASLt's algorithm for each product, which bench_cuda_gpt "
                  "--algorithms measured [cuBLASLt's choice]")
@@ -241,7 +247,8 @@ CommandLine parse(int argc, char const* const* argv, std::ostream& out, std::ost
     }
     for (auto const& [flag, given] :
          {std::pair{"--share-devices", options.share_devices}, std::pair{"--tf32", options.tf32},
-          std::pair{"--step-graph", options.step_graph}, std::pair{"--algorithms", !options.algorithms.empty()}}) {
+          std::pair{"--step-graph", options.step_graph}, std::pair{"--algorithms", !options.algorithms.empty()},
+          std::pair{"--attention", app.count("--attention") > 0}}) {
       if (given && words.device != "cuda") {
         throw CLI::ValidationError{flag, "is for --device cuda"};
       }
@@ -277,6 +284,7 @@ CommandLine parse(int argc, char const* const* argv, std::ostream& out, std::ost
   options.order = orders.at(words.order);
   options.device = devices.at(words.device);
   options.math = libraries.at(words.math);
+  options.attention = attentions.at(words.attention);
   return {options, 0};
 }
 

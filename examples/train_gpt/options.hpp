@@ -40,6 +40,7 @@ struct Options {
   zeroth::DeviceKind device = zeroth::DeviceKind::cpu;
   bool plan = false, recompute = false, share_devices = false, tf32 = false, show_products = false, step_graph = false;
   MathLibrary math = MathLibrary::automatic;
+  AttentionLibrary attention = AttentionLibrary::own;
   std::filesystem::path algorithms;  ///< File of cuBLASLt's algorithms; empty: cuBLASLt chooses.
 };
 

@@ -95,6 +95,11 @@ TEST_CASE("options: every option is parsed") {
   auto const graphs = parse_words({"--config", "c.json", "--data", "text", "--device", "cuda", "--step-graph"});
   REQUIRE(graphs.command_line.options);
   CHECK(graphs.command_line.options->step_graph);
+  CHECK(o->attention == AttentionLibrary::own);
+  auto const cudnn =
+      parse_words({"--config", "c.json", "--data", "text", "--device", "cuda", "--attention", "cudnn"}).command_line;
+  REQUIRE(cudnn.options);
+  CHECK(cudnn.options->attention == AttentionLibrary::cudnn);
 }
 
 TEST_CASE("options: values for a stage file's open keys") {
@@ -171,6 +176,9 @@ TEST_CASE("options: mistakes are named with value and what is allowed") {
            {{"--config", "c", "--data", "t", "--share-devices"}, {"--share-devices", "--device cuda"}},
            {{"--config", "c", "--data", "t", "--algorithms", "a"}, {"--algorithms", "--device cuda"}},
            {{"--config", "c", "--data", "t", "--step-graph"}, {"--step-graph", "--device cuda"}},
+           {{"--config", "c", "--data", "t", "--attention", "cudnn"}, {"--attention", "--device cuda"}},
+           {{"--config", "c", "--data", "t", "--device", "cuda", "--attention", "flash"},
+            {"--attention", "flash", "own", "cudnn"}},
            {{"--config", "c", "--data", "t", "--device", "cuda", "--step-graph", "--dropout", "0.5"},
             {"--step-graph", "--dropout is 0.5", "allowed: 0"}},
            {{"--config", "c", "--data", "t", "--device", "cuda", "--step-graph", "--trace", "f"},

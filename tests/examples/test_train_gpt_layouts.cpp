@@ -122,3 +122,31 @@ TEST_CASE("train_gpt rejects layouts that it cannot train with, naming the key")
     CHECK_THAT(result.output, Contains(said));
   }
 }
+
+TEST_CASE("train_gpt rejects what cuDNN's attention cannot have, before ranks start, with what is allowed") {
+  Place const place;
+  struct Row {
+    std::string keys, options;
+    std::vector<std::string> said;
+  };
+  std::string const bf16 = R"("bf16": {"enabled": true})";
+  for (auto const& [keys, options, said] :
+       {Row{R"("fp16": {"enabled": false})", "--context 16", {"the model computes in fp32; allowed: bf16 and fp16"}},
+        Row{bf16 + R"(, "zeroth": {"sparse_attention": {"mode": "dense", "attention": "unidirectional"}})",
+            "--context 16",
+            {"zeroth.sparse_attention asks for a layout; allowed: a file without this section"}},
+        Row{bf16,
+            "--context 16 --channels 24 --heads 2",
+            {"a head has 12 channels (--channels 24, --heads 2); allowed: multiples of 8"}}}) {
+    auto file = json::parse(stage_file(2));
+    file.update(json::parse("{" + keys + "}"));
+    place.write("stage.json", file.dump());
+    auto const result = run(place.command("--layers 1 --steps 1 --device cuda --attention cudnn " + options));
+    INFO(result.output);
+    CHECK(result.ending.status == 2);
+    CHECK_THAT(result.output, Contains("stage.json: --attention cudnn: ") && Contains("or --attention own"));
+    for (auto const& words : said) {
+      CHECK_THAT(result.output, Contains(words));
+    }
+  }
+}

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <zeroth/core/error.hpp>
 #include <zeroth/tool/core/input_file.hpp>
@@ -37,25 +38,30 @@ std::string name_of(std::filesystem::path const& file, std::string_view text) {
   return file.empty() ? "none" : fmt::format("{:016x}", hash);
 }
 
-}  // namespace
-
-MathChoice choose(zeroth::Job& job, std::filesystem::path const& file) {
-  auto const text = read(file);
-  auto const name = name_of(file, text);
-  auto const names = job.all_gather(name);
-  for (std::size_t rank = 1; rank < names.size(); ++rank) {
-    if (names[rank] != names[0]) {
-      throw zeroth::ConfigError{
-          fmt::format("--algorithms: the file of rank 0 has the hash {}, that of rank {} {}, but all ranks must round "
-                      "alike: give all ranks the same file",
-                      names[0], rank, names[rank])};
+/// Throws ConfigError on all ranks if one of them has something else than rank 0.
+void expect_same(zeroth::Job& job, std::string const& own, char const* what, char const* remedy) {
+  auto const all = job.all_gather(own);
+  for (std::size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank] != all[0]) {
+      throw zeroth::ConfigError{fmt::format("{} {}, that of rank {} {}, but all ranks must round alike: {}", what,
+                                            all[0], rank, all[rank], remedy)};
     }
   }
-  if (file.empty()) {
-    return {MathLibrary::cublaslt, "cuBLASLt", nullptr};
+}
+
+}  // namespace
+
+MathChoice choose(zeroth::Job& job, std::filesystem::path const& file, std::string const& attention) {
+  auto const text = read(file);
+  auto const name = name_of(file, text);
+  expect_same(job, name, "--algorithms: the file of rank 0 has the hash", "give all ranks the same file");
+  std::string words = file.empty() ? "cuBLASLt" : fmt::format("cuBLASLt, algorithms {}", name);
+  expect_same(job, attention, "--attention: the library of rank 0 is", "install the same on all machines");
+  if (!attention.empty()) {
+    words += ", attention by " + attention;
   }
-  return {MathLibrary::cublaslt, fmt::format("cuBLASLt, algorithms {}", name),
-          std::make_shared<Algorithms const>(Algorithms::parse(text, file.string()))};
+  auto algorithms = file.empty() ? nullptr : std::make_shared<Algorithms const>(Algorithms::parse(text, file.string()));
+  return {MathLibrary::cublaslt, words, std::move(algorithms)};
 }
 
 }  // namespace gpt::gpu

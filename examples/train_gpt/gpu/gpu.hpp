@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -16,6 +17,7 @@
 #include "gpu/attention_kernels.hpp"
 #include "gpu/attention_lists.hpp"
 #include "gpu/batch.hpp"
+#include "gpu/cudnn_attention.hpp"
 #include "gpu/kernels/columns.hpp"
 #include "gpu/kernels/cross_entropy.hpp"
 #include "gpu/kernels/cross_entropy_part.hpp"
@@ -51,9 +53,14 @@ class Gpu : public TensorRanks<Gpu<T>, T, gpu::Matrix<T>> {
   static constexpr bool divides_layers = true;
   static constexpr bool overwrites_logits = true;
 
-  /// `tensor` computes on the same stream, and must outlive it. If it is null, no layer is divided.
-  Gpu(cudaStream_t stream, MatmulOptions const& options, zeroth::TensorParallel* tensor = nullptr)
-      : TensorRanks<Gpu, T, gpu::Matrix<T>>{tensor}, stream_{stream}, matmul_{stream, options} {}
+  /// `tensor` computes on the same stream, and must outlive it. If it is null, no layer is divided. `cudnn` computes
+  /// attention on the same stream. If it is null, own kernels do.
+  Gpu(cudaStream_t stream, MatmulOptions const& options, zeroth::TensorParallel* tensor = nullptr,
+      std::unique_ptr<CudnnAttention> cudnn = nullptr)
+      : TensorRanks<Gpu, T, gpu::Matrix<T>>{tensor},
+        stream_{stream},
+        matmul_{stream, options},
+        cudnn_{std::move(cudnn)} {}
 
   [[nodiscard]] cudaStream_t stream() const noexcept { return stream_; }
   [[nodiscard]] static std::int64_t tokens(Batch const& batch) { return batch.tokens; }
@@ -115,6 +122,9 @@ class Gpu : public TensorRanks<Gpu<T>, T, gpu::Matrix<T>> {
   }
 
   void attend(AttentionHeads const& heads, Matrix<T> const& qkv, Matrix<float>& log_sums, Matrix<T>& y) {
+    if (cudnn_ != nullptr) {
+      return cudnn_->forward(cudnn_shape(heads, qkv), qkv.data(), log_sums.data(), y.data());
+    }
     with_attention(heads, [&]<class Kernels>(Kernels, auto const& reads) {
       run(typename Kernels::Forward{qkv.data(), kernel_heads(heads, qkv.rows()), heads.scale<float>(), y.data(),
                                     log_sums.data(), reads.forward});
@@ -122,6 +132,9 @@ class Gpu : public TensorRanks<Gpu<T>, T, gpu::Matrix<T>> {
   }
   void attend_backward(AttentionHeads const& heads, Matrix<T> const& qkv, Matrix<T> const& y,
                        Matrix<float> const& log_sums, Matrix<T> const& dy, Matrix<T>& dqkv) {
+    if (cudnn_ != nullptr) {
+      return cudnn_->backward(cudnn_shape(heads, qkv), qkv.data(), y.data(), log_sums.data(), dy.data(), dqkv.data());
+    }
     along_.resize(qkv.rows(), heads.count);
     AttentionGiven<T> const given{
         qkv.data(), dy.data(), log_sums.data(), along_.data(), kernel_heads(heads, qkv.rows()), heads.scale<float>()};
@@ -256,6 +269,9 @@ class Gpu : public TensorRanks<Gpu<T>, T, gpu::Matrix<T>> {
             .dtype = zeroth::Dtype::fp32,
             .reduce = reduce};
   }
+  [[nodiscard]] static CudnnShape cudnn_shape(AttentionHeads const& heads, Matrix<T> const& qkv) {
+    return {zeroth::dtype_of<T>, qkv.rows() / heads.context, heads};
+  }
   [[nodiscard]] static Heads kernel_heads(AttentionHeads const& heads, std::int64_t tokens) {
     return {static_cast<int>(tokens / heads.context), static_cast<int>(heads.context), static_cast<int>(heads.count),
             static_cast<int>(heads.width)};
@@ -263,6 +279,7 @@ class Gpu : public TensorRanks<Gpu<T>, T, gpu::Matrix<T>> {
 
   cudaStream_t stream_;
   Matmul matmul_;
+  std::unique_ptr<CudnnAttention> cudnn_;
   Matrix<float> partial_sums_, along_;
   std::optional<AttentionLists> lists_;  // made at the first use of a layout
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Runs train()'s micro-steps on a GPU.
 #pragma once
+#include <memory>
 #include <optional>
 
 #include <zeroth/adapters/cuda.hpp>
@@ -22,7 +23,10 @@ class MicroSteps {
   MicroSteps(zeroth::Engine<T, G>& engine, GptParams const& params, Options const& options, MathChoice const& choice,
              zeroth::Settings const& settings, zeroth::TensorParallel* tensor = nullptr, KeptBlocks const& kept = {})
       : gpt_{params, kept, options.dropout},
-        gpu_{zeroth::cuda_stream(engine), {.tf32 = options.tf32, .algorithms = choice.algorithms}, tensor},
+        gpu_{zeroth::cuda_stream(engine),
+             {.tf32 = options.tf32, .algorithms = choice.algorithms},
+             tensor,
+             attention_of(engine, params.shape, options, tensor)},
         upload_{engine.micro_batch() * params.shape.context, params.shape.vocabulary, settings.batch.accumulation},
         workspace_{gpt_.workspace()},
         draws_{options.dropout > 0},
@@ -47,6 +51,19 @@ class MicroSteps {
   [[nodiscard]] static std::string products(bool /*all*/) { return {}; }
 
  private:
+  /// Returns null if own kernels compute attention.
+  [[nodiscard]] static std::unique_ptr<CudnnAttention> attention_of(zeroth::Engine<T, G>& engine, Shape const& shape,
+                                                                    Options const& options,
+                                                                    zeroth::TensorParallel const* tensor) {
+    if (options.attention == AttentionLibrary::own) {
+      return nullptr;
+    }
+    auto const heads = shape.heads / (tensor != nullptr ? tensor->ranks() : 1);
+    CudnnShape const plans{zeroth::dtype_of<T>,
+                           engine.micro_batch(),
+                           {.count = heads, .width = shape.channels / shape.heads, .context = shape.context}};
+    return std::make_unique<CudnnAttention>(zeroth::cuda_stream(engine), plans);
+  }
   /// The GPU reads the loss scale, for which the host would have to wait. Delayed updates do not allow that.
   [[nodiscard]] Seed seed_of(zeroth::MicroStep<T, G>& micro, zeroth::DeviceLoss loss) const {
     if (waits_for_scale_) {

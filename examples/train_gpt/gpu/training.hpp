@@ -2,6 +2,7 @@
 /// The parts of train() for a GPU.
 #pragma once
 #include "gpu/choice.hpp"
+#include "gpu/cudnn_attention.hpp"
 #include "gpu/micro_steps.hpp"
 #include "gpu/recorded_steps.hpp"
 
@@ -15,9 +16,10 @@ struct OnGpu {
   template <zeroth::Element T, zeroth::GradientOf<T> G>
   using RecordedSteps = gpu::RecordedSteps<T, G>;
 
-  /// Collective.
+  /// Collective. Loads cuDNN if attention is to use it.
   static MathChoice choose(zeroth::Job& job, Options const& options, zeroth::Dtype /*compute*/) {
-    return gpu::choose(job, options.algorithms);
+    return gpu::choose(job, options.algorithms,
+                       options.attention == AttentionLibrary::cudnn ? load_cudnn_attention() : std::string{});
   }
   static zeroth::Config const& with_products(zeroth::Config const& config, MathChoice const& /*choice*/,
                                              zeroth::Dtype /*compute*/) {
