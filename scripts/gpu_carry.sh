@@ -43,6 +43,9 @@ for program in "$folder"/carried/bin/*; do
   ldd "$program"
 done | awk '/=>/ {print $1, $3}' | sort -u | grep -vE "$everywhere" >build/carry/libraries.txt
 { grep -oE "^($too_large)[.0-9]*" build/carry/libraries.txt; echo libnccl.so.2; } | sort -u >"$folder/carried/needs.txt" # NCCL is loaded by name
+if [ -e build/carry/bin/test_train_gpt_cudnn_gpu ]; then # so is cuDNN
+  echo libcudnn.so.9 >>"$folder/carried/needs.txt"
+fi
 grep -vE "^($too_large)" build/carry/libraries.txt | while read -r name path; do
   cp -L "$path" "$folder/carried/lib/$name"
 done

@@ -34,10 +34,11 @@ struct Run {
   bool traces = false;
   std::string optimizer = R"("type": "AdamW", "params": {"lr": 3e-3, "weight_decay": 0.1})";
   int layers = 2, context = 12;
-  std::string layout = {};                ///< Members of zeroth.sparse_attention; empty: none.
-  std::filesystem::path algorithms = {};  ///< --algorithms
-  bool step_graph = false;                ///< --step-graph
-  std::int64_t save_every = 0;            ///< Saves into `saved` of the folder, and resumes from it; 0: no checkpoints.
+  std::string layout = {};                             ///< Members of zeroth.sparse_attention; empty: none.
+  std::filesystem::path algorithms = {};               ///< --algorithms
+  bool step_graph = false;                             ///< --step-graph
+  AttentionLibrary attention = AttentionLibrary::own;  ///< --attention
+  std::int64_t save_every = 0;  ///< Saves into `saved` of the folder, and resumes from it; 0: no checkpoints.
 };
 
 inline zeroth::Config config_of(Run const& run) {
@@ -89,6 +90,7 @@ inline Left train_in(Folder const& folder, Run const& run, RunJob const& run_job
   options.dropout = run.dropout;
   options.algorithms = run.algorithms;
   options.step_graph = run.step_graph;
+  options.attention = run.attention;
   if (run.save_every > 0) {
     options.checkpoint = folder / "saved";
     options.save_every = run.save_every;
