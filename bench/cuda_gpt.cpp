@@ -4,6 +4,7 @@
 /// bench_cuda_gpt [124M|1.5B|tiny [SEQUENCES, 16 [ROUNDS]]] [--context N] [--vocabulary N]
 ///                [--sparse | --algorithms FILE]
 ///
+/// Attention is measured by own kernels, which count in the total, and, if cuDNN is there, by cuDNN.
 /// tiny: a model of two layers with 32 channels, to rehearse this program without a GPU.
 /// --sparse: attention only, dense and block-sparse, with a context of 8,192.
 /// --algorithms: matrix products only, each with up to eight algorithms of cuBLASLt, and writes the fastest ones to a
@@ -14,16 +15,19 @@
 #include <cstdlib>
 #include <functional>
 #include <iostream>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "command_line.hpp"
 #include "cuda_timing.hpp"
 #include "gpt.hpp"
 #include "gpu/batch_upload.hpp"
+#include "gpu/cudnn_attention.hpp"
 #include "gpu/gpu.hpp"
 #include "gpu/measure.hpp"
 #include "paired.hpp"
@@ -89,6 +93,7 @@ class Bench {
     auto const layout = benchmark_layout(shape_.heads, shape_.context);
     KeyBlocks const key_blocks{layout, 0, shape_.heads};
     attention("attention", products, shape_.layers, nullptr);
+    attention_by_cudnn(products);
     attention("block-sparse attention", products * layout.density(), shape_.layers, &key_blocks);
   }
   void run() {
@@ -102,6 +107,7 @@ class Bench {
     layer_norm(bytes(2 * c), 2 * blocks);
     // Half of the scores are masked, and not computed.
     attention("attention", products(shape_.context, c), blocks, nullptr);
+    attention_by_cudnn(products(shape_.context, c));
     linear("c_attn", {c, 3 * c, false, false}, products(c, 3 * c), blocks);
     linear("c_proj", {c, c, true, false}, products(c, c), blocks);
     feed_forward(products(c, 4 * c), blocks);
@@ -169,15 +175,31 @@ class Bench {
   }
 
   void attention(std::string const& name, double products, std::int64_t times, KeyBlocks const* key_blocks) {
+    attention_in(open_, name, products, times, key_blocks);
+  }
+  /// If cuDNN is there. Counts as 0 times in a micro-step, because own kernels are the default.
+  void attention_by_cudnn(double products) {
+    CudnnShape const plans{zeroth::dtype_of<T>,
+                           tokens_ / shape_.context,
+                           {.count = shape_.heads, .width = shape_.channels / shape_.heads, .context = shape_.context}};
+    try {
+      Gpu<T> gpu{watch_.stream(), {}, nullptr, std::make_unique<CudnnAttention>(watch_.stream(), plans)};
+      attention_in(Open{gpu, {values_.data(), gradients_.data()}}, "attention, cuDNN", products, 0, nullptr);
+    } catch (zeroth::Error const& error) {
+      std::cerr << "bench_cuda_gpt: attention, cuDNN is left out: " << error.what() << '\n';
+    }
+  }
+  void attention_in(Open const& open, std::string const& name, double products, std::int64_t times,
+                    KeyBlocks const* key_blocks) {
     Attention<Gpu<T>> const layer{shape_, shape_.channels, key_blocks};
     Matrix<float> log_sums;
     auto const qkv = random_matrix(tokens_, 3 * shape_.channels);
     auto const dy = random_matrix(tokens_, shape_.channels);
     auto y = random_matrix(tokens_, shape_.channels);
     auto dqkv = random_matrix(tokens_, 3 * shape_.channels);
-    report(name, times, products, 0, [&] { layer.forward(open_, qkv, log_sums, y); });
+    report(name, times, products, 0, [&] { layer.forward(open, qkv, log_sums, y); });
     // Five products of this size; two of them are computed twice.
-    report(name + ", backward", times, 2.5 * products, 0, [&] { layer.backward(open_, qkv, y, log_sums, dy, dqkv); });
+    report(name + ", backward", times, 2.5 * products, 0, [&] { layer.backward(open, qkv, y, log_sums, dy, dqkv); });
   }
 
   void linear(std::string const& name, Layer const& size, double products, std::int64_t times) {
