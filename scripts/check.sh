@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Checks the formatting (clang-format 14) of all our C++ and the licence in every source and script. Runs clang-tidy 14
+# Checks the formatting (clang-format 14) of all our C++ and the licence in every source and script. Runs clang-tidy
 # over the sources of the library, the tool and the examples.
 #   scripts/check.sh              all
 #   scripts/check.sh --fix        formats in place, then clang-tidy
@@ -14,7 +14,8 @@ if [ "${1:-}" = --fix ]; then
   fix=true
   shift
 fi
-require_packages "${test_packages[@]}" clang-14 clang-format-14 clang-tidy-14
+require_packages "${test_packages[@]}" clang-14 clang-format-14 python3-venv
+require_clang_tidy
 
 mapfile -t formatted < <(git ls-files -- '*.cpp' '*.hpp' '*.cu')
 if $fix; then

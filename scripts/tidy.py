@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs clang-tidy 14 over sources, in groups: it spends nearly all of its time on headers that sources share.
+"""Runs clang-tidy over sources, in groups: it spends most of its time on headers that sources share.
 
-    scripts/tidy.py SOURCE...        with the commands of build/dev, which cmake --preset dev makes
+    scripts/tidy.py SOURCE...        with the commands of build/dev, which cmake --preset dev makes, and the clang-tidy that
+                                     scripts/check.sh installs
 
 A group is sources with the same command, concatenated in one file. If it has a finding, or does not compile because two
 sources use one name for different things, its sources are checked one by one, and only those findings count. Groups
@@ -21,7 +22,7 @@ import sys
 
 from lib import tidy_groups
 
-TIDY = ["clang-tidy-14", "-p", "build/tidy", "--quiet", "--extra-arg=-Wno-everything"]
+TIDY = ["build/clang_tidy/bin/clang-tidy", "-p", "build/tidy", "--quiet", "--extra-arg=-Wno-everything"]
 # These sources may have no compile command. The preset compiles those that need headers of CUDA, cuBLASLt, NCCL or
 # libtorch, for tests on the host, if it finds these headers. Of two variants, with oneDNN and without, it compiles one.
 # Every other source must have a command, or clang-tidy would guess it.
