@@ -22,7 +22,8 @@ import sys
 
 from lib import tidy_groups
 
-TIDY = ["build/clang_tidy/bin/clang-tidy", "-p", "build/tidy", "--quiet", "--extra-arg=-Wno-everything"]
+TIDY = ["build/clang_tidy/bin/clang-tidy", "-p", "build/tidy", "--quiet", "--extra-arg=-Wno-everything",
+        "--extra-arg=-idirafter" + subprocess.run(["g++", "-print-file-name=include"], capture_output=True, text=True, check=True).stdout.strip()]
 # These sources may have no compile command. The preset compiles those that need headers of CUDA, cuBLASLt, NCCL or
 # libtorch, for tests on the host, if it finds these headers. Of two variants, with oneDNN and without, it compiles one.
 # Every other source must have a command, or clang-tidy would guess it.

@@ -63,7 +63,7 @@ class InRowsOf {
       : data_{reinterpret_cast<T*>(matrix.data())},
         rows_{matrix.rows()},
         cols_{matrix.cols()},
-        stride_{matrix.stride() * std::int64_t{sizeof(V) / sizeof(T)}} {
+        stride_{matrix.stride() * std::int64_t{sizeof(V)} / std::int64_t{sizeof(T)}} {
     static_assert(sizeof(V) % sizeof(T) == 0);
   }
   [[nodiscard]] T* data() const noexcept { return data_; }

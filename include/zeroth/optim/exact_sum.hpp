@@ -60,7 +60,7 @@ class ExactSum {
     ExactSum sum = *this;
     sum.carry();
     double const top = sum.digits_[digit_count - 1];
-    if (!(top - top == 0)) {
+    if (!(top - top == 0)) {  // NOLINT(misc-redundant-expression): NaN or infinite
       return top;
     }
     bool const negative = top < 0;
