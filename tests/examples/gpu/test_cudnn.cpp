@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /// train_gpt's attention by cuDNN, or by a cuDNN of the tests' own, through cudnn-frontend, against its own kernels.
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -16,7 +15,7 @@
 #ifndef ZEROTH_ON_GPU
 #include "support/fake_cuda/cudnn.hpp"
 #ifdef ZEROTH_HAS_NCCL
-#include "cuda/nccl_ranks.hpp"
+#include "examples/gpu/training_over_nccl.hpp"
 #endif
 #endif
 
@@ -51,21 +50,6 @@ Left on_gpu(Run const& run) {
   REQUIRE(zeroth::testing::left_on_gpus() == "");
   return left;
 }
-
-#if defined ZEROTH_HAS_NCCL && !defined ZEROTH_ON_GPU
-Left over_nccl(Run const& run, unsigned delays = 0) {
-  zeroth::testing::begin_nccl_on({.count = run.ranks, .delays = delays});
-  Folder const folder;
-  auto left = train_in(
-      folder, run,
-      [](int world, std::function<void(zeroth::Job&)> const& rank_main) {
-        return zeroth::testing::run_nccl_job(world, rank_main, world);
-      },
-      train_on_gpu);
-  CHECK(zeroth::testing::left_over() == "");
-  return left;
-}
-#endif
 
 gpu::CudnnShape const plans{zeroth::Dtype::bf16, 2, {.count = 3, .width = 16, .context = 20}};
 

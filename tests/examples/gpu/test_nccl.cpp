@@ -2,30 +2,12 @@
 /// train_gpt's loop over an NCCL of the tests' own, to the last record of its report. On GPUs: test_nccl_processes.cpp.
 #include <set>
 
-#include "cuda/nccl_ranks.hpp"
-#include "examples/gpu/training.hpp"
+#include "examples/gpu/training_over_nccl.hpp"
 #include "support/sanitized.hpp"
 
 namespace gpt {
 
 using namespace testing;
-using zeroth::testing::sampled;
-
-namespace {
-
-Left over_nccl(Run const& run, unsigned delays = 0, Folder const& folder = {}) {
-  zeroth::testing::begin_nccl_on({.count = run.ranks, .delays = delays});
-  auto left = train_in(
-      folder, run,
-      [](int world, std::function<void(zeroth::Job&)> const& rank_main) {
-        return zeroth::testing::run_nccl_job(world, rank_main, world);
-      },
-      train_on_gpu);
-  CHECK(zeroth::testing::left_over() == "");
-  return left;
-}
-
-}  // namespace
 
 TEST_CASE("a job over NCCL trains, and tells memory and trace of every rank") {
   constexpr int ranks = 3;
