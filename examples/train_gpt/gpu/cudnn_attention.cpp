@@ -26,7 +26,7 @@ namespace {
 
 namespace fe = cudnn_frontend;
 namespace graph = cudnn_frontend::graph;
-using Graph = graph::Graph;
+using graph::Graph;
 using Tensor = std::shared_ptr<graph::Tensor_attributes>;
 using zeroth::Dtype;
 
@@ -66,7 +66,7 @@ fe::DataType_t type_of(Dtype dtype) {
 std::vector<std::int64_t> extents_of(CudnnShape const& s, std::int64_t width) {
   return {s.sequences, s.heads.count, s.heads.context, width};
 }
-/// Of a part of rows with `columns` numbers, head by head.
+/// Strides of a tensor that is a part of rows with `columns` numbers each.
 std::vector<std::int64_t> strides_of(CudnnShape const& s, std::int64_t columns) {
   return {s.heads.context * columns, s.heads.width, columns, 1};
 }
@@ -163,7 +163,7 @@ std::int64_t build(Graph& graph, cudnnHandle_t handle, std::string const& what) 
   return bytes;
 }
 
-/// Of the current GPU, such as 90.
+/// The compute capability of the current GPU: 90 for 9.0.
 int compute_capability() {
   int gpu = 0, major = 0, minor = 0;
   expect(cudaGetDevice(&gpu), "cudaGetDevice");
@@ -191,7 +191,7 @@ class Handle {
   cudnnHandle_t handle_ = nullptr;
 };
 
-/// Numbers of `columns` columns on, in memory that the frontend takes as writable.
+/// The address `columns` numbers behind `rows`. The frontend takes addresses of writable memory only.
 void* at(void const* rows, CudnnShape const& s, std::int64_t columns) {
   auto const bytes = static_cast<std::size_t>(columns * zeroth::bytes_of(s.dtype));
   return const_cast<std::byte*>(static_cast<std::byte const*>(rows) + bytes);

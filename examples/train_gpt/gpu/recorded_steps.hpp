@@ -41,8 +41,7 @@ class RecordedSteps {
   }
 
  private:
-  /// An engine's first steps cannot be recorded. In the third, no kernel is used and no memory is needed for the first
-  /// time.
+  /// An engine's first two steps cannot be recorded. By the third, all kernels are loaded and all memory is allocated.
   static constexpr int usual_steps = 3;
 
   /// All micro-batches of the step, because a recording does not read new ones.
